@@ -1,0 +1,5 @@
+"""The composition root: settings, addresses and processes."""
+
+from statecore.project.celery import app as celery_app
+
+__all__ = ["celery_app"]

@@ -1,0 +1,15 @@
+"""The ASGI application, which uvicorn serves."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+from statecore.project import preflight
+from statecore.project.refusal import one_sentence
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
+
+with one_sentence():
+    application = get_asgi_application()
+    preflight.check_database()
+    preflight.check_broker()

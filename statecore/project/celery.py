@@ -1,0 +1,29 @@
+"""The Celery application: its settings are Django's, its tasks `statecore.tasks`."""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_init, setup_logging, worker_init
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
+
+app = Celery("statecore")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def keep_our_logging(**_: Any) -> None:
+    """Celery leaves logging alone as soon as something listens here."""
+
+
+@worker_init.connect
+@beat_init.connect
+def check_what_it_needs(**_: Any) -> None:
+    from statecore.project import preflight
+    from statecore.project.refusal import one_sentence
+
+    with one_sentence():
+        preflight.check_database()
+        preflight.check_broker()

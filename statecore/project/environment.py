@@ -1,0 +1,90 @@
+"""The settings that come from environment variables, read and checked in one place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from statecore.project import database_url, redis_url
+from statecore.project.database_url import DatabaseSettings
+from statecore.project.refusal import Refused
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything a person may set from outside."""
+
+    home: Path
+    host: str
+    port: int
+    database: DatabaseSettings
+    redis_url: str
+    redis_is_embedded: bool
+    allowed_hosts: list[str]
+    secret_key: str
+    https: bool
+    debug: bool
+    log_format: str
+    log_level: str
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Check every variable and refuse the first wrong one by name."""
+    home = _home(environ)
+    host = environ.get("HOST") or "127.0.0.1"
+    given_redis = environ.get("REDIS_URL", "")
+    return Environment(
+        home=home,
+        host=host,
+        port=_port(environ),
+        database=database_url.parse(
+            environ.get("DATABASE_URL") or f"sqlite:///{quote(str(home))}/statecore.sqlite3",
+            synchronous=_choice(environ, "STATECORE_SQLITE_SYNCHRONOUS", "FULL", SYNCHRONOUS),
+        ),
+        redis_url=redis_url.check(given_redis) if given_redis else redis_url.embedded(home),
+        redis_is_embedded=not given_redis,
+        allowed_hosts=_allowed_hosts(environ, host),
+        secret_key=environ.get("STATECORE_SECRET_KEY", ""),
+        https=_flag(environ, "STATECORE_HTTPS"),
+        debug=_flag(environ, "STATECORE_DEBUG"),
+        log_format=_choice(environ, "STATECORE_LOG_FORMAT", "console", ("console", "json")),
+        log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
+    )
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    given = environ.get("STATECORE_HOME")
+    home = Path(given).expanduser().absolute() if given else ROOT / ".state"
+    if home.exists() and not home.is_dir():
+        raise Refused(f"STATECORE_HOME is {home}, which is not a directory.")
+    return home
+
+
+def _port(environ: Mapping[str, str]) -> int:
+    given = environ.get("PORT") or "8000"
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= 65535:
+        raise Refused(f"PORT is {given!r}, but it must be a number from 1 to 65535.")
+    return int(given)
+
+
+def _choice(environ: Mapping[str, str], name: str, default: str, allowed: tuple[str, ...]) -> str:
+    given = environ.get(name) or default
+    if given not in allowed:
+        raise Refused(f"{name} is {given!r}, but it must be one of {', '.join(allowed)}.")
+    return given
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    return _choice(environ, name, "0", ("0", "1")) == "1"
+
+
+def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
+    given = [name.strip() for name in environ.get("STATECORE_ALLOWED_HOSTS", "").split(",")]
+    listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
+    return list(dict.fromkeys([*filter(None, given), *LOOPBACK, *listened_on]))

@@ -1,0 +1,52 @@
+"""Two questions of a load balancer: is the process alive, and can it work."""
+
+from collections.abc import Callable
+
+from django.contrib.auth.decorators import login_not_required
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from statecore.project import preflight
+from statecore.project.refusal import Refused
+
+
+@login_not_required
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    return JsonResponse({"status": "ok"})
+
+
+@login_not_required
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    failed = {name: sentence for name, check in CHECKS.items() if (sentence := _failure(check))}
+    if failed:
+        return JsonResponse({"status": "unavailable", "failed": sorted(failed)}, status=503)
+    return JsonResponse({"status": "ok"})
+
+
+def _failure(check: Callable[[], None]) -> str | None:
+    try:
+        check()
+    except Refused as refusal:
+        return str(refusal)
+    return None
+
+
+def check_migrations() -> None:
+    preflight.check_database()
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise Refused("the database has migrations to apply: run `python manage.py migrate`.")
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    "database": preflight.check_database,
+    "broker": preflight.check_broker,
+    "migrations": check_migrations,
+}

@@ -1,0 +1,81 @@
+"""Logs: one line per event, for a person or as JSON, with nothing secret in it."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+SECRET_WORDS = ("password", "token", "authorization", "secret", "cookie")
+REDACTED = "[redacted]"
+
+
+def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Blank whatever is filed under a secret's name, however deep it lies."""
+    return {key: _shown(key, value) for key, value in event.items()}
+
+
+def _shown(key: object, value: object) -> object:
+    if any(word in str(key).lower() for word in SECRET_WORDS):
+        return REDACTED
+    if isinstance(value, MutableMapping):
+        return {inner: _shown(inner, item) for inner, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown("", item) for item in value]
+    return value
+
+
+SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    redact,
+]
+
+
+def _renderers(log_format: str) -> list[Processor]:
+    if log_format == "json":
+        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    return [structlog.dev.ConsoleRenderer(colors=False)]
+
+
+def configuration(log_format: str, log_level: str) -> dict[str, Any]:
+    """Django's LOGGING: everything, of whatever library, through one formatter."""
+    formatter = {
+        "()": structlog.stdlib.ProcessorFormatter,
+        "foreign_pre_chain": SHARED,
+        "processors": [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *_renderers(log_format),
+        ],
+    }
+    handler = {"class": "logging.StreamHandler", "formatter": "statecore"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"statecore": formatter},
+        "handlers": {"stderr": handler},
+        "root": {"handlers": ["stderr"], "level": log_level},
+        "loggers": {
+            # Its own handlers would print every line a second time.
+            "django": {"handlers": [], "level": log_level, "propagate": True},
+            "django.server": {"handlers": [], "propagate": True},
+        },
+    }
+
+
+def configure_structlog() -> None:
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *SHARED,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.processors.StackInfoRenderer(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,70 @@
+"""What must be true before anything starts; each check refuses with one sentence."""
+
+from importlib import metadata
+from urllib.parse import urlsplit
+
+from statecore.project.refusal import Refused
+
+
+def check_distribution() -> None:
+    """`django-fsm` and `django-fsm-2` install the same folder, and the last one wins."""
+    if _is_installed("django-fsm"):
+        raise Refused(
+            "the distribution `django-fsm` is installed, but Statecore needs `django-fsm-2` alone;"
+            " uninstall both, then install `django-fsm-2` again."
+        )
+    if not _is_installed("django-fsm-2"):
+        raise Refused("the distribution `django-fsm-2` is not installed.")
+
+
+def check_database() -> None:
+    from django.core.exceptions import ImproperlyConfigured
+    from django.db import Error, connection
+
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except (Error, ImproperlyConfigured, UnicodeError) as error:
+        raise Refused(f"the database {_place()} cannot be reached: {_first_line(error)}.") from None
+
+
+def check_broker() -> None:
+    from django.conf import settings
+    from redis import Redis
+    from redis.exceptions import RedisError
+
+    try:
+        with Redis.from_url(
+            settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5
+        ) as redis:
+            redis.ping()
+    except (RedisError, OSError, ValueError) as error:
+        place = without_password(settings.REDIS_URL)
+        raise Refused(f"Redis at {place} cannot be reached: {_first_line(error)}.") from None
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _place() -> str:
+    from django.db import connection
+
+    given = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return str(given["NAME"])
+    host = given["HOST"] or "the local socket"
+    return f"{given['NAME']} on {host}" + (f":{given['PORT']}" if given["PORT"] else "")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,48 @@
+"""REDIS_URL: the broker's address, as redis-py and as Celery each want it."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from statecore.project.refusal import Refused
+
+SHAPES = "redis://host:port/0, rediss://host:port/0 or unix:///path"
+# The kernel allows 107 bytes for the path of a unix socket.
+LONGEST_SOCKET_PATH = 107
+
+
+def check(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  urlsplit checks a port only when it is asked for
+    except ValueError as error:
+        raise Refused(f"REDIS_URL cannot be read ({error}); it should be {SHAPES}.") from None
+    if parts.scheme in ("redis", "rediss") and parts.hostname:
+        return url
+    if parts.scheme == "unix" and parts.path and not parts.netloc:
+        return url
+    raise Refused(f"REDIS_URL is not understood; it should be {SHAPES}.")
+
+
+def embedded(home: Path) -> str:
+    return f"unix://{socket_path(home)}"
+
+
+def socket_path(home: Path) -> Path:
+    """Inside the home, or in a short place of the same user when that would be too long."""
+    path = home / "redis.sock"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"statecore-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def for_celery(url: str) -> str:
+    """Celery calls a unix socket `redis+socket` and its database number `virtual_host`."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return url
+    database = parse_qs(parts.query).get("db", ["0"])[0]
+    return f"redis+socket://{parts.path}?virtual_host={database}"

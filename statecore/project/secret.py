@@ -1,0 +1,48 @@
+"""Secrets that nobody has to invent: made once, kept in the home, readable by its owner only."""
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from statecore.project.refusal import Refused
+
+
+def make_home(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"STATECORE_HOME {home} cannot be created: {error.strerror}.") from None
+
+
+def secret_key(home: Path) -> str:
+    """The same key for every process and every start of this home."""
+    make_home(home)
+    path = home / "secrets.json"
+    try:
+        if not path.exists():
+            _write_once(path, {"secret_key": secrets.token_urlsafe(50)})
+        key = json.loads(path.read_text(encoding="utf-8"))["secret_key"]
+    except OSError as error:
+        raise Refused(f"{path} cannot be read or written: {error.strerror}.") from None
+    except (ValueError, LookupError, TypeError):
+        raise Refused(f"{path} is damaged: it must be JSON with a `secret_key`.") from None
+    if not isinstance(key, str) or not key:
+        raise Refused(f"{path} is damaged: its `secret_key` must be text.")
+    return key
+
+
+def _write_once(path: Path, content: dict[str, str]) -> None:
+    """Of two processes that start together one wins, and neither sees half a file."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()

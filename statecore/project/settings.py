@@ -1,0 +1,148 @@
+"""Django's settings, all of them decided by `environment`."""
+
+import os
+from datetime import timedelta
+
+from csp.constants import NONE, SELF
+
+from statecore.project import environment, logs, preflight, redis_url, secret
+
+preflight.check_distribution()
+ENVIRONMENT = environment.read(os.environ)
+
+STATECORE_HOME = ENVIRONMENT.home
+REDIS_URL = ENVIRONMENT.redis_url
+
+SECRET_KEY = ENVIRONMENT.secret_key or secret.secret_key(STATECORE_HOME)
+DEBUG = ENVIRONMENT.debug
+ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
+ROOT_URLCONF = "statecore.project.urls"
+ASGI_APPLICATION = "statecore.project.asgi.application"
+WSGI_APPLICATION = "statecore.project.wsgi.application"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "axes",
+    "csp",
+    "django_structlog",
+    "statecore.apps.StatecoreConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # Nothing is open unless its view says so.
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+    # Axes asks to be last: it answers a locked-out login in place of the view.
+    "axes.middleware.AxesMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [environment.ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": ENVIRONMENT.database}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "/static/"
+# Files are served from where they lie: there is no step to forget between change and start.
+WHITENOISE_USE_FINDERS = True
+
+# Who is in
+LOGIN_URL = "admin:login"
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+AXES_VERBOSE = False
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_RESET_ON_SUCCESS = True
+# A guesser locks out himself at that name, not its owner elsewhere.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+
+# What a browser may do
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "object-src": [NONE],
+    },
+}
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = ENVIRONMENT.https
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SECURE = ENVIRONMENT.https
+SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
+
+# Celery
+CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# A task that outlives this is delivered a second time; every task ends long before.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+CELERY_TASK_TIME_LIMIT = 600
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    "expire_idempotency_records": {
+        "task": "statecore.tasks.expire_idempotency_records",
+        "schedule": timedelta(hours=1),
+    },
+    "check_recent_integrity": {
+        "task": "statecore.tasks.check_recent_integrity",
+        "schedule": timedelta(minutes=5),
+    },
+}
+CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
+
+# Logs
+LOGGING = logs.configuration(ENVIRONMENT.log_format, ENVIRONMENT.log_level)
+logs.configure_structlog()
+DJANGO_STRUCTLOG_CELERY_ENABLED = True

@@ -1,0 +1,14 @@
+"""The addresses of the whole site."""
+
+from django.contrib import admin
+from django.urls import path
+from django.views.generic import RedirectView
+
+from statecore.project import health
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("admin/", admin.site.urls),
+]

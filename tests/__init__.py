@@ -1,0 +1,1 @@
+"""Tests, on SQLite and on PostgreSQL alike."""

@@ -1,0 +1,117 @@
+"""Puts the tests on a home of their own and on the database that STATECORE_TEST_DATABASE names.
+
+All of it happens before Django reads its settings. Under xdist the controller starts the
+servers once and the workers find them through the environment.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATABASE = os.environ.get("STATECORE_TEST_DATABASE", "sqlite")
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT", "STATECORE_HTTPS", "STATECORE_DEBUG")
+servers = ExitStack()
+
+
+def prepare_environment() -> None:
+    for name in FROM_OUTSIDE:
+        os.environ.pop(name, None)
+    if WORKER is None:
+        os.environ["STATECORE_TEST_BASE"] = tempfile.mkdtemp(prefix="statecore-")
+    os.environ["STATECORE_HOME"] = os.environ["STATECORE_TEST_BASE"] + f"/{WORKER or 'main'}"
+    os.environ["STATECORE_SQLITE_SYNCHRONOUS"] = "OFF"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+
+
+prepare_environment()
+
+
+def pytest_configure() -> None:
+    if DATABASE not in ("sqlite", "postgres"):
+        raise pytest.UsageError("STATECORE_TEST_DATABASE must be sqlite or postgres")
+    if DATABASE == "postgres":
+        os.environ["DATABASE_URL"] = postgres_url()
+    import django
+
+    django.setup()
+
+
+def postgres_url() -> str:
+    if WORKER is None:
+        from tests.support import postgres
+
+        directory = Path(os.environ["STATECORE_TEST_BASE"]) / "pg"
+        os.environ["STATECORE_TEST_POSTGRES"] = servers.enter_context(postgres.running(directory))
+    return os.environ["STATECORE_TEST_POSTGRES"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """A worker that finds settings named would load them before this file chooses its home."""
+    os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+
+
+def pytest_unconfigure() -> None:
+    if WORKER is None:
+        servers.close()
+        shutil.rmtree(os.environ["STATECORE_TEST_BASE"], ignore_errors=True)
+
+
+def pytest_report_header() -> str:
+    return f"database: {DATABASE}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for other in {"sqlite", "postgres"} - {DATABASE}:
+        if item.get_closest_marker(other):
+            pytest.skip(f"runs on {other} only")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """SQLite in a file: processes and threads share it, as they do outside the tests."""
+    from django.conf import settings
+
+    if DATABASE == "sqlite":
+        test = settings.DATABASES["default"].setdefault("TEST", {})
+        test["NAME"] = str(settings.STATECORE_HOME / "test.sqlite3")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flush_with_lowered_triggers() -> Iterator[None]:
+    """The flush after a transactional test deletes what nobody else may delete."""
+    from django.db import connections
+    from django.test import TransactionTestCase
+
+    from statecore.kernel import triggers
+
+    flush = TransactionTestCase._fixture_teardown
+
+    def lowered_flush(case: Any) -> None:
+        with ExitStack() as stack:
+            for alias in case._databases_names(include_mirrors=False):
+                stack.enter_context(triggers.lowered(connections[alias]))
+            flush(case)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lowered_flush)
+        yield
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """The embedded Redis, where the settings expect it."""
+    from django.conf import settings
+
+    from statecore.project import redis_url
+    from tests.support import redis
+
+    with redis.running(redis_url.socket_path(settings.STATECORE_HOME)) as url:
+        yield url

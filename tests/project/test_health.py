@@ -1,0 +1,58 @@
+"""The two health questions."""
+
+import pytest
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
+
+
+def test_a_living_process_says_ok_without_a_database(client: Client) -> None:
+    response = client.get("/healthz")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_a_process_that_can_work_is_ready(client: Client, redis_server: str) -> None:
+    response = client.get("/readyz")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok"}
+
+
+@pytest.mark.django_db
+def test_readiness_names_an_unreachable_broker(client: Client, settings) -> None:
+    settings.REDIS_URL = "unix:///nowhere/redis.sock"
+
+    response = client.get("/readyz")
+
+    assert response.status_code == 503
+    assert response.json() == {"status": "unavailable", "failed": ["broker"]}
+
+
+@pytest.mark.django_db
+def test_readiness_names_a_migration_that_was_not_applied(
+    client: Client, redis_server: str
+) -> None:
+    MigrationRecorder(connection).record_unapplied("axes", "0010_accessattemptexpiration")
+
+    response = client.get("/readyz")
+
+    assert response.status_code == 503
+    assert response.json()["failed"] == ["migrations"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_readiness_names_an_unreachable_database(
+    client: Client, redis_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.close()
+    elsewhere = "/nowhere/statecore" if connection.vendor == "sqlite" else "nowhere"
+    monkeypatch.setitem(connection.settings_dict, "NAME", elsewhere)
+
+    response = client.get("/readyz")
+    connection.close()
+
+    assert response.status_code == 503
+    assert response.json()["failed"] == ["database", "migrations"]

@@ -1,0 +1,1 @@
+"""Real servers and small helpers for the tests."""
