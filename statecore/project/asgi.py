@@ -8,6 +8,9 @@ from statecore.project import preflight
 from statecore.project.refusal import one_sentence
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
+# Under ASGI every request has a thread of its own: a connection kept by the thread would be
+# left behind with it, so connections are kept by a pool.
+os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
 with one_sentence():
     application = get_asgi_application()

@@ -10,8 +10,11 @@ DatabaseSettings = dict[str, Any]
 SHAPES = "sqlite:///path or postgres://user:password@host:port/name"
 
 
-def parse(url: str, *, synchronous: str = "FULL") -> DatabaseSettings:
-    """Three slashes start a path relative to the current directory, four an absolute one."""
+def parse(url: str, *, synchronous: str = "FULL", pool: int = 0) -> DatabaseSettings:
+    """Three slashes start a path relative to the current directory, four an absolute one.
+
+    A `pool` of 0 means that each thread keeps a connection of its own.
+    """
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  urlsplit checks a port only when it is asked for
@@ -20,7 +23,7 @@ def parse(url: str, *, synchronous: str = "FULL") -> DatabaseSettings:
     if parts.scheme == "sqlite":
         return _sqlite(parts, synchronous)
     if parts.scheme in ("postgres", "postgresql"):
-        return _postgres(parts)
+        return _postgres(parts, pool)
     scheme = f"starts with {parts.scheme!r}" if parts.scheme else "has no scheme"
     raise Refused(f"DATABASE_URL {scheme}, but it should be {SHAPES}.")
 
@@ -49,7 +52,7 @@ def _sqlite(parts: SplitResult, synchronous: str) -> DatabaseSettings:
     }
 
 
-def _postgres(parts: SplitResult) -> DatabaseSettings:
+def _postgres(parts: SplitResult, pool: int) -> DatabaseSettings:
     query = dict(parse_qsl(parts.query))
     name = unquote(parts.path.removeprefix("/"))
     if not name or "/" in name:
@@ -61,13 +64,14 @@ def _postgres(parts: SplitResult) -> DatabaseSettings:
         "PASSWORD": unquote(parts.password or query.pop("password", "")),
         "HOST": query.pop("host", "") or unquote(parts.hostname or ""),
         "PORT": query.pop("port", "") or str(parts.port or ""),
-        "CONN_MAX_AGE": 600,
+        "CONN_MAX_AGE": 0 if pool else 600,
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 5,
             # The door's statement is prepared by the server from its second use on.
             "server_side_binding": True,
             "prepare_threshold": 2,
+            **({"pool": {"min_size": 1, "max_size": pool, "timeout": 10}} if pool else {}),
             **query,
         },
     }

@@ -42,10 +42,11 @@ def read(environ: Mapping[str, str]) -> Environment:
     return Environment(
         home=home,
         host=host,
-        port=_port(environ),
+        port=_number(environ, "PORT", "8000", 1, 65535),
         database=database_url.parse(
             environ.get("DATABASE_URL") or f"sqlite:///{quote(str(home))}/statecore.sqlite3",
             synchronous=_choice(environ, "STATECORE_SQLITE_SYNCHRONOUS", "FULL", SYNCHRONOUS),
+            pool=_number(environ, "STATECORE_DATABASE_POOL", "0", 0, 1000),
         ),
         redis_url=redis_url.check(given_redis) if given_redis else redis_url.embedded(home),
         redis_is_embedded=not given_redis,
@@ -66,10 +67,10 @@ def _home(environ: Mapping[str, str]) -> Path:
     return home
 
 
-def _port(environ: Mapping[str, str]) -> int:
-    given = environ.get("PORT") or "8000"
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= 65535:
-        raise Refused(f"PORT is {given!r}, but it must be a number from 1 to 65535.")
+def _number(environ: Mapping[str, str], name: str, default: str, least: int, most: int) -> int:
+    given = environ.get(name) or default
+    if not given.isascii() or not given.isdigit() or not least <= int(given) <= most:
+        raise Refused(f"{name} is {given!r}, but it must be a number from {least} to {most}.")
     return int(given)
 
 

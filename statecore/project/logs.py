@@ -25,12 +25,19 @@ def _shown(key: object, value: object) -> object:
     return value
 
 
+def drop_colours(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Uvicorn sends each message a second time, coloured."""
+    event.pop("color_message", None)
+    return event
+
+
 SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.stdlib.ExtraAdder(),
     structlog.processors.TimeStamper(fmt="iso", utc=True),
+    drop_colours,
     redact,
 ]
 
@@ -62,6 +69,12 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             # Its own handlers would print every line a second time.
             "django": {"handlers": [], "level": log_level, "propagate": True},
             "django.server": {"handlers": [], "propagate": True},
+            "uvicorn": {"handlers": [], "propagate": True},
+            # Every request and its failure are logged already, with a user and an id.
+            "uvicorn.access": {"level": "WARNING"},
+            "django.request": {"level": "CRITICAL"},
+            # Scanners ask for any host; the answer 400 is all it is worth.
+            "django.security.DisallowedHost": {"level": "CRITICAL"},
         },
     }
 

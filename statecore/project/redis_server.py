@@ -19,6 +19,7 @@ def command(socket: Path) -> list[str]:
         "save": "",
         "appendonly": "no",
         "loglevel": "warning",
+        "logfile": str(socket.parent / "redis.log"),
     }
     return [str(binary), *(word for key, value in settings.items() for word in (f"--{key}", value))]
 

@@ -1,0 +1,26 @@
+"""Becomes the program it is given, as one that dies with its supervisor.
+
+Run as a plain script before the program starts: a `preexec_fn` would run Python between fork
+and exec, which can deadlock. Only Linux can tie a process to its parent; elsewhere a supervisor
+that is killed with -9 leaves its processes behind.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    supervisor, program = int(sys.argv[1]), sys.argv[2:]
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        # It may have died before the line above.
+        if os.getppid() != supervisor:
+            sys.exit(1)
+    os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell
+
+
+main()

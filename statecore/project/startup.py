@@ -1,0 +1,71 @@
+"""What happens once, before the processes start."""
+
+import errno
+import fcntl
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import TextIO
+
+from statecore.project import secret
+from statecore.project.refusal import Refused
+
+FIRST_OPERATOR = "operator"
+
+
+def lock_home(home: Path) -> TextIO:
+    """The home is ours while the returned file is open, even if we are killed meanwhile."""
+    secret.make_home(home)
+    file = (home / "up.lock").open("a+", encoding="ascii")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise Refused(
+            f"Statecore is already running on STATECORE_HOME {home} (process {holder})."
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def check_port(host: str, port: int) -> None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        raise Refused(_why_not(host, port, error)) from None
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use; set PORT to a free one."
+    if error.errno == errno.EACCES:
+        return f"port {port} on {host} may not be opened by this user; set PORT to one above 1023."
+    return f"HOST {host} cannot be listened on: {error.strerror}."
+
+
+def migrate() -> None:
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+def first_operator() -> str | None:
+    """Make the first user when there is none, and return its password."""
+    from django.contrib.auth.models import User
+
+    if User.objects.exists():
+        return None
+    password = secrets.token_urlsafe(16)
+    User.objects.create_superuser(FIRST_OPERATOR, password=password)
+    return password
