@@ -1,0 +1,25 @@
+"""The door: the only way to write the state of an entity.
+
+One transaction: replay if the request was seen, lock the row, is the move open from here, may this actor, do the
+guards hold, make the move, write row and event, let the reactions follow. A refusal changes nothing.
+"""
+
+from .batch import Item, transition_many
+from .create import create
+from .idempotency import RequestKey
+from .outcome import Outcome
+from .override import Category, override
+from .retry import retry
+from .transition import transition
+
+__all__ = [
+    "Category",
+    "Item",
+    "Outcome",
+    "RequestKey",
+    "create",
+    "override",
+    "retry",
+    "transition",
+    "transition_many",
+]

@@ -1,0 +1,75 @@
+"""The batch door: the same trigger for thousands of entities, same checks, same events, a few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..journal import Entry
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.moves import Facts
+from ..kernel.refusals import NotFound, Refusal
+from . import rows, write
+from .change import Before, Change, check_words, record
+from .outcome import Outcome
+from .refused import counted, refusals_total
+from .transition import account_of, fire
+from .work import done, perform
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What became of one entity of a batch."""
+
+    entity_id: str
+    outcome: Outcome | None
+    refusal: Refusal | None = None
+
+
+def transition_many(
+    model: type[Entity],
+    entity_ids: Iterable[str],
+    trigger: str,
+    *,
+    actor: Actor,
+    params: Mapping[str, Any] | None = None,
+    reason: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    cause: Entry | None = None,
+    dry_run: bool = False,
+) -> list[Item]:
+    """Each entity moves or is refused by itself; what moves is committed together."""
+    wanted = list(dict.fromkeys(entity_ids))
+
+    def step() -> list[Item]:
+        moved: list[Change] = []
+        items: dict[str, Item] = {}
+        at = now()
+        for entity in rows.lock_many(model, wanted):
+            before = Before.of(entity)
+            facts = Facts(max(at, entity.updated_at), actor, params or {}, reason)
+            try:
+                move = fire(entity, trigger, facts)
+            except Refusal as refusal:
+                refusals_total.labels(model.flow.entity_type, refusal.code).inc()
+                items[entity.pk] = Item(entity.pk, None, refusal)
+                continue
+            if move is None:
+                items[entity.pk] = Item(entity.pk, Outcome(entity, None))
+                continue
+            moved.append(record(entity, before, account_of(move, facts, metadata or {}, cause)))
+        write.update(moved)
+        for change in moved:
+            items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, done(change)))
+        return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
+
+    with counted(model.flow.entity_type, actor, "", "batch"):
+        check_words(reason, metadata or {})
+        return perform(step, keep=not dry_run)
+
+
+def _not_there(model: type[Entity], entity_id: str) -> Item:
+    return Item(entity_id, None, NotFound(f"there is no {model.flow.entity_type} {entity_id!r}"))

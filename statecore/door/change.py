@@ -1,0 +1,140 @@
+"""One change of one entity, from the state it was in to the event that records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from .. import journal
+from ..journal import Entry, Kind, Link
+from ..kernel.entity import Entity
+from ..kernel.moves import Facts, Severity
+from ..kernel.refusals import Invalid
+
+REASON_LIMIT = 2_000
+METADATA_LIMIT = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the row held when it was locked."""
+
+    state: str
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, entity: Entity) -> Before:
+        return cls(entity.state, dict(entity.__dict__))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the reactions are told and what is written."""
+
+    entity: Entity
+    entry: Entry
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How a change is to be recorded."""
+
+    kind: Kind
+    trigger: str
+    severity: Severity
+    facts: Facts
+    metadata: Mapping[str, Any]
+    caused_by: str = ""
+    details: Mapping[str, Any] | None = None
+
+
+def record(entity: Entity, before: Before, account: Account) -> Change:
+    """Bring the entity's own fields in line with its new state and chain the event."""
+    at = account.facts.at
+    dwell = (at - entity.state_entered_at).total_seconds()
+    metadata = entity.journal_facts(account.trigger)
+    entity.settle(at, account.facts.reason)
+    entity.version += 1
+    entity.updated_at = entity.state_entered_at = at
+    entry = _entry(entity, before.state, account, metadata, round(dwell, 6))
+    entity.chain_head = entry.hash
+    changed = tuple(
+        field.attname
+        for field in entity._meta.concrete_fields
+        if entity.__dict__[field.attname] != before.values[field.attname]
+    )
+    return Change(entity, entry, changed)
+
+
+def record_creation(entity: Entity, account: Account) -> Change:
+    at = account.facts.at
+    entity.created_at = entity.updated_at = entity.state_entered_at = at
+    metadata = entity.journal_facts(account.trigger)
+    entity.settle(at, account.facts.reason)
+    entity.version = 1
+    entry = _entry(entity, "", account, metadata, 0)
+    entity.chain_head = entry.hash
+    return Change(entity, entry, tuple(field.attname for field in entity._meta.concrete_fields))
+
+
+def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[str, Any], dwell: float) -> Entry:
+    facts, flow = account.facts, entity.flow
+    override = account.kind is Kind.OVERRIDE
+    return journal.entry(
+        link=Link(entity.version, entity.chain_head or journal.GENESIS),
+        entity_type=flow.entity_type,
+        entity_id=entity.pk,
+        kind=account.kind.value,
+        trigger=account.trigger,
+        from_state=from_state,
+        to_state=entity.state,
+        severity=account.severity.value,
+        actor=facts.actor.name,
+        channel=facts.actor.channel.value,
+        at=facts.at,
+        caused_by=account.caused_by,
+        details={
+            "event_type": "manual_override" if override else f"{flow.event_noun}_state_transition",
+            "actor_kind": facts.actor.kind.value,
+            "operator": facts.actor.operator_name,
+            "reason": facts.reason or None,
+            "metadata": {**metadata, **account.metadata},
+            "context": entity.context(),
+            "dwell_seconds": dwell,
+            "attempt": entity.attempt,
+            **(account.details or {}),
+        },
+    )
+
+
+def check_words(reason: str, metadata: Mapping[str, Any]) -> None:
+    """A reason and metadata that the journal can keep."""
+    errors = {}
+    if len(reason) > REASON_LIMIT:
+        errors["reason"] = [f"must be at most {REASON_LIMIT} characters."]
+    elif not _is_text(reason):
+        errors["reason"] = ["must be valid Unicode text."]
+    if metadata and (complaint := _metadata_complaint(metadata)):
+        errors["metadata"] = [complaint]
+    if errors:
+        raise Invalid(errors)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _metadata_complaint(metadata: Mapping[str, Any]) -> str | None:
+    try:
+        size = len(orjson.dumps(metadata))
+    except (TypeError, ValueError) as error:
+        return f"must be plain JSON: {error}."
+    return None if size <= METADATA_LIMIT else f"must be at most {METADATA_LIMIT} bytes."

@@ -1,0 +1,147 @@
+"""Creating an entity, which is an event too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from ..journal import Entry, Kind
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.fields import column, related
+from ..kernel.moves import Facts, Severity
+from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
+from ..kernel.ulid import is_valid_id, new_id
+from . import rights, write
+from .change import Account, Change, check_words, record_creation
+from .idempotency import RequestKey, answer_once
+from .outcome import Outcome
+from .refused import counted
+from .work import done, perform
+
+TRIGGER = "created"
+
+
+class Created(NamedTuple):
+    entity: Entity
+    entry: Entry
+    caused: tuple[Entry, ...]
+
+
+def create(
+    model: type[Entity],
+    *,
+    actor: Actor,
+    id: str | None = None,  # noqa: A002 - the caller's word for it
+    reason: str = "",
+    cause: Entry | None = None,
+    request: RequestKey | None = None,
+    dry_run: bool = False,
+    **fields: Any,
+) -> Outcome:
+    """A new entity in its initial state, with its links, and the first event of its chain."""
+
+    def step() -> Outcome:
+        return Outcome(*create_now(model, entity_id, fields, Facts(now(), actor, {}, reason), cause=cause))
+
+    entity_id = new_id(model.flow.prefix) if id is None else id
+    with counted(model.flow.entity_type, actor, entity_id, "create"):
+        rights.require(actor, model.flow, "operate")
+        check_words(reason, {})
+        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+
+
+def create_now(
+    model: type[Entity],
+    entity_id: str,
+    fields: Mapping[str, Any],
+    facts: Facts,
+    *,
+    cause: Entry | None = None,
+    trigger: str = "",
+    retry_of: Entity | None = None,
+) -> Created:
+    """Create inside the current piece of work."""
+    plain, links = _sort_fields(model, fields)
+    model.complete(plain)
+    entity = _build(model, entity_id, plain)
+    entity.retry_of = retry_of
+    entity.facts = facts
+    wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
+    caused_by = cause.event_id if cause else ""
+    trigger = trigger or getattr(model, "creation_trigger", TRIGGER)
+    change = record_creation(entity, Account(Kind.CREATED, trigger, Severity.INFO, facts, {}, caused_by=caused_by))
+    _insert(change)
+    entity._state.adding = False
+    for name, ids in wanted.items():
+        getattr(entity, name).add(*ids)
+    return Created(entity, change.entry, done(change))
+
+
+def _insert(change: Change) -> None:
+    entity = change.entity
+    if type(entity).objects.filter(pk=entity.pk).exists():
+        raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk)
+    try:
+        write.insert([change])
+    except ConstraintViolated as violation:
+        # Two creators of the same id passed the look above; the primary key stopped the second.
+        if "pkey" in str(violation.facts["constraint"]) or violation.facts["constraint"].endswith(".id"):
+            raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk) from violation
+        raise
+
+
+def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if "state" in fields:
+        raise StateIsProtected(f"a {model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
+    links = {field.name for field in model._meta.many_to_many}
+    plain = {field.name for field in model._meta.concrete_fields if field.editable} - {"id"}
+    if unknown := fields.keys() - links - plain:
+        raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
+    return (
+        {name: value for name, value in fields.items() if name in plain},
+        {name: value for name, value in fields.items() if name in links},
+    )
+
+
+def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Entity:
+    if not is_valid_id(entity_id):
+        raise Invalid({"id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
+    values = {}
+    for name, value in plain.items():
+        field = column(model, name)
+        is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
+        values[field.attname if is_key else name] = value
+    entity = model(id=entity_id, **values)
+    own = {
+        "id",
+        "version",
+        "chain_head",
+        "created_at",
+        "updated_at",
+        "state_entered_at",
+        "retry_of",
+        "state",
+    }
+    try:
+        entity.clean_fields(exclude=own)
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+    return entity
+
+
+def _wanted(model: type[Entity], entity_id: str, name: str, ids: Any) -> list[str]:
+    """The ids of a link field, each once, each of an entity there is."""
+    if not isinstance(ids, list | tuple) or not all(is_valid_id(each) for each in ids):
+        raise Invalid({name: ["must be a list of ids."]})
+    if entity_id in ids:
+        raise Invalid({name: [f"{entity_id} cannot depend on itself."]})
+    target = related(model, name)
+    there = set(target.objects.filter(pk__in=ids).values_list("pk", flat=True))
+    if missing := [each for each in ids if each not in there]:
+        raise Invalid({name: [f"there is no {target.flow.entity_type} {', '.join(missing)}."]})
+    return list(dict.fromkeys(ids))

@@ -1,0 +1,70 @@
+"""The same request twice is one change and one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+
+from ..journal import IdempotencyRecord
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.refusals import IdempotencyMismatch, Invalid
+from .outcome import Outcome
+
+KEY_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """What identifies a request: the caller's key, where it was sent, and the hash of what it said."""
+
+    key: str
+    endpoint: str
+    body_hash: str
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.key) <= KEY_LIMIT or "\0" in self.key:
+            raise Invalid({"idempotency_key": [f"must be 1 to {KEY_LIMIT} characters, without NUL."]})
+
+
+def answer_once(request: RequestKey | None, actor: Actor, step: Callable[[], Outcome]) -> Outcome:
+    """Run the step unless this actor's key was seen; must be called inside the step's transaction.
+
+    The record is inserted first: a second request with the same key waits on the unique index until the first
+    commits, and then finds its answer. A refusal rolls the record back with everything else, so it may be retried.
+    """
+    if request is None:
+        return step()
+    record, is_first = _reserve(request, actor)
+    if not is_first:
+        return _replay(record, request)
+    outcome = step()
+    record.response = outcome.as_dict()
+    record.save(update_fields=["response"])
+    return outcome
+
+
+def _reserve(request: RequestKey, actor: Actor) -> tuple[IdempotencyRecord, bool]:
+    at = now()
+    mine = IdempotencyRecord.objects.filter(actor=actor.name, key=request.key)
+    mine.filter(expires_at__lte=at).delete()
+    lifetime = timedelta(seconds=getattr(settings, "STATECORE_IDEMPOTENCY_SECONDS", 86_400))
+    return IdempotencyRecord.objects.get_or_create(
+        actor=actor.name,
+        key=request.key,
+        defaults={
+            "endpoint": request.endpoint,
+            "body_hash": request.body_hash,
+            "created_at": at,
+            "expires_at": at + lifetime,
+        },
+    )
+
+
+def _replay(record: IdempotencyRecord, request: RequestKey) -> Outcome:
+    if (record.endpoint, record.body_hash) != (request.endpoint, request.body_hash):
+        raise IdempotencyMismatch(f"the key {request.key!r} was used for another request", endpoint=record.endpoint)
+    return Outcome(None, None, answer=record.response or {}, replayed=True)

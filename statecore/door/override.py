@@ -1,0 +1,144 @@
+"""Forcing a state: bypasses guards, never the final-state policy, the constraints or the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db.models import TextChoices
+
+from ..journal import Kind
+from ..kernel.actors import Actor
+from ..kernel.actors import Kind as ActorKind
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.moves import Facts, Move, Severity
+from ..kernel.refusals import AlreadyInState, GuardFailed, Invalid, PermissionDenied, TerminalState
+from ..kernel.state_field import StateField
+from . import rights, rows, write
+from .change import Account, Before, check_words, record
+from .idempotency import RequestKey, answer_once
+from .outcome import Outcome
+from .refused import counted
+from .transition import check_version
+from .work import done, perform
+
+TRIGGER = "manual_override"
+SHORTEST_REASON = 10
+
+
+class Category(TextChoices):
+    """Why operators force: an edge that is often forced is a missing edge."""
+
+    STUCK = "stuck"
+    CRASHED_WORKER = "crashed_worker"
+    INFRASTRUCTURE = "infrastructure"
+    WRONG_DATA = "wrong_data"
+    EMERGENCY = "emergency"
+    OTHER = "other"
+
+
+def override(
+    model: type[Entity],
+    entity_id: str,
+    to_state: str,
+    *,
+    actor: Actor,
+    reason: str,
+    category: str,
+    approver: Actor | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+    request: RequestKey | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Force one entity into a state; with `dry_run`, do it, look at every cascade, and roll it back."""
+
+    def step() -> Outcome:
+        entity = rows.lock(model, entity_id)
+        check_version(entity, expected_version)
+        before = Before.of(entity)
+        facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
+        _may_leave(entity, to_state, facts)
+        _second_person(entity, to_state, actor, approver)
+        bypassed = _force(entity, to_state, facts)
+        details = {
+            "category": str(category),
+            "guards_bypassed": bypassed,
+            "approver": approver and approver.name,
+        }
+        account = Account(Kind.OVERRIDE, TRIGGER, Severity.WARNING, facts, metadata or {}, details=details)
+        change = record(entity, before, account)
+        write.update([change])
+        return Outcome(entity, change.entry, done(change))
+
+    with counted(model.flow.entity_type, actor, entity_id, "override"):
+        _may_override(model, actor)
+        _check_request(model, to_state, reason, category)
+        check_words(reason, metadata or {})
+        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+
+
+def _may_override(model: type[Entity], actor: Actor) -> None:
+    permission = model.flow.permission("override")
+    if actor.kind is not ActorKind.OPERATOR:
+        raise PermissionDenied("only an operator overrides", required=permission)
+    rights.require(actor, model.flow, "override")
+
+
+def _check_request(model: type[Entity], to_state: str, reason: str, category: str) -> None:
+    errors: dict[str, list[str]] = {}
+    if to_state not in model.flow.states:
+        errors["to_state"] = [f"is not a state of {model.flow.entity_type}: {', '.join(model.flow.states)}."]
+    if len(reason.strip()) < SHORTEST_REASON:
+        errors["reason"] = [f"must be at least {SHORTEST_REASON} characters: it stays on record for ever."]
+    if category not in Category.values:
+        errors["category"] = [f"must be one of {', '.join(Category.values)}."]
+    if errors:
+        raise Invalid(errors)
+
+
+def _moves_between(entity: Entity, to_state: str) -> list[Move]:
+    return [move for move in entity.flow.moves if entity.state in move.sources and move.target == to_state]
+
+
+def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
+    """A final state is left only by a declared exit, and the exit's own guards hold for an operator too."""
+    standing = {"state": entity.state, "version": entity.version}
+    if entity.state == to_state:
+        raise AlreadyInState(f"{entity} is {to_state} already", **standing)
+    if not entity.flow.is_final(entity.state):
+        return
+    exits = _moves_between(entity, to_state)
+    if not exits:
+        raise TerminalState(f"{entity} is {entity.state}, which is final: retry it instead", **standing)
+    if all(unmet := [move.unmet(entity, facts) for move in exits]):
+        raise GuardFailed(
+            f"{entity} may leave {entity.state} only when: " + "; ".join(reason.detail for reason in unmet[0]),
+            unmet[0],
+            **standing,
+        )
+
+
+def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> None:
+    edge = f"{entity.flow.entity_type}.{entity.state}->{to_state}"
+    if edge not in getattr(settings, "STATECORE_SECOND_PERSON", ()):
+        return
+    if approver is None or approver.name == actor.name or approver.kind is not ActorKind.OPERATOR:
+        raise PermissionDenied(f"{edge} takes a second operator's approval", required="second_person")
+    rights.require(approver, entity.flow, "override")
+
+
+def _force(entity: Entity, to_state: str, facts: Facts) -> list[str]:
+    """Set the state without its guards; the names of those that would have refused, or of the missing edge."""
+    moves = _moves_between(entity, to_state)
+    bypassed = (
+        sorted({guard.__name__ for move in moves for guard in move.guards if guard(entity, facts) is not None})
+        if moves
+        else [f"no_edge_from_{entity.state}_to_{to_state}"]
+    )
+    entity.facts = facts
+    StateField.force(entity, to_state)
+    entity.attempt += 1
+    return bypassed

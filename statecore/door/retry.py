@@ -1,0 +1,133 @@
+"""Retrying what is final: the old entity stays as it ended, a successor starts afresh in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..journal import Entry
+from ..kernel import registry
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.fields import column, related
+from ..kernel.moves import Facts
+from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition
+from ..kernel.ulid import new_id
+from . import rights, rows
+from .change import check_words
+from .create import Created, create_now
+from .idempotency import RequestKey, answer_once
+from .outcome import Outcome
+from .refused import counted
+from .work import perform
+
+TRIGGER = "retried"
+
+
+def retry(
+    model: type[Entity],
+    entity_id: str,
+    *,
+    actor: Actor,
+    reason: str = "",
+    request: RequestKey | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """A successor of a final entity, linked by `retry_of`; whoever waits for the old one now waits for it."""
+
+    def step() -> Outcome:
+        entity = rows.lock(model, entity_id)
+        facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
+        _may_be_retried(entity, facts)
+        return Family(facts).succeed(entity)
+
+    with counted(model.flow.entity_type, actor, entity_id, "retry"):
+        rights.require(actor, model.flow, "operate")
+        check_words(reason, {})
+        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+
+
+def _may_be_retried(entity: Entity, facts: Facts) -> None:
+    standing = {"state": entity.state, "version": entity.version}
+    if not entity.flow.is_final(entity.state):
+        raise InvalidTransition(f"{entity} is {entity.state}: only what is final is retried", **standing)
+    successor = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
+    if successor is not None:
+        raise AlreadyRetried(f"{entity} was retried as {successor}", successor=successor, **standing)
+    guards = entity.flow.succession.guards
+    if unmet := [reason for guard in guards if (reason := guard(entity, facts)) is not None]:
+        raise GuardFailed("retry: " + "; ".join(reason.detail for reason in unmet), unmet, **standing)
+
+
+@dataclass
+class Family:
+    """An entity and the unfinished children that are retried with it.
+
+    All successors are made first and linked afterwards, because they may depend on each other.
+    """
+
+    facts: Facts
+    heirs: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
+
+    def succeed(self, entity: Entity) -> Outcome:
+        heir = self._heir_of(entity, cause=None)
+        children = self._children_of(entity, heir.entry)
+        for (model, old), successor in self.heirs.items():
+            self._carry_links(model, old, successor)
+            self._lead_followers(model, old, successor)
+        return Outcome(heir.entity, heir.entry, (*heir.caused, *children))
+
+    def _heir_of(self, entity: Entity, cause: Entry | None) -> Created:
+        model, fields = type(entity), {name: self._inherited(entity, name) for name in entity.flow.succession.fields}
+        heir = create_now(
+            model, new_id(entity.flow.prefix), fields, self.facts, cause=cause, trigger=TRIGGER, retry_of=entity
+        )
+        self.heirs[model, entity.pk] = heir.entity
+        return heir
+
+    def _inherited(self, entity: Entity, name: str) -> Any:
+        value = getattr(entity, column(entity, name).attname)
+        heir = self.heirs.get((related(entity, name), value)) if column(entity, name).is_relation else None
+        return heir.pk if heir else value
+
+    def _children_of(self, entity: Entity, cause: Entry) -> list[Entry]:
+        made: list[Entry] = []
+        for name in entity.flow.succession.children:
+            children = getattr(entity, name)
+            unfinished = children.exclude(state__in=children.model.flow.done).filter(successor=None)
+            for child in unfinished.order_by("pk"):
+                heir = self._heir_of(child, cause)
+                made += [heir.entry, *heir.caused, *self._children_of(child, heir.entry)]
+        return made
+
+    def _carry_links(self, model: type[Entity], old: str, heir: Entity) -> None:
+        """The successor depends on what the old one did, or on the successors of that."""
+        for link in model._meta.many_to_many:
+            targets = getattr(model(id=old), link.name).values_list("pk", flat=True)
+            getattr(heir, link.name).add(*(self._current(link.related_model, target) for target in targets))
+
+    def _current(self, model: Any, pk: str) -> str:
+        heir = self.heirs.get((model, pk))
+        return heir.pk if heir else pk
+
+    def _lead_followers(self, model: type[Entity], old: str, heir: Entity) -> None:
+        for owner, link in _links_to(model):
+            through = link.remote_field.through
+            unfinished = owner.objects.exclude(state__in=owner.flow.final)
+            waiting = through.objects.filter(
+                **{link.m2m_reverse_field_name(): old, f"{link.m2m_field_name()}__in": unfinished}
+            )
+            waiting.update(**{link.m2m_reverse_field_name(): heir.pk})
+        for name in model.flow.succession.followers:
+            owner, key = related(model, name), column(model, name).remote_field.name
+            owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final).update(**{key: heir.pk})
+
+
+def _links_to(model: type[Entity]) -> list[tuple[type[Entity], Any]]:
+    return [
+        (flow.model, link)
+        for flow in registry.flows()
+        for link in flow.model._meta.many_to_many
+        if link.related_model is model
+    ]

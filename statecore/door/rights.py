@@ -1,0 +1,27 @@
+"""Whether this actor may do this to that machine."""
+
+from __future__ import annotations
+
+from ..kernel.actors import Actor, Kind
+from ..kernel.flow import Flow
+from ..kernel.moves import Move
+from ..kernel.refusals import PermissionDenied
+
+
+def require(actor: Actor, flow: Flow, action: str) -> None:
+    """An operator needs the machine's permission; agents and the system are held by each move's list of actors."""
+    permission = flow.permission(action)
+    if actor.kind is Kind.OPERATOR and not actor.holds(permission):
+        raise PermissionDenied(f"{actor.name} may not {action} a {flow.entity_type}", required=permission)
+
+
+def may_fire(actor: Actor, flow: Flow, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    require(actor, flow, "operate")
+    mine = tuple(move for move in moves if actor.kind in move.actors)
+    if not mine:
+        required = sorted({kind for move in moves for kind in move.actors})
+        raise PermissionDenied(
+            f"{moves[0].trigger} is not for an {actor.kind} to fire: it takes {' or '.join(required)}",
+            required=required,
+        )
+    return mine

@@ -1,0 +1,135 @@
+"""Firing a trigger: the ordinary way a state changes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from ..journal import Entry, Kind
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.moves import Facts, Move
+from ..kernel.params import read_params
+from ..kernel.refusals import (
+    AlreadyInState,
+    GuardFailed,
+    InvalidTransition,
+    LeaseLost,
+    Refusal,
+    StaleVersion,
+    TerminalState,
+    UnknownTrigger,
+    Unmet,
+)
+from . import rights, rows, write
+from .change import Account, Before, check_words, record
+from .idempotency import RequestKey, answer_once
+from .outcome import Outcome
+from .refused import counted
+from .work import done, perform
+
+
+def transition(
+    model: type[Entity],
+    entity_id: str,
+    trigger: str,
+    *,
+    actor: Actor,
+    params: Mapping[str, Any] | None = None,
+    reason: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+    cause: Entry | None = None,
+    request: RequestKey | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Lock, check, move, record, react: all of it or nothing."""
+
+    def step() -> Outcome:
+        entity = rows.lock(model, entity_id)
+        check_version(entity, expected_version)
+        before = Before.of(entity)
+        facts = Facts(max(now(), entity.updated_at), actor, params or {}, reason)
+        move = fire(entity, trigger, facts)
+        if move is None:
+            return Outcome(entity, None)
+        change = record(entity, before, account_of(move, facts, metadata or {}, cause))
+        write.update([change])
+        return Outcome(entity, change.entry, done(change))
+
+    with counted(model.flow.entity_type, actor, entity_id, "transition"):
+        check_words(reason, metadata or {})
+        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+
+
+def check_version(entity: Entity, expected: int | None) -> None:
+    if expected is not None and expected != entity.version:
+        raise StaleVersion(f"{entity} is at version {entity.version}, not {expected}", **_standing(entity))
+
+
+def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
+    """Make the first move of this trigger whose guards hold; None for a repeat that changes nothing."""
+    flow = entity.flow
+    open_moves = flow.open_moves(entity.state, trigger)
+    if not open_moves:
+        if flow.repeats_are_noops and _is_repeat(entity, trigger):
+            rights.require(facts.actor, flow, "operate")
+            return None
+        raise _not_open(entity, trigger)
+    mine = rights.may_fire(facts.actor, flow, open_moves)
+    facts.params = read_params(mine[0].params, facts.params)
+    unmet: list[Unmet] = []
+    for move in mine:
+        reasons = move.make(entity, facts)
+        if not reasons:
+            _warn_if_deprecated(move)
+            return move
+        unmet += reasons
+    raise _guarded(entity, trigger, unmet)
+
+
+def account_of(move: Move, facts: Facts, metadata: Mapping[str, Any], cause: Entry | None) -> Account:
+    kind = Kind.PROPAGATED if cause else Kind.NORMAL
+    return Account(
+        kind,
+        move.trigger,
+        move.severity,
+        facts,
+        metadata,
+        caused_by=cause.event_id if cause else "",
+    )
+
+
+def _standing(entity: Entity) -> dict[str, Any]:
+    return {
+        "state": entity.state,
+        "version": entity.version,
+        "allowed": entity.flow.allowed(entity.state),
+    }
+
+
+def _is_repeat(entity: Entity, trigger: str) -> bool:
+    return any(move.trigger == trigger and move.target == entity.state for move in entity.flow.moves)
+
+
+def _not_open(entity: Entity, trigger: str) -> Refusal:
+    flow, state = entity.flow, entity.state
+    if trigger not in flow.triggers:
+        return UnknownTrigger(f"a {flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
+    if _is_repeat(entity, trigger):
+        return AlreadyInState(f"{entity} is {state} already", **_standing(entity))
+    if flow.is_final(state):
+        return TerminalState(f"{trigger} is not open: {entity} is {state}, which is final", **_standing(entity))
+    return InvalidTransition(f"{trigger} is not open from {state}", **_standing(entity))
+
+
+def _guarded(entity: Entity, trigger: str, unmet: list[Unmet]) -> Refusal:
+    refusal = LeaseLost if any(reason.code == LeaseLost.code for reason in unmet) else GuardFailed
+    return refusal(f"{trigger}: " + "; ".join(reason.detail for reason in unmet), unmet, **_standing(entity))
+
+
+def _warn_if_deprecated(move: Move) -> None:
+    if move.deprecated:
+        warnings.warn(f"{move.trigger} is deprecated: {move.deprecated}", DeprecationWarning, stacklevel=4)

@@ -1,0 +1,172 @@
+"""The append-only, hash-chained record of every change, and the answers kept for repeated requests.
+
+The hash of an event is the SHA-256 of its canonical bytes, which are stored beside the columns and name the hash
+before them. Canonical means: the members below in this order, no white space, then the details with sorted keys.
+The order puts everything that is also a column first, so the database can compare columns and bytes by prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+from django.db import models
+
+from .kernel.clock import now, rfc3339
+from .kernel.ulid import ID_LENGTH, new_id
+
+GENESIS = "0" * 64
+EVENT_ID_LENGTH = 30
+
+
+class Kind(models.TextChoices):
+    NORMAL = "normal"
+    PROPAGATED = "propagated"
+    OVERRIDE = "override"
+    CREATED = "created"
+
+
+class Event(models.Model):
+    """One change of one entity. Written by the door, never changed, never deleted."""
+
+    append_only = "door"
+
+    event_id = models.CharField(primary_key=True, max_length=EVENT_ID_LENGTH)
+    entity_type = models.CharField(max_length=32)
+    entity_id = models.CharField(max_length=ID_LENGTH)
+    sequence = models.PositiveIntegerField()
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    trigger = models.CharField(max_length=64)
+    from_state = models.CharField(max_length=32)
+    to_state = models.CharField(max_length=32)
+    severity = models.CharField(max_length=16)
+    actor = models.CharField(max_length=150)
+    channel = models.CharField(max_length=16)
+    timestamp = models.DateTimeField()
+    caused_by = models.CharField(max_length=EVENT_ID_LENGTH)
+    prev_hash = models.CharField(max_length=64)
+    body = models.TextField()
+    hash = models.CharField(max_length=64)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (
+            # A chain cannot fork: two writers of the same successor collide here.
+            models.UniqueConstraint(fields=("entity_type", "entity_id", "sequence"), name="event_chain_is_linear"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.event_id} {self.entity_type} {self.entity_id}: {self.from_state} → {self.to_state}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return read(self.body, self.hash)
+
+
+class Entry(NamedTuple):
+    """An event before it is a row: the values of the columns, in the order of COLUMNS."""
+
+    event_id: str
+    entity_type: str
+    entity_id: str
+    sequence: int
+    kind: str
+    trigger: str
+    from_state: str
+    to_state: str
+    severity: str
+    actor: str
+    channel: str
+    timestamp: datetime
+    caused_by: str
+    prev_hash: str
+    body: str
+    hash: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return read(self.body, self.hash)
+
+
+COLUMNS = Entry._fields
+# These stand in the canonical bytes first, in this order, as `"name":"value"` (the sequence as a bare number).
+MIRRORED = COLUMNS[:-2]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where the next event of an entity goes: after which hash, at which place."""
+
+    sequence: int
+    prev_hash: str
+
+
+def entry(
+    *,
+    link: Link,
+    entity_type: str,
+    entity_id: str,
+    kind: str,
+    trigger: str,
+    from_state: str,
+    to_state: str,
+    severity: str,
+    actor: str,
+    channel: str,
+    at: datetime,
+    caused_by: str = "",
+    details: Mapping[str, Any],
+) -> Entry:
+    event_id = new_id("evt")
+    # None of the mirrored values can need an escape: ids, states and triggers are identifiers, and an
+    # actor's name is checked when the actor is made.
+    body = (
+        f'{{"event_id":"{event_id}","entity_type":"{entity_type}","entity_id":"{entity_id}","sequence":{link.sequence},'
+        f'"kind":"{kind}","trigger":"{trigger}","from_state":"{from_state}","to_state":"{to_state}",'
+        f'"severity":"{severity}","actor":"{actor}","channel":"{channel}","timestamp":"{rfc3339(at)}",'
+        f'"caused_by":"{caused_by}","prev_hash":"{link.prev_hash}","details":'
+        f"{orjson.dumps(details, option=orjson.OPT_SORT_KEYS).decode()}}}"
+    )
+    return Entry(
+        event_id, entity_type, entity_id, link.sequence, kind, trigger, from_state, to_state, severity, actor, channel,
+        at, caused_by, link.prev_hash, body, digest(body),
+    )  # fmt: skip
+
+
+def digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def read(body: str, hash_: str) -> dict[str, Any]:
+    """An event as the API tells it: the canonical members, the details among them, the version and the hash."""
+    members: dict[str, Any] = orjson.loads(body)
+    members |= members.pop("details")
+    members["caused_by"] = members["caused_by"] or None
+    members["from_state"] = members["from_state"] or None
+    return members | {"version": members["sequence"], "hash": hash_}
+
+
+class IdempotencyRecord(models.Model):
+    """The answer to a request that carried a key, kept so that a repeat gets the same one."""
+
+    actor = models.CharField(max_length=150)
+    key = models.CharField(max_length=200)
+    endpoint = models.CharField(max_length=255)
+    body_hash = models.CharField(max_length=64)
+    response = models.JSONField(null=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (models.UniqueConstraint(fields=("actor", "key"), name="idempotency_key_is_unique_per_actor"),)
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.key}"
+
+
+def expire_idempotency_records() -> int:
+    deleted, _by_model = IdempotencyRecord.objects.filter(expires_at__lte=now()).delete()
+    return deleted

@@ -1,0 +1,1 @@
+"""What a machine is; this package knows none of them."""

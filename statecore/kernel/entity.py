@@ -1,0 +1,111 @@
+"""The base of every machine: what all entities have, and that nothing but the door writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models.signals import class_prepared
+
+from . import registry
+from .clock import rfc3339
+from .flow import Flow
+from .moves import Facts
+from .refusals import Unmet
+from .ulid import ID_LENGTH, ID_PATTERN
+
+CONTEXT = ("run", "workstream", "phase")
+
+
+class WriteOutsideTheDoor(TypeError):
+    """An entity was saved or deleted directly; only statecore.door writes entities."""
+
+
+class Entity(models.Model):
+    flow: ClassVar[Flow]
+    objects: ClassVar[Any]
+    state: Any  # each machine declares its own StateField
+
+    id = models.CharField(
+        primary_key=True,
+        max_length=ID_LENGTH,
+        validators=[RegexValidator(rf"^{ID_PATTERN.pattern}\Z")],
+    )
+    version = models.PositiveIntegerField(default=0, editable=False)
+    chain_head = models.CharField(max_length=64, editable=False)
+    # The fencing number: each claim and each override makes it one more, a report must name the current one.
+    attempt = models.PositiveIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    updated_at = models.DateTimeField(editable=False)
+    state_entered_at = models.DateTimeField(editable=False)
+    retry_of = models.OneToOneField(
+        "self", models.PROTECT, null=True, blank=True, editable=False, related_name="successor"
+    )
+    metadata = models.JSONField(default=dict, blank=True)
+
+    # Set by the door for the time of a move.
+    facts: Facts
+    unmet: list[Unmet]
+
+    class Meta:
+        abstract = True
+        default_permissions = ("view", "operate", "override")
+
+    def __str__(self) -> str:
+        return f"{self.flow.entity_type} {self.pk}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        raise WriteOutsideTheDoor(f"{self} is written by statecore.door only")
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise WriteOutsideTheDoor(f"{self} is never deleted")
+
+    def settle(self, at: datetime, reason: str) -> None:
+        """Make the fields that depend on the state agree with it; runs after each change of state, forced or not."""
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        """What this machine adds to the metadata of each of its events; read before the state is settled."""
+        return {}
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        """Fill in, before creation, what follows from the given fields."""
+
+    def context(self) -> dict[str, str]:
+        return {
+            f"{name}_id": value
+            for name in CONTEXT
+            if (value := getattr(self, f"{name}_id", None)) is not None and name != self.flow.entity_type
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plain fields, ready for JSON."""
+        return {field.name: _plain(getattr(self, field.attname)) for field in self._meta.concrete_fields}
+
+    def refresh_from_db(
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: Any = None,
+    ) -> None:
+        self.__dict__["_refreshing"] = True
+        try:
+            super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
+        finally:
+            del self.__dict__["_refreshing"]
+
+
+def _plain(value: Any) -> Any:
+    return rfc3339(value) if isinstance(value, datetime) else value
+
+
+def _register(sender: type[models.Model], **_: Any) -> None:
+    if issubclass(sender, Entity) and not sender._meta.abstract:
+        sender.flow.bind(sender)
+        registry.add(sender.flow)
+
+
+class_prepared.connect(_register)

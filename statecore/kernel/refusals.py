@@ -1,0 +1,101 @@
+"""Every way the door says no: a stable code, a sentence, and the facts to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """Why a guard refuses; `entity` names what it waits for, where there is one."""
+
+    code: str
+    detail: str
+    entity: str | None = None
+
+
+class Refusal(Exception):
+    """Nothing was changed. `status` is the HTTP status this refusal is told with."""
+
+    code: ClassVar[str]
+    status: ClassVar[int] = 409
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.facts = facts
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "detail": self.detail, **self.facts}
+
+
+class Invalid(Refusal):
+    code, status = "invalid", 400
+
+    def __init__(self, errors: Mapping[str, Iterable[str]]) -> None:
+        listed = {field: list(sentences) for field, sentences in errors.items()}
+        super().__init__("; ".join(f"{field}: {' '.join(said)}" for field, said in listed.items()), errors=listed)
+
+
+class StateIsProtected(Refusal):
+    code, status = "state_is_protected", 400
+
+
+class UnknownTrigger(Refusal):
+    code, status = "unknown_trigger", 400
+
+
+class PermissionDenied(Refusal):
+    code, status = "permission_denied", 403
+
+
+class NotFound(Refusal):
+    code, status = "not_found", 404
+
+
+class InvalidTransition(Refusal):
+    code = "invalid_transition"
+
+
+class TerminalState(Refusal):
+    code = "terminal_state"
+
+
+class AlreadyInState(Refusal):
+    code = "already_in_state"
+
+
+class GuardFailed(Refusal):
+    code = "guard_failed"
+
+    def __init__(self, detail: str, unmet: Iterable[Unmet], **facts: Any) -> None:
+        self.unmet = tuple(unmet)
+        super().__init__(detail, unmet=[asdict(reason) for reason in self.unmet], **facts)
+
+
+class LeaseLost(GuardFailed):
+    code = "lease_lost"
+
+
+class ConstraintViolated(Refusal):
+    """The database, the last line, refused a row that the rules above it let through."""
+
+    code = "constraint_violated"
+
+
+class AlreadyRetried(Refusal):
+    code = "already_retried"
+
+
+class StaleVersion(Refusal):
+    code = "stale_version"
+
+
+class DuplicateId(Refusal):
+    code = "duplicate_id"
+
+
+class IdempotencyMismatch(Refusal):
+    code, status = "idempotency_mismatch", 422

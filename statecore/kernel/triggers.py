@@ -1,0 +1,203 @@
+"""The last line: triggers that keep states behind the door, final states final and the journal as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.apps import apps
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from . import registry
+from .flow import Flow
+from .gate import FUNCTION, SETTING
+
+PREFIX = "statecore_guard_"
+
+
+def install(connection: BaseDatabaseWrapper) -> None:
+    """Put every trigger in place; safe to repeat. Runs after each migrate, because a table rebuild drops them."""
+    dialect = _dialect(connection)
+    with connection.cursor() as cursor:
+        for guarded in _guarded(connection):
+            for statement in dialect.statements(guarded):
+                cursor.execute(statement)
+
+
+def remove(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        for name, table in sorted(installed(connection)):
+            cursor.execute(f"DROP TRIGGER {name}{_dialect(connection).on(table)}")
+
+
+@contextmanager
+def lowered(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Without the triggers: for emptying a test database and for restoring a backup."""
+    remove(connection)
+    try:
+        yield
+    finally:
+        install(connection)
+
+
+def installed(connection: BaseDatabaseWrapper) -> set[tuple[str, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_dialect(connection).installed, [PREFIX])
+        return set(cursor.fetchall())
+
+
+def missing(connection: BaseDatabaseWrapper) -> list[str]:
+    """The triggers that should guard the tables there are, and do not."""
+    dialect = _dialect(connection)
+    expected = {f"{PREFIX}{guarded.table}_{action}" for guarded in _guarded(connection) for action in dialect.actions}
+    return sorted(expected - {name for name, _table in installed(connection)})
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A table and what its triggers refuse; a machine's table has a flow, the others are append-only."""
+
+    table: str
+    flow: Flow | None
+    behind_the_door: bool = True
+
+
+def _guarded(connection: BaseDatabaseWrapper) -> list[Guarded]:
+    """Append-only tables carry `append_only`: "door" where only the door may add, "anyone" where anybody may."""
+    found = [
+        Guarded(model._meta.db_table, None, behind_the_door=added_by == "door")
+        for model in apps.get_models()
+        if (added_by := getattr(model, "append_only", None))
+    ]
+    found += [Guarded(flow.model._meta.db_table, flow) for flow in registry.flows()]
+    there = set(connection.introspection.table_names())
+    return [guarded for guarded in found if guarded.table in there]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _states(states: Iterable[str]) -> str:
+    return ", ".join(_quoted(str(state)) for state in sorted(states))
+
+
+def _illegal_exit(flow: Flow) -> str:
+    """True of an UPDATE that leaves a final state by a way no decision allows."""
+    if not flow.final:
+        return "FALSE"
+    ways = [
+        f"(OLD.state = {_quoted(source)} AND NEW.state = {_quoted(target)})"
+        for source, target in sorted(flow.final_exits())
+    ]
+    return f"NEW.state <> OLD.state AND OLD.state IN ({_states(flow.final)}) AND NOT ({' OR '.join(ways) or 'FALSE'})"
+
+
+def _illegal_edit(flow: Flow, differs: str) -> str:
+    """True of an UPDATE that changes a frozen field or lowers a number that only rises."""
+    rules = [f"NEW.{name} < OLD.{name}" for name in flow.rising]
+    for name, states in flow.frozen.items():
+        while_open = f" AND OLD.state NOT IN ({_states(states)})" if states else ""
+        rules.append(f"(NEW.{name} {differs} OLD.{name}{while_open})")
+    return " OR ".join(rules) or "FALSE"
+
+
+def _untouched(same: str) -> str:
+    return " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in ("id", "state", "version", "chain_head"))
+
+
+class _SQLite:
+    actions = ("insert", "update", "delete")
+    installed = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
+    shut = f"NOT {FUNCTION}()"
+
+    @staticmethod
+    def on(table: str) -> str:
+        return ""
+
+    def statements(self, guarded: Guarded) -> Iterator[str]:
+        for action, (when, sentence) in zip(self.actions, self._rules(guarded), strict=True):
+            name = f"{PREFIX}{guarded.table}_{action}"
+            yield f"DROP TRIGGER IF EXISTS {name}"
+            yield (
+                f"CREATE TRIGGER {name} BEFORE {action.upper()} ON {guarded.table} WHEN {when} "
+                f"BEGIN SELECT RAISE(ABORT, {_quoted(sentence)}); END"
+            )
+
+    def _rules(self, guarded: Guarded) -> Iterator[tuple[str, str]]:
+        """When the triggers fire, and what they say, in the order of the actions."""
+        flow = guarded.flow
+        if flow is None:
+            yield (
+                self.shut if guarded.behind_the_door else "FALSE",
+                f"only the door adds to {guarded.table}",
+            )
+            yield ("TRUE", f"{guarded.table} is append-only: no row is changed")
+        else:
+            yield (
+                f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
+                f"only the door creates a {flow.entity_type}",
+            )
+            moved = f"NOT ({_untouched('IS')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)}))"
+            yield (
+                f"{moved} OR {_illegal_edit(flow, 'IS NOT')}",
+                f"only the door moves a {flow.entity_type}; what is final or frozen stays",
+            )
+        yield ("TRUE", f"no row of {guarded.table} is ever deleted")
+
+
+class _PostgreSQL:
+    actions = ("insert", "update", "delete", "truncate")
+    installed = (
+        "SELECT tgname, tgrelid::regclass::text FROM pg_trigger "
+        "WHERE NOT tgisinternal AND tgenabled <> 'D' AND starts_with(tgname::text, %s)"
+    )
+    shut = f"current_setting('{SETTING}', true) IS DISTINCT FROM 'open'"
+
+    @staticmethod
+    def on(table: str) -> str:
+        return f" ON {table}"
+
+    def statements(self, guarded: Guarded) -> Iterator[str]:
+        name = f"{PREFIX}{guarded.table}"
+        yield (
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $guard$ BEGIN "
+            f"{self._body(guarded)} {self._refuse('TRUE', f'no row of {guarded.table} is ever deleted')} END $guard$"
+        )
+        for action in self.actions:
+            each = "STATEMENT" if action == "truncate" else "ROW"
+            yield (
+                f"CREATE OR REPLACE TRIGGER {name}_{action} BEFORE {action.upper()} ON {guarded.table} "
+                f"FOR EACH {each} EXECUTE FUNCTION {name}()"
+            )
+
+    def _body(self, guarded: Guarded) -> str:
+        """The comparisons stand in the body: in a WHEN clause they would forbid altering the columns."""
+        flow = guarded.flow
+        if flow is None:
+            insert = self._refuse(
+                self.shut if guarded.behind_the_door else "FALSE",
+                f"only the door adds to {guarded.table}",
+            )
+            update = self._refuse("TRUE", f"{guarded.table} is append-only: no row is changed")
+        else:
+            insert = self._refuse(
+                f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
+                f"only the door creates a {flow.entity_type}",
+            )
+            update = self._refuse(
+                f"NOT ({_untouched('=')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})) "
+                f"OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
+                f"only the door moves a {flow.entity_type}; what is final or frozen stays",
+            )
+        return f"IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF;"
+
+    @staticmethod
+    def _refuse(when: str, sentence: str) -> str:
+        error = "USING ERRCODE = 'integrity_constraint_violation'"
+        return f"IF {when} THEN RAISE EXCEPTION {_quoted(sentence)} {error}; END IF;"
+
+
+def _dialect(connection: BaseDatabaseWrapper) -> _SQLite | _PostgreSQL:
+    return _PostgreSQL() if connection.vendor == "postgresql" else _SQLite()

@@ -1,0 +1,1 @@
+"""The thirteen machines, one file each: `ls` is the product."""

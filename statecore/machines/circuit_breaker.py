@@ -1,0 +1,114 @@
+"""A circuit breaker: keeps everybody from a tool that keeps failing, until one probe succeeds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Rest
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    CLOSED = "CLOSED"
+    OPEN = "OPEN"
+    HALF_OPEN = "HALF_OPEN"
+
+
+def the_threshold_is_reached(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
+    if breaker.failure_count >= breaker.failure_threshold:
+        return None
+    return Unmet("below_threshold", f"{breaker.failure_count} of {breaker.failure_threshold} failures so far")
+
+
+def the_cooldown_has_passed(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
+    until = breaker.cools_down_at()
+    return Unmet("cooling_down", f"it cools down until {until:%H:%M:%S} UTC") if facts.at < until else None
+
+
+def enough_probes_succeeded(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
+    """The success that is being reported counts."""
+    if breaker.success_count + 1 >= breaker.success_threshold:
+        return None
+    return Unmet(
+        "more_probes",
+        f"{breaker.success_count + 1} of {breaker.success_threshold} successes so far",
+    )
+
+
+class CircuitBreaker(Entity):
+    """Its id is the id of the tool."""
+
+    flow = Flow(
+        version="1.0.0",
+        collection="breakers",
+        prefix="tool",
+        final=(),
+        timing={
+            State.CLOSED: Rest("a closed breaker is a healthy tool"),
+            State.OPEN: timedelta(minutes=5),
+            State.HALF_OPEN: timedelta(minutes=5),
+        },
+        rising=("attempt",),
+    )
+
+    state = StateField(State, initial=State.CLOSED)
+    failure_threshold = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
+    cooldown_seconds = models.PositiveIntegerField(default=60)
+    success_threshold = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
+    failure_count = models.PositiveIntegerField(default=0, editable=False)
+    success_count = models.PositiveIntegerField(default=0, editable=False)
+    last_failure_at = models.DateTimeField(null=True, editable=False)
+    opened_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("breaker", State),
+            constraints.set_exactly_in("breaker", "opened_at", {State.OPEN}),
+        )
+        indexes = (models.Index(fields=("state",), name="breaker_by_state"),)
+
+    def cools_down_at(self) -> datetime:
+        return (self.opened_at or self.state_entered_at) + timedelta(seconds=self.cooldown_seconds)
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.opened_at = at if self.state == State.OPEN else None
+        if self.state == State.CLOSED:
+            self.failure_count = 0
+        if self.state != State.HALF_OPEN:
+            self.success_count = 0
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {"failure_count": self.failure_count, "last_error": self.last_error or None}
+
+    @move("failure_threshold_exceeded", source=State.CLOSED, target=State.OPEN, by={SYSTEM},
+          guards=[the_threshold_is_reached], severity=Severity.ERROR)  # fmt: skip
+    def open(self) -> None: ...
+
+    @move("cooldown_expires", source=State.OPEN, target=State.HALF_OPEN, by={SYSTEM},
+          guards=[the_cooldown_has_passed], severity=Severity.WARNING)  # fmt: skip
+    def half_open(self) -> None: ...
+
+    @move("success", source=State.HALF_OPEN, target=State.CLOSED, by={AGENT, SYSTEM},
+          guards=[enough_probes_succeeded], severity=Severity.WARNING)  # fmt: skip
+    def close(self) -> None: ...
+
+    @move(
+        "failure",
+        source=State.HALF_OPEN,
+        target=State.OPEN,
+        by={AGENT, SYSTEM},
+        severity=Severity.ERROR,
+    )
+    def open_again(self, error: str = "") -> None:
+        self.last_error = error
+        self.last_failure_at = self.facts.at

@@ -1,0 +1,244 @@
+"""A patch ledger entry: the way of one patch from validation to the main branch, and back if it must."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.fields import related
+from ..kernel.flow import Flow, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+APPLY_RETRIES = 3
+
+
+class State(models.TextChoices):
+    CREATED = "created"
+    VALIDATED = "validated"
+    QUEUED = "queued"
+    APPLIED = "applied"
+    APPLY_FAILED = "apply_failed"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    QUARANTINED = "quarantined"
+    DROPPED = "dropped"
+
+
+FINAL = {State.COMMITTED, State.ROLLED_BACK, State.QUARANTINED, State.DROPPED}
+CHECKED = {
+    State.VALIDATED,
+    State.QUEUED,
+    State.APPLIED,
+    State.APPLY_FAILED,
+    State.VERIFIED,
+    State.COMMITTED,
+}
+TESTED = {State.VERIFIED, State.COMMITTED}
+
+
+def every_check_passed(entry: PatchLedger, facts: Facts) -> Unmet | None:
+    failed = sorted(name for name in ("format_passed", "scope_passed", "constraints_passed") if not facts.params[name])
+    return Unmet("check_failed", f"not passed: {', '.join(failed)}") if failed else None
+
+
+def it_was_applied_fewer_than_three_times_again(entry: PatchLedger, facts: Facts) -> Unmet | None:
+    if entry.apply_retries < APPLY_RETRIES:
+        return None
+    return Unmet("apply_retries_exhausted", f"it was queued again {APPLY_RETRIES} times already")
+
+
+def the_compensation_plan_is_approved(entry: PatchLedger, facts: Facts) -> Unmet | None:
+    if not entry.compensation_plan:
+        return Unmet(
+            "no_compensation_plan",
+            "a committed patch is rolled back by a compensation plan, and there is none",
+        )
+    if not entry.compensation_approved_by:
+        return Unmet("plan_not_approved", "the compensation plan is not approved")
+    return None
+
+
+class PatchLedger(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="patches",
+        prefix="patch",
+        event_noun="patch",
+        final=FINAL,
+        done={State.COMMITTED, State.DROPPED},
+        timing={
+            State.CREATED: timedelta(minutes=10),
+            State.VALIDATED: timedelta(hours=1),
+            State.QUEUED: timedelta(minutes=30),
+            State.APPLIED: timedelta(hours=1),
+            State.APPLY_FAILED: timedelta(minutes=30),
+            State.VERIFIED: timedelta(minutes=30),
+        },
+        rising=("attempt", "apply_retries"),
+        succession=Succession(fields=("patch", "workstream", "metadata"), followers=("tasks",)),
+    )
+
+    state = StateField(State, initial=State.CREATED)
+    patch = models.ForeignKey("statecore.Patch", models.PROTECT, related_name="entries")
+    workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="patches")
+    run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="+", editable=False)
+    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
+    validation_format_passed = models.BooleanField(default=False, editable=False)
+    validation_scope_passed = models.BooleanField(default=False, editable=False)
+    validation_constraints_passed = models.BooleanField(default=False, editable=False)
+    validation_tests_passed = models.BooleanField(default=False, editable=False)
+    apply_retries = models.PositiveSmallIntegerField(default=0, editable=False)
+    last_error = models.TextField(default="", editable=False)
+    commit_sha = models.CharField(max_length=64, default="", editable=False)
+    quarantine_reason = models.TextField(default="", editable=False)
+    quarantine_metadata = models.JSONField(default=dict, editable=False)
+    quarantined_at = models.DateTimeField(null=True, editable=False)
+    compensation_plan = models.JSONField(default=dict, editable=False)
+    compensation_approved_by = models.CharField(max_length=150, default="", editable=False)
+    rollback_reason = models.TextField(default="", editable=False)
+    rolled_back_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        verbose_name_plural = "patch ledger"
+        constraints = (
+            constraints.known_state("patch", State),
+            constraints.filled_in("patch", "quarantine_reason", {State.QUARANTINED}),
+            constraints.set_in("patch", "quarantined_at", {State.QUARANTINED}),
+            constraints.filled_in("patch", "rollback_reason", {State.ROLLED_BACK}),
+            constraints.set_exactly_in("patch", "rolled_back_at", {State.ROLLED_BACK}),
+            constraints.in_order("patch", "created_at", "updated_at"),
+            constraints.in_order("patch", "created_at", "quarantined_at"),
+            constraints.in_order("patch", "created_at", "rolled_back_at"),
+            models.CheckConstraint(
+                condition=Q(apply_retries__lte=APPLY_RETRIES),
+                name="patch_apply_retries_at_most_three",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), name="patch_by_state"),
+            models.Index(fields=("updated_at",), name="patch_by_update"),
+        )
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        related(cls, "workstream").hand_down(fields)
+
+    def settle(self, at: datetime, reason: str) -> None:
+        """The flags say what the state says, so that a forced state and a reached one look alike."""
+        checked, tested = self.state in CHECKED, self.state in TESTED
+        if checked:
+            self.validation_format_passed = self.validation_scope_passed = self.validation_constraints_passed = True
+        if tested:
+            self.validation_tests_passed = True
+        if self.state == State.QUARANTINED:
+            self.quarantined_at = self.quarantined_at or at
+            self.quarantine_reason = self.quarantine_reason or reason
+        if self.state == State.ROLLED_BACK:
+            self.rollback_reason = self.rollback_reason or reason
+        self.rolled_back_at = at if self.state == State.ROLLED_BACK else None
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {
+            "patch_id": self.patch_id,
+            "validation_results": {
+                "format": self.validation_format_passed,
+                "scope": self.validation_scope_passed,
+                "constraints": self.validation_constraints_passed,
+                "tests": self.validation_tests_passed,
+            },
+            "commit_sha": self.commit_sha or None,
+            "quarantine_reason": self.quarantine_reason or None,
+        }
+
+    @move("validation_passed", source=State.CREATED, target=State.VALIDATED, by={AGENT, SYSTEM},
+          guards=[every_check_passed])  # fmt: skip
+    def pass_validation(self, format_passed: bool, scope_passed: bool, constraints_passed: bool) -> None:
+        self.validation_format_passed = format_passed
+        self.validation_scope_passed = scope_passed
+        self.validation_constraints_passed = constraints_passed
+
+    @move("validation_failed", source=State.CREATED, target=State.QUARANTINED, by={AGENT, SYSTEM},
+          severity=Severity.ERROR)  # fmt: skip
+    def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
+        self._quarantine(error, details)
+
+    @move(
+        "accepted_for_merge",
+        source=State.VALIDATED,
+        target=State.QUEUED,
+        by={AGENT, OPERATOR, SYSTEM},
+    )
+    def accept(self) -> None: ...
+
+    @move("policy_violated", source=State.VALIDATED, target=State.QUARANTINED, by={AGENT, OPERATOR, SYSTEM},
+          severity=Severity.ERROR)  # fmt: skip
+    def violate_policy(self, error: str, details: dict[str, Any] | None = None) -> None:
+        self._quarantine(error, details)
+
+    @move("apply_succeeded", source=State.QUEUED, target=State.APPLIED, by={AGENT, SYSTEM})
+    def apply(self) -> None:
+        self.last_error = ""
+
+    @move(
+        "apply_failed",
+        source=State.QUEUED,
+        target=State.APPLY_FAILED,
+        by={AGENT, SYSTEM},
+        severity=Severity.ERROR,
+    )
+    def fail_to_apply(self, error: str) -> None:
+        self.last_error = error
+
+    @move("apply_retried", source=State.APPLY_FAILED, target=State.QUEUED, by={SYSTEM},
+          guards=[it_was_applied_fewer_than_three_times_again], severity=Severity.WARNING)  # fmt: skip
+    def queue_again(self) -> None:
+        self.apply_retries += 1
+
+    @move("auto_quarantined", source=State.APPLY_FAILED, target=State.QUARANTINED, by={SYSTEM},
+          severity=Severity.ERROR)  # fmt: skip
+    def give_up(self) -> None:
+        self._quarantine(self.last_error or "it could not be applied", None)
+
+    @move("discarded", source=State.APPLY_FAILED, target=State.DROPPED, by={OPERATOR})
+    def drop(self) -> None: ...
+
+    @move("discarded", source=State.QUARANTINED, target=State.DROPPED, by={OPERATOR},
+          leaves_final="a quarantined patch is dropped once a new patch replaces it")  # fmt: skip
+    def drop_quarantined(self) -> None: ...
+
+    @move("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={AGENT, SYSTEM})
+    def verify(self) -> None:
+        self.validation_tests_passed = True
+
+    @move(
+        "tests_failed",
+        source=State.APPLIED,
+        target=State.QUARANTINED,
+        by={AGENT, SYSTEM},
+        severity=Severity.ERROR,
+    )
+    def fail_tests(self, error: str, details: dict[str, Any] | None = None) -> None:
+        self._quarantine(error, details)
+
+    @move("commit_succeeded", source=State.VERIFIED, target=State.COMMITTED, by={AGENT, SYSTEM})
+    def commit(self, commit_sha: str) -> None:
+        self.commit_sha = commit_sha
+
+    @move("rollback_requested", source=State.COMMITTED, target=State.ROLLED_BACK, by={OPERATOR, SYSTEM},
+          guards=[the_compensation_plan_is_approved], severity=Severity.CRITICAL,
+          leaves_final="a committed patch is rolled back by an approved compensation plan")  # fmt: skip
+    def roll_back(self, error: str) -> None:
+        self.rollback_reason = error
+
+    def _quarantine(self, error: str, details: dict[str, Any] | None) -> None:
+        self.quarantine_reason = self.last_error = error
+        self.quarantine_metadata = details or {}

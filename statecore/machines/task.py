@@ -1,0 +1,343 @@
+"""A task: the unit of work an agent claims, runs and reports on."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from ..kernel import backoff, constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
+from ..kernel.entity import Entity
+from ..kernel.fields import related
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, MoveKind, Severity, move
+from ..kernel.refusals import LeaseLost, Unmet
+from ..kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    VALIDATING = "validating"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRYING = "retrying"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+
+FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
+LIVE = set(State) - FINAL
+
+
+def zero_only() -> list[int]:
+    return [0]
+
+
+def dependencies_are_completed(task: Task, facts: Facts) -> Unmet | None:
+    waiting = task.depends_on.exclude(state=State.COMPLETED).values_list("pk", "state").first()
+    return waiting and Unmet("dependency_unmet", f"task {waiting[0]} is {waiting[1]}, not completed", waiting[0])
+
+
+def entry_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
+    return _gate_that_has_not_passed(task.entry_gates)
+
+
+def exit_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
+    return _gate_that_has_not_passed(task.gates)
+
+
+def _gate_that_has_not_passed(gates: models.Manager[Any]) -> Unmet | None:
+    gate = gates.exclude(state="PASSED").values_list("pk", "state").first()
+    return gate and Unmet("gate_not_passed", f"gate {gate[0]} is {gate[1]}, not PASSED", gate[0])
+
+
+def something_blocks_it(task: Task, facts: Facts) -> Unmet | None:
+    return None if task.blockers() else Unmet("nothing_blocks", "no dependency and no gate blocks this task")
+
+
+def nothing_blocks_it(task: Task, facts: Facts) -> Unmet | None:
+    blockers = task.blockers()
+    return Unmet("still_blocked", f"still blocked by {', '.join(blockers)}", blockers[0]) if blockers else None
+
+
+def a_gate_has_failed(task: Task, facts: Facts) -> Unmet | None:
+    return None if task.failed_gates() else Unmet("no_gate_failed", "none of its gates has failed")
+
+
+def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
+    worker_id = facts.params["worker"]
+    worker = related(task, "worker").objects.filter(pk=worker_id).first()
+    if worker is None:
+        return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id)
+    complaint = worker.why_not(task.workstream_id, task.required_capabilities)
+    return Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id) if complaint else None
+
+
+def the_lease_is_held(task: Task, facts: Facts) -> Unmet | None:
+    """An agent names the attempt it was given; whoever lost the lease reports too late."""
+    attempt = facts.params.get("attempt")
+    if attempt == task.attempt or (attempt is None and facts.actor.kind is not Kind.AGENT):
+        return None
+    return Unmet(
+        LeaseLost.code,
+        f"attempt {attempt} has lost its lease: the current attempt is {task.attempt}",
+    )
+
+
+def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
+    code = facts.params["exit_code"]
+    if code in task.expected_exit_codes:
+        return None
+    return Unmet(
+        "exit_code",
+        f"exit code {code} is not among {task.expected_exit_codes}: report execution_failed",
+    )
+
+
+def retries_remain(task: Task, facts: Facts) -> Unmet | None:
+    if task.retry_count < task.max_retries:
+        return None
+    return Unmet("retries_exhausted", f"all {task.max_retries} retries are used")
+
+
+def retries_are_exhausted(task: Task, facts: Facts) -> Unmet | None:
+    left = task.max_retries - task.retry_count
+    return Unmet("retries_remain", f"{left} of {task.max_retries} retries remain") if left > 0 else None
+
+
+def the_timeout_has_passed(task: Task, facts: Facts) -> Unmet | None:
+    until = task.times_out_at()
+    return Unmet("not_timed_out", f"it may run until {until:%H:%M:%S} UTC") if facts.at < until else None
+
+
+def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
+    if task.retry_at is None or facts.at >= task.retry_at:
+        return None
+    return Unmet("backing_off", f"the next try is due at {task.retry_at:%H:%M:%S} UTC")
+
+
+def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
+    if task.patch is None or task.patch.state in ("verified", "committed"):
+        return None
+    return Unmet("patch_not_verified", f"patch {task.patch_id} is {task.patch.state}", task.patch_id)
+
+
+def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
+    if not task.workstream.flow.is_final(task.workstream.state):
+        return None
+    return Unmet(
+        "workstream_final",
+        f"workstream {task.workstream_id} is {task.workstream.state}",
+        task.workstream_id,
+    )
+
+
+class Task(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="tasks",
+        final=FINAL,
+        done={State.COMPLETED},
+        timing={
+            State.PENDING: timedelta(minutes=10),
+            State.QUEUED: timedelta(minutes=10),
+            State.RUNNING: timedelta(minutes=30),
+            State.VALIDATING: timedelta(minutes=30),
+            State.RETRYING: timedelta(minutes=20),
+            State.BLOCKED: Rest("it waits for what blocks it, which has a deadline of its own"),
+        },
+        frozen={"is_critical": ()},
+        rising=("retry_count", "attempt"),
+        succession=Succession(
+            fields=(
+                "workstream", "is_critical", "required_capabilities", "priority", "max_retries", "timeout_sec",
+                "expected_exit_codes", "payload", "patch", "metadata",
+            ),
+            guards=(its_workstream_is_live,),
+        ),
+    )  # fmt: skip
+
+    state = StateField(State, initial=State.PENDING)
+    workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
+    # Repeated here from the workstream: events and lists are filtered by them without a join.
+    run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="tasks", editable=False)
+    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
+    worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
+    patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
+    depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
+    gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
+    entry_gates = models.ManyToManyField("statecore.TestGate", related_name="entry_of", blank=True)
+    is_critical = models.BooleanField(default=False)
+    priority = models.SmallIntegerField(default=0)
+    required_capabilities = models.JSONField(default=list, blank=True)
+    expected_exit_codes = models.JSONField(default=zero_only)
+    payload = models.JSONField(default=dict, blank=True)
+    timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
+    max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
+    retry_count = models.PositiveSmallIntegerField(default=0, editable=False)
+    retry_at = models.DateTimeField(null=True, editable=False)
+    lease_expires_at = models.DateTimeField(null=True, editable=False)
+    blocked_by = models.JSONField(default=list, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+    cancelled_at = models.DateTimeField(null=True, editable=False)
+    exit_code = models.IntegerField(null=True, editable=False)
+    output = models.TextField(default="", editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("task", State),
+            constraints.set_exactly_in("task", "worker", {State.RUNNING}),
+            constraints.set_exactly_in("task", "completed_at", FINAL),
+            constraints.set_exactly_in("task", "cancelled_at", {State.CANCELLED}),
+            constraints.set_in("task", "started_at", {State.RUNNING}),
+            constraints.at_most("task", "retry_count", "max_retries"),
+            constraints.in_order("task", "created_at", "started_at"),
+            constraints.in_order("task", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="task_live_by_state"),
+        )  # fmt: skip
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        related(cls, "workstream").hand_down(fields)
+
+    def blockers(self) -> list[str]:
+        """What keeps it from being queued: dependencies not completed, entry gates not passed, failed gates."""
+        waiting = self.depends_on.exclude(state=State.COMPLETED).values_list("pk", flat=True)
+        shut = self.entry_gates.exclude(state="PASSED").values_list("pk", flat=True)
+        return sorted({*waiting, *shut, *self.failed_gates()})
+
+    def failed_gates(self) -> list[str]:
+        failed = [links.filter(state="FAILED").values_list("pk", flat=True) for links in (self.gates, self.entry_gates)]
+        return sorted({pk for found in failed for pk in found})
+
+    def times_out_at(self) -> datetime:
+        return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+        self.cancelled_at = at if self.state == State.CANCELLED else None
+        if self.state != State.RUNNING:
+            self.worker_id = self.lease_expires_at = None
+        if self.state != State.RETRYING:
+            self.retry_at = None
+        if self.state != State.BLOCKED:
+            self.blocked_by = []
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None
+        return {
+            "worker_id": self.worker_id,
+            "duration_seconds": ran,
+            "retry_count": self.retry_count,
+            "exit_code": self.exit_code,
+            "timeout_occurred": trigger == "timeout_exceeded",
+        }
+
+    @move("scheduler_assigned", source=State.PENDING, target=State.QUEUED, by={SYSTEM},
+          guards=[dependencies_are_completed, entry_gates_have_passed])  # fmt: skip
+    def queue(self) -> None: ...
+
+    @move("dependency_check_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM},
+          guards=[something_blocks_it])  # fmt: skip
+    def block(self) -> None:
+        self.blocked_by = self.blockers()
+
+    @move("gate_failed", source=LIVE - {State.BLOCKED}, target=State.BLOCKED, by={SYSTEM}, kind=MoveKind.PROPAGATED,
+          guards=[a_gate_has_failed], severity=Severity.WARNING)  # fmt: skip
+    def block_on_gate(self) -> None:
+        self.blocked_by = self.failed_gates()
+
+    @move(
+        "dependency_satisfied",
+        source=State.BLOCKED,
+        target=State.PENDING,
+        by={SYSTEM},
+        guards=[nothing_blocks_it],
+    )
+    def unblock(self) -> None: ...
+
+    @move("worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM},
+          guards=[the_worker_takes_it])  # fmt: skip
+    def start(self, worker: str) -> None:
+        self.worker_id = worker
+        self.started_at = self.facts.at
+        self.attempt += 1
+        self.exit_code = None
+        self.lease_expires_at = self.times_out_at()
+
+    @move("execution_completed", source=State.RUNNING, target=State.VALIDATING, by={AGENT, SYSTEM},
+          guards=[the_lease_is_held, the_exit_code_is_expected])  # fmt: skip
+    def finish(self, exit_code: int, attempt: int | None = None, output: str = "") -> None:
+        self.exit_code = exit_code
+        self.output = output
+
+    @move("execution_failed", source=State.RUNNING, target=State.RETRYING, by={AGENT, SYSTEM},
+          guards=[the_lease_is_held, retries_remain], severity=Severity.WARNING)  # fmt: skip
+    def fail_and_retry(
+        self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = ""
+    ) -> None:
+        self._note_failure(error, exit_code, output)
+        self._schedule_retry()
+
+    @move("execution_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
+          guards=[the_lease_is_held, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
+    def fail(self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = "") -> None:
+        self._note_failure(error, exit_code, output)
+
+    @move("timeout_exceeded", source=State.RUNNING, target=State.RETRYING, by={SYSTEM},
+          guards=[the_timeout_has_passed, retries_remain], severity=Severity.WARNING)  # fmt: skip
+    def time_out_and_retry(self) -> None:
+        self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
+        self._schedule_retry()
+
+    @move("timeout_exceeded", source=State.RUNNING, target=State.FAILED, by={SYSTEM},
+          guards=[the_timeout_has_passed, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
+    def time_out(self) -> None:
+        self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
+
+    @move("user_cancelled", source=State.RUNNING, target=State.CANCELLED, by={OPERATOR})
+    def cancel(self) -> None: ...
+
+    @move(
+        "cascade_cancelled",
+        source=LIVE,
+        target=State.CANCELLED,
+        by={SYSTEM},
+        kind=MoveKind.PROPAGATED,
+    )
+    def cancel_with_parent(self) -> None: ...
+
+    @move("retry_delay_elapsed", source=State.RETRYING, target=State.QUEUED, by={SYSTEM},
+          guards=[the_backoff_has_passed], severity=Severity.WARNING)  # fmt: skip
+    def queue_again(self) -> None: ...
+
+    @move("validation_passed", source=State.VALIDATING, target=State.COMPLETED, by={SYSTEM},
+          guards=[exit_gates_have_passed, the_patch_is_verified])  # fmt: skip
+    def pass_validation(self) -> None: ...
+
+    @move(
+        "validation_failed",
+        source=State.VALIDATING,
+        target=State.FAILED,
+        by={SYSTEM},
+        severity=Severity.ERROR,
+    )
+    def fail_validation(self, error: str) -> None:
+        self.last_error = error
+
+    def _note_failure(self, error: str, exit_code: int | None, output: str) -> None:
+        self.last_error, self.exit_code, self.output = error, exit_code, output
+
+    def _schedule_retry(self) -> None:
+        self.retry_count += 1
+        self.retry_at = self.facts.at + backoff.delay(self.pk, self.retry_count)

@@ -1,0 +1,195 @@
+"""A test gate: a command whose exit code lets work through or blocks it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.fields import related
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+TIMED_OUT = 124  # the exit code timeout(1) gives
+
+
+class State(models.TextChoices):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    BLOCKED = "BLOCKED"
+
+
+FINAL = {State.PASSED, State.FAILED}
+
+
+class Type(models.TextChoices):
+    LINT = "LINT"
+    UNIT = "UNIT"
+    INTEGRATION = "INTEGRATION"
+    SECURITY = "SECURITY"
+
+
+def dependencies_have_passed(gate: TestGate, facts: Facts) -> Unmet | None:
+    waiting = gate.depends_on.exclude(state=State.PASSED).values_list("pk", "state").first()
+    return waiting and Unmet("dependency_unmet", f"gate {waiting[0]} is {waiting[1]}, not PASSED", waiting[0])
+
+
+def a_dependency_has_failed(gate: TestGate, facts: Facts) -> Unmet | None:
+    if gate.depends_on.filter(state=State.FAILED).exists():
+        return None
+    return Unmet("no_dependency_failed", "none of the gates it depends on has failed")
+
+
+def no_dependency_stands_failed(gate: TestGate, facts: Facts) -> Unmet | None:
+    failed = gate.depends_on.filter(state=State.FAILED).values_list("pk", flat=True).first()
+    return Unmet("dependency_failed", f"gate {failed} is FAILED", failed) if failed else None
+
+
+def the_exit_code_is_expected(gate: TestGate, facts: Facts) -> Unmet | None:
+    code = facts.params["exit_code"]
+    if code == gate.expected_exit_code:
+        return None
+    return Unmet("exit_code", f"exit code {code} is not the expected {gate.expected_exit_code}")
+
+
+def the_exit_code_is_unexpected(gate: TestGate, facts: Facts) -> Unmet | None:
+    if facts.params["exit_code"] != gate.expected_exit_code:
+        return None
+    return Unmet("exit_code", f"exit code {gate.expected_exit_code} is the expected one: report gate_passed")
+
+
+def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
+    until = (gate.started_at or gate.state_entered_at) + timedelta(seconds=gate.timeout_sec)
+    return Unmet("not_timed_out", f"it may run until {until:%H:%M:%S} UTC") if facts.at < until else None
+
+
+class TestGate(Entity):
+    __test__ = False  # a machine, not a test case: keeps pytest from collecting it
+
+    flow = Flow(
+        version="1.0.0",
+        collection="gates",
+        prefix="gate",
+        event_noun="gate",
+        final=FINAL,
+        done={State.PASSED},
+        timing={
+            State.PENDING: timedelta(hours=24),
+            State.RUNNING: timedelta(minutes=30),
+            State.BLOCKED: Rest("it waits for a re-run of the gate it depends on"),
+        },
+        rising=("attempt",),
+        succession=Succession(
+            fields=(
+                "gate_type",
+                "phase",
+                "workstream",
+                "command",
+                "expected_exit_code",
+                "timeout_sec",
+                "metadata",
+            )
+        ),
+    )
+
+    state = StateField(State, initial=State.PENDING)
+    gate_type = models.CharField(max_length=16, choices=Type.choices)
+    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="gates")
+    workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, null=True, blank=True, related_name="gates")
+    run = models.ForeignKey("statecore.Run", models.PROTECT, null=True, editable=False, related_name="+")
+    depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
+    command = models.TextField()
+    expected_exit_code = models.SmallIntegerField(default=0)
+    timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
+    exit_code = models.IntegerField(null=True, editable=False)
+    stdout = models.TextField(null=True, editable=False)
+    stderr = models.TextField(null=True, editable=False)
+    duration_sec = models.FloatField(null=True, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("gate", State),
+            constraints.one_of("gate", "gate_type", Type),
+            constraints.set_exactly_in("gate", "exit_code", FINAL),
+            constraints.set_exactly_in("gate", "stdout", FINAL),
+            constraints.set_exactly_in("gate", "stderr", FINAL),
+            constraints.set_exactly_in("gate", "completed_at", FINAL),
+            constraints.in_order("gate", "created_at", "started_at"),
+            constraints.in_order("gate", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), name="gate_by_state"),
+            models.Index(fields=("gate_type",), name="gate_by_type"),
+        )
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        if fields.get("workstream") is not None:
+            given = fields.get("phase")
+            related(cls, "workstream").hand_down(fields)
+            fields["phase"] = given or fields.get("phase")
+
+    def settle(self, at: datetime, reason: str) -> None:
+        if self.state not in FINAL:
+            self.completed_at = self.exit_code = self.stdout = self.stderr = self.duration_sec = None
+            return
+        self.completed_at = at
+        self.exit_code = self._forced_exit_code() if self.exit_code is None else self.exit_code
+        self.stdout, self.stderr = self.stdout or "", self.stderr or ""
+
+    def _forced_exit_code(self) -> int:
+        """A gate that an operator forces never ran to an exit code, but must have one."""
+        passed = self.state == State.PASSED
+        return self.expected_exit_code if passed else int(self.expected_exit_code == 0)
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {
+            "gate_type": self.gate_type,
+            "exit_code": self.exit_code,
+            "duration_seconds": self.duration_sec,
+            "timeout_occurred": trigger == "timeout_exceeded",
+        }
+
+    @move("gate_started", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM},
+          guards=[dependencies_have_passed])  # fmt: skip
+    def start(self) -> None:
+        self.started_at = self.facts.at
+
+    @move("dependency_gate_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM},
+          guards=[a_dependency_has_failed], severity=Severity.WARNING)  # fmt: skip
+    def block(self) -> None: ...
+
+    @move("dependency_gate_passed", source=State.BLOCKED, target=State.PENDING, by={SYSTEM},
+          guards=[no_dependency_stands_failed])  # fmt: skip
+    def unblock(self) -> None: ...
+
+    @move("gate_passed", source=State.RUNNING, target=State.PASSED, by={AGENT, SYSTEM},
+          guards=[the_exit_code_is_expected])  # fmt: skip
+    def pass_(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
+        self._finish(exit_code, stdout, stderr, duration_sec)
+
+    @move("gate_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
+          guards=[the_exit_code_is_unexpected], severity=Severity.ERROR)  # fmt: skip
+    def fail(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
+        self._finish(exit_code, stdout, stderr, duration_sec)
+
+    @move("timeout_exceeded", source=State.RUNNING, target=State.FAILED, by={SYSTEM},
+          guards=[the_timeout_has_passed], severity=Severity.ERROR)  # fmt: skip
+    def time_out(self, stdout: str = "", stderr: str = "") -> None:
+        self._finish(TIMED_OUT, stdout, stderr or f"timed out after {self.timeout_sec} s", None)
+
+    def _finish(self, exit_code: int, stdout: str, stderr: str, duration_sec: float | None) -> None:
+        self.exit_code, self.stdout, self.stderr = exit_code, stdout, stderr
+        ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None
+        self.duration_sec = duration_sec if duration_sec is not None else ran

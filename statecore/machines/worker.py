@@ -1,0 +1,169 @@
+"""An orchestration worker: an agent's registration, its capacity and whether it is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+HEARTBEAT_INTERVAL = timedelta(seconds=60)
+SILENCE_LIMIT = 2 * HEARTBEAT_INTERVAL
+RECOVERY_WINDOW = timedelta(minutes=5)
+
+
+class State(models.TextChoices):
+    INITIALIZING = "initializing"
+    IDLE = "idle"
+    BUSY = "busy"
+    UNRESPONSIVE = "unresponsive"
+    SHUTDOWN = "shutdown"
+
+
+FINAL = {State.SHUTDOWN}
+
+
+def it_holds_a_task(worker: Worker, facts: Facts) -> Unmet | None:
+    return None if worker.current_load > 0 else Unmet("no_load", "it holds no task")
+
+
+def it_holds_no_task(worker: Worker, facts: Facts) -> Unmet | None:
+    load = worker.current_load
+    return Unmet("has_load", f"it still holds {load} task(s)") if load else None
+
+
+def heartbeats_were_missed(worker: Worker, facts: Facts) -> Unmet | None:
+    return worker.silent_for_less_than(SILENCE_LIMIT, facts)
+
+
+def its_heartbeat_is_back(worker: Worker, facts: Facts) -> Unmet | None:
+    if facts.at - worker.last_heartbeat <= SILENCE_LIMIT:
+        return None
+    return Unmet("no_heartbeat", f"its last heartbeat was at {worker.last_heartbeat:%H:%M:%S} UTC")
+
+
+def the_recovery_window_has_passed(worker: Worker, facts: Facts) -> Unmet | None:
+    return worker.silent_for_less_than(RECOVERY_WINDOW, facts)
+
+
+class Type(models.TextChoices):
+    ORCHESTRATION = "orchestration"
+    UET = "uet"
+
+
+class Worker(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="workers",
+        final=FINAL,
+        timing={
+            State.INITIALIZING: timedelta(minutes=2),
+            State.IDLE: SILENCE_LIMIT,
+            State.BUSY: SILENCE_LIMIT,
+            State.UNRESPONSIVE: RECOVERY_WINDOW,
+        },
+        measured_from=dict.fromkeys((State.IDLE, State.BUSY, State.UNRESPONSIVE), "last_heartbeat"),
+        frozen={"affinity": {State.INITIALIZING}},
+        rising=("attempt",),
+        succession=Succession(fields=("worker_type", "capabilities", "affinity", "max_concurrent_tasks", "metadata")),
+    )
+
+    state = StateField(State, initial=State.INITIALIZING)
+    worker_type = models.CharField(max_length=16, choices=Type.choices, default=Type.ORCHESTRATION)
+    capabilities = models.JSONField(default=list, blank=True)
+    affinity = models.JSONField(null=True, blank=True)
+    max_concurrent_tasks = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
+    current_load = models.PositiveSmallIntegerField(default=0, editable=False)
+    last_heartbeat = models.DateTimeField(editable=False)
+    shutdown_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("worker", State),
+            constraints.one_of("worker", "worker_type", Type),
+            constraints.set_exactly_in("worker", "shutdown_at", FINAL),
+            constraints.at_most("worker", "current_load", "max_concurrent_tasks"),
+            constraints.in_order("worker", "created_at", "last_heartbeat"),
+            constraints.in_order("worker", "created_at", "shutdown_at"),
+        )
+        indexes = (
+            models.Index(fields=("last_heartbeat",), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="worker_live_by_heartbeat"),
+        )  # fmt: skip
+
+    def why_not(self, workstream_id: str, required: Iterable[str]) -> str | None:
+        """Why this worker cannot take a task, as the rest of a sentence; None when it can."""
+        if self.state != State.IDLE:
+            return f"is {self.state}, not idle"
+        if self.current_load >= self.max_concurrent_tasks:
+            return f"is full: {self.current_load} of {self.max_concurrent_tasks}"
+        if lacking := sorted(set(required) - set(self.capabilities)):
+            return f"lacks {', '.join(lacking)}"
+        if self.affinity and workstream_id not in self.affinity.get("workstreams", []):
+            return f"has no affinity to workstream {workstream_id}"
+        return None
+
+    def silent_for_less_than(self, limit: timedelta, facts: Facts) -> Unmet | None:
+        silence = facts.at - self.last_heartbeat
+        if silence > limit:
+            return None
+        return Unmet("heard_from", f"it was heard from {silence.total_seconds():.0f} s ago, within {limit}")
+
+    def settle(self, at: datetime, reason: str) -> None:
+        if self._state.adding:
+            self.last_heartbeat = at
+        self.shutdown_at = at if self.state in FINAL else None
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()
+        return {
+            "heartbeat_status": "healthy" if age <= SILENCE_LIMIT.total_seconds() else "missed",
+            "current_load": self.current_load,
+            "last_heartbeat_age_seconds": age,
+            "crash_detected": trigger == "max_timeout_exceeded",
+        }
+
+    @move("registration_completed", source=State.INITIALIZING, target=State.IDLE, by={AGENT, SYSTEM})
+    def register(self) -> None: ...
+
+    @move("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
+    def take(self) -> None: ...
+
+    @move(
+        "task_completed",
+        source=State.BUSY,
+        target=State.IDLE,
+        by={SYSTEM},
+        guards=[it_holds_no_task],
+    )
+    def release(self) -> None: ...
+
+    @move("health_check_timeout", source=State.BUSY, target=State.UNRESPONSIVE, by={SYSTEM},
+          guards=[heartbeats_were_missed], severity=Severity.WARNING)  # fmt: skip
+    def miss(self) -> None: ...
+
+    @move("health_check_recovered", source=State.UNRESPONSIVE, target=State.IDLE, by={AGENT, SYSTEM},
+          guards=[its_heartbeat_is_back], severity=Severity.WARNING)  # fmt: skip
+    def recover(self) -> None: ...
+
+    @move("max_timeout_exceeded", source=State.UNRESPONSIVE, target=State.SHUTDOWN, by={SYSTEM},
+          guards=[the_recovery_window_has_passed], severity=Severity.ERROR)  # fmt: skip
+    def give_up(self) -> None: ...
+
+    @move(
+        "shutdown_requested",
+        source={State.IDLE, State.BUSY},
+        target=State.SHUTDOWN,
+        by={AGENT, OPERATOR, SYSTEM},
+    )
+    def shut_down(self) -> None: ...

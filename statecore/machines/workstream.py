@@ -1,0 +1,243 @@
+"""A workstream: tasks, gates and patches that succeed or fail together."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import Count, Q
+
+from ..kernel import constraints
+from ..kernel.actors import OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.fields import related
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, MoveKind, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    PLANNED = "planned"
+    READY = "ready"
+    BLOCKED = "blocked"
+    EXECUTING = "executing"
+    VALIDATING = "validating"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED, State.SKIPPED}
+LIVE = set(State) - FINAL
+
+
+def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
+    expected, there = workstream.expected_tasks, workstream.tasks.count()
+    if expected is None or there == expected:
+        return None
+    return Unmet("tasks_missing", f"{there} of {expected} tasks are created")
+
+
+def dependencies_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    waiting = workstream.depends_on.exclude(state=State.COMPLETED).values_list("pk", "state").first()
+    return waiting and Unmet("dependency_unmet", f"workstream {waiting[0]} is {waiting[1]}", waiting[0])
+
+
+def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    if workstream.depends_on.exclude(state=State.COMPLETED).exists():
+        return None
+    return Unmet("no_dependency_open", "every workstream it depends on is completed")
+
+
+def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
+    if workstream.tasks.filter(started_at__isnull=False).exists():
+        return None
+    return Unmet("no_task_started", "none of its tasks has started")
+
+
+def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return _first_outside(workstream.tasks, "task", {"completed"})
+
+
+def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return _first_outside(workstream.gates.filter(successor=None), "gate", {"PASSED"})
+
+
+def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    """A dropped patch does not count."""
+    return _first_outside(workstream.patches, "patch", {"committed", "dropped"})
+
+
+def _first_outside(children: Any, noun: str, states: set[str]) -> Unmet | None:
+    other = children.exclude(state__in=states).values_list("pk", "state").first()
+    return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0])
+
+
+def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    if workstream.tasks.filter(is_critical=True, state="failed").exists():
+        return None
+    return Unmet("no_critical_failure", "no critical task has failed")
+
+
+def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None:
+    if workstream.patches.filter(state="quarantined").exists():
+        return None
+    return Unmet("no_patch_quarantined", "none of its patches is quarantined")
+
+
+def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
+    run = workstream.run
+    return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk) if run.flow.is_final(run.state) else None
+
+
+class Workstream(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="workstreams",
+        prefix="ws",
+        final=FINAL,
+        done={State.COMPLETED, State.SKIPPED},
+        timing={
+            State.PLANNED: timedelta(hours=24),
+            State.READY: timedelta(hours=1),
+            State.BLOCKED: Rest("it waits for workstreams that have deadlines of their own"),
+            State.EXECUTING: timedelta(hours=1),
+            State.VALIDATING: timedelta(hours=1),
+        },
+        frozen={"is_critical": ()},
+        rising=("attempt",),
+        succession=Succession(
+            fields=("run", "is_critical", "metadata"),
+            guards=(its_run_is_live,),
+            children=("gates", "tasks"),
+        ),
+    )
+
+    state = StateField(State, initial=State.PLANNED)
+    run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="workstreams")
+    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
+    depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
+    is_critical = models.BooleanField(default=False)
+    # How many tasks the plan gives it; without a number it is ready as soon as it has been planned.
+    expected_tasks = models.PositiveIntegerField(null=True, blank=True)
+    completed_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("workstream", State),
+            constraints.set_exactly_in("workstream", "completed_at", FINAL),
+            constraints.in_order("workstream", "created_at", "updated_at"),
+            constraints.in_order("workstream", "updated_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), name="workstream_by_state"),
+            models.Index(fields=("updated_at",), name="workstream_by_update"),
+        )
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        run = _instance(related(cls, "run"), fields.get("run"))
+        if run is not None:
+            fields["phase"] = run.phase_id
+
+    @classmethod
+    def hand_down(cls, fields: dict[str, Any]) -> None:
+        """Give a child of a workstream the run and the phase it belongs to."""
+        workstream = _instance(cls, fields.get("workstream"))
+        if workstream is not None:
+            fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        counts = self.tasks.aggregate(
+            total_tasks=Count("pk"),
+            completed_tasks=Count("pk", filter=Q(state="completed")),
+            failed_tasks=Count("pk", filter=Q(state="failed")),
+        )
+        age = (self.facts.at - self.created_at).total_seconds()
+        return {
+            **counts,
+            "duration_seconds": age,
+            "critical_failure": trigger == "critical_task_failed",
+        }
+
+    @move("tasks_created", source=State.PLANNED, target=State.READY, by={SYSTEM},
+          guards=[all_its_tasks_are_created, dependencies_are_completed])  # fmt: skip
+    def make_ready(self) -> None: ...
+
+    @move("dependency_unsatisfied", source=State.PLANNED, target=State.BLOCKED, by={SYSTEM},
+          guards=[a_dependency_is_not_completed])  # fmt: skip
+    def block(self) -> None: ...
+
+    @move("dependencies_met", source=State.BLOCKED, target=State.READY, by={SYSTEM},
+          guards=[dependencies_are_completed])  # fmt: skip
+    def unblock(self) -> None: ...
+
+    @move(
+        "first_task_started",
+        source=State.READY,
+        target=State.EXECUTING,
+        by={SYSTEM},
+        guards=[a_task_has_started],
+    )
+    def execute(self) -> None: ...
+
+    @move("all_tasks_completed", source=State.EXECUTING, target=State.VALIDATING, by={SYSTEM},
+          guards=[all_tasks_are_completed])  # fmt: skip
+    def validate(self) -> None: ...
+
+    @move("critical_task_failed", source=State.EXECUTING, target=State.FAILED, by={SYSTEM},
+          guards=[a_critical_task_has_failed], severity=Severity.CRITICAL)  # fmt: skip
+    def fail_with_task(self) -> None:
+        self.last_error = "a critical task failed"
+
+    @move("patch_quarantined", source={State.EXECUTING, State.VALIDATING}, target=State.FAILED, by={SYSTEM},
+          kind=MoveKind.PROPAGATED, guards=[a_patch_is_quarantined], severity=Severity.ERROR)  # fmt: skip
+    def fail_with_patch(self) -> None:
+        self.last_error = "a patch was quarantined"
+
+    @move("validation_passed", source=State.VALIDATING, target=State.COMPLETED, by={SYSTEM},
+          guards=[all_tasks_are_completed, all_gates_have_passed, all_patches_are_committed])  # fmt: skip
+    def pass_validation(self) -> None: ...
+
+    @move(
+        "validation_failed",
+        source=State.VALIDATING,
+        target=State.FAILED,
+        by={SYSTEM},
+        severity=Severity.ERROR,
+    )
+    def fail_validation(self, error: str) -> None:
+        self.last_error = error
+
+    @move(
+        "workstream_skipped",
+        source={State.PLANNED, State.READY},
+        target=State.SKIPPED,
+        by={OPERATOR},
+    )
+    def skip(self) -> None: ...
+
+    @move("workstream_cancelled", source={State.PLANNED, State.READY, State.EXECUTING}, target=State.CANCELLED,
+          by={OPERATOR})  # fmt: skip
+    def cancel(self) -> None: ...
+
+    @move(
+        "cascade_cancelled",
+        source=LIVE,
+        target=State.CANCELLED,
+        by={SYSTEM},
+        kind=MoveKind.PROPAGATED,
+    )
+    def cancel_with_parent(self) -> None: ...
+
+
+def _instance(model: Any, given: Any) -> Any:
+    """The row a foreign key was given for, by id or as an instance; None where there is none to be found."""
+    return given if isinstance(given, models.Model) else model.objects.filter(pk=given).first()

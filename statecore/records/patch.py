@@ -1,0 +1,17 @@
+"""A patch: the unified diff itself. Its standing is kept by its entries in the patch ledger."""
+
+from django.db import models
+
+from ..kernel.clock import now
+from ..kernel.ulid import ID_LENGTH
+
+
+class Patch(models.Model):
+    id = models.CharField(primary_key=True, max_length=ID_LENGTH)
+    title = models.CharField(max_length=200, blank=True)
+    author = models.CharField(max_length=150, blank=True)
+    diff = models.TextField()
+    created_at = models.DateTimeField(default=now, editable=False)
+
+    def __str__(self) -> str:
+        return f"patch {self.pk}"
