@@ -5,14 +5,12 @@ import os
 from django.core.asgi import get_asgi_application
 
 from statecore.project import preflight
-from statecore.project.refusal import one_sentence
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
 # left behind with it, so connections are kept by a pool.
 os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
-with one_sentence():
-    application = get_asgi_application()
-    preflight.check_database()
-    preflight.check_broker()
+application = get_asgi_application()
+preflight.check_database()
+preflight.check_broker()

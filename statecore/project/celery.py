@@ -22,8 +22,6 @@ def keep_our_logging(**_: Any) -> None:
 @beat_init.connect
 def check_what_it_needs(**_: Any) -> None:
     from statecore.project import preflight
-    from statecore.project.refusal import one_sentence
 
-    with one_sentence():
-        preflight.check_database()
-        preflight.check_broker()
+    preflight.check_database()
+    preflight.check_broker()

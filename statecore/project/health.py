@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import structlog
 from django.contrib.auth.decorators import login_not_required
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -11,6 +12,8 @@ from django.views.decorators.http import require_safe
 
 from statecore.project import preflight
 from statecore.project.refusal import Refused
+
+log = structlog.get_logger(__name__)
 
 
 @login_not_required
@@ -24,29 +27,34 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    failed = {name: sentence for name, check in CHECKS.items() if (sentence := _failure(check))}
+    failed = [name for name, check in CHECKS.items() if not _holds(check)]
     if failed:
-        return JsonResponse({"status": "unavailable", "failed": sorted(failed)}, status=503)
+        return JsonResponse({"status": "unavailable", "failed": failed}, status=503)
     return JsonResponse({"status": "ok"})
 
 
-def _failure(check: Callable[[], None]) -> str | None:
+def _holds(check: Callable[[], None]) -> bool:
     try:
         check()
     except Refused as refusal:
-        return str(refusal)
-    return None
+        log.warning("not_ready", why=refusal.sentence)
+        return False
+    return True
+
+
+def check_database() -> None:
+    preflight.check_connection(connection)
 
 
 def check_migrations() -> None:
-    preflight.check_database()
+    check_database()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         raise Refused("the database has migrations to apply: run `python manage.py migrate`.")
 
 
 CHECKS: dict[str, Callable[[], None]] = {
-    "database": preflight.check_database,
+    "database": check_database,
     "broker": preflight.check_broker,
     "migrations": check_migrations,
 }

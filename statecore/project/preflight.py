@@ -3,6 +3,8 @@
 from importlib import metadata
 from urllib.parse import urlsplit
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from statecore.project.refusal import Refused
 
 
@@ -18,14 +20,27 @@ def check_distribution() -> None:
 
 
 def check_database() -> None:
+    """Ask on a connection of its own: a pool keeps trying where one answer is enough."""
+    from django.db import connection
+
+    probe = connection.copy()
+    probe.settings_dict["OPTIONS"].pop("pool", None)
+    try:
+        check_connection(probe)
+    finally:
+        probe.close()
+
+
+def check_connection(connection: BaseDatabaseWrapper) -> None:
     from django.core.exceptions import ImproperlyConfigured
-    from django.db import Error, connection
+    from django.db import Error
 
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except (Error, ImproperlyConfigured, UnicodeError) as error:
-        raise Refused(f"the database {_place()} cannot be reached: {_first_line(error)}.") from None
+        place = _place(connection)
+        raise Refused(f"the database {place} cannot be reached: {_first_line(error)}.") from None
 
 
 def check_broker() -> None:
@@ -34,9 +49,7 @@ def check_broker() -> None:
     from redis.exceptions import RedisError
 
     try:
-        with Redis.from_url(
-            settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5
-        ) as redis:
+        with Redis.from_url(settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5) as redis:
             redis.ping()
     except (RedisError, OSError, ValueError) as error:
         place = without_password(settings.REDIS_URL)
@@ -56,9 +69,7 @@ def _is_installed(distribution: str) -> bool:
     return True
 
 
-def _place() -> str:
-    from django.db import connection
-
+def _place(connection: BaseDatabaseWrapper) -> str:
     given = connection.settings_dict
     if connection.vendor == "sqlite":
         return str(given["NAME"])

@@ -35,7 +35,7 @@ def secret_key(home: Path) -> str:
 
 def _write_once(path: Path, content: dict[str, str]) -> None:
     """Of two processes that start together one wins, and neither sees half a file."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

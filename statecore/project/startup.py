@@ -24,9 +24,7 @@ def lock_home(home: Path) -> TextIO:
         file.seek(0)
         holder = file.read().strip() or "unknown"
         file.close()
-        raise Refused(
-            f"Statecore is already running on STATECORE_HOME {home} (process {holder})."
-        ) from None
+        raise Refused(f"Statecore is already running on STATECORE_HOME {home} (process {holder}).") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

@@ -6,20 +6,30 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
+
+import django
 
 from statecore.project import environment, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
 from statecore.project.environment import EVERYWHERE, Environment
-from statecore.project.refusal import Refused, one_sentence
+from statecore.project.refusal import Refused
 
 TICK = 0.1
 GRACE = 15.0
-WEB_GRACE = 5
 
 
-def broker(env: Environment) -> list[Child]:
-    """The embedded Redis, unless there is one already."""
+PYTHON = [sys.executable, "-m"]
+CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
+WORKER = [*CELERY, "worker", "--concurrency=2", "--without-gossip", "--without-mingle"]
+UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=off"]
+# Without a limit an open stream would hold up the end for ever.
+WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
+
+
+def brokers(env: Environment) -> list[Child]:
+    """The embedded Redis, unless REDIS_URL names another."""
     socket_path = redis_url.socket_path(env.home)
     return [Child("redis", redis_server.command(socket_path))] if env.redis_is_embedded else []
 
@@ -28,32 +38,16 @@ def processes(env: Environment) -> list[Child]:
     """Everything that runs beside the broker; a new process is one new line."""
     return [
         Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
-        Child(
-            "worker", [*CELERY, "worker", "--concurrency=2", "--without-gossip", "--without-mingle"]
-        ),
+        Child("worker", WORKER),
         Child("beat", [*CELERY, "beat"]),
     ]
-
-
-PYTHON = [sys.executable, "-m"]
-CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
-WEB = [
-    *[
-        *PYTHON,
-        "uvicorn",
-        "statecore.project.asgi:application",
-        "--no-access-log",
-        "--lifespan=off",
-    ],
-    # Without it an open stream would hold up the end for ever.
-    f"--timeout-graceful-shutdown={WEB_GRACE}",
-]
 
 
 class Supervisor:
     def __init__(self, env: Environment) -> None:
         self.env = env
-        self.children: list[Child] = []
+        self.brokers = brokers(env)
+        self.processes = processes(env)
         self.signals = 0
 
     def run(self) -> int:
@@ -64,41 +58,31 @@ class Supervisor:
             self._start()
             return self._watch()
         finally:
-            self._stop()
+            # The broker goes last: the others still talk to it while they end.
+            self._end(self.processes)
+            self._end(self.brokers)
+            say("stopped.")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.signals += 1
 
     def _start(self) -> None:
-        self._launch(broker(self.env))
-        self._wait_for_broker()
-        preflight.check_database()
-        startup.migrate()
-        self._greet_first_operator()
-        _close_connections()
-        if not self.signals:
-            self._launch(processes(self.env))
-
-    def _launch(self, children: list[Child]) -> None:
-        for child in children:
-            self.children.append(child)
-            child.start()
-
-    def _wait_for_broker(self) -> None:
-        """An embedded Redis gets a moment to open its socket; one from outside must be there."""
-        if self.children:
-            _wait(lambda: bool(self.signals) or _answers(preflight.check_broker), 10.0)
+        for broker in self.brokers:
+            broker.start()
+        # An embedded Redis needs a moment to open its socket.
+        _wait(lambda: self.signals > 0 or _answers(preflight.check_broker), 10.0)
         preflight.check_broker()
-
-    def _greet_first_operator(self) -> None:
+        startup.migrate()
         if password := startup.first_operator():
             say(f"first operator: {startup.FIRST_OPERATOR}, password: {password}")
             say("note the password now: it is shown only this once.")
+        _close_connections()
 
     def _watch(self) -> int:
+        """Start what does not run, until a signal or a process that cannot be kept running."""
         announced = False
         while not self.signals:
-            for child in self.children:
+            for child in [*self.brokers, *self.processes]:
                 if news := child.tend():
                     say(news)
                 if child.has_given_up:
@@ -107,32 +91,33 @@ class Supervisor:
                 announced = True
                 say(f"ready: open {address(self.env)} (Ctrl-C stops it)")
             time.sleep(TICK)
+        say("stopping.")
         return 0
 
-    def _stop(self) -> None:
-        """The broker goes last: the others still talk to it while they end."""
-        say("stopping.")
+    def _end(self, children: list[Child]) -> None:
+        """Ask, wait a bounded time, then kill; a further signal does not wait."""
         asked = self.signals
-        brokers = [child for child in self.children if child.name == "redis"]
-        others = [child for child in self.children if child not in brokers]
-        for group in (others, brokers):
-            for child in group:
-                child.terminate()
-            # A second Ctrl-C does not wait.
-            _wait(lambda group=group: self.signals > asked or not _any_runs(group), GRACE)
-            for child in group:
-                child.kill()
-        say("stopped.")
+        for child in children:
+            child.terminate()
+        _wait(lambda: self.signals > asked or not any(c.is_running for c in children), GRACE)
+        for child in children:
+            child.kill()
 
 
 def say(sentence: str) -> None:
-    sys.stdout.write(f"statecore: {sentence}\n")
-    sys.stdout.flush()
+    # Nobody may be reading any more; that is no reason to leave processes behind.
+    with suppress(OSError):
+        sys.stdout.write(f"statecore: {sentence}\n")
+        sys.stdout.flush()
 
 
 def address(env: Environment) -> str:
-    host = "127.0.0.1" if env.host in EVERYWHERE else env.host
+    host = _reachable(env.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{env.port}/"
+
+
+def _reachable(host: str) -> str:
+    return "127.0.0.1" if host in EVERYWHERE else host
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> None:
@@ -149,14 +134,9 @@ def _answers(check: Callable[[], None]) -> bool:
     return True
 
 
-def _any_runs(children: list[Child]) -> bool:
-    return any(child.is_running for child in children)
-
-
 def _listens(env: Environment) -> bool:
-    host = "127.0.0.1" if env.host in EVERYWHERE else env.host
     try:
-        socket.create_connection((host, env.port), timeout=1).close()
+        socket.create_connection((_reachable(env.host), env.port), timeout=1).close()
     except OSError:
         return False
     return True
@@ -169,21 +149,21 @@ def _close_connections() -> None:
 
 
 def main() -> int:
-    env = environment.read(os.environ)
     preflight.check_distribution()
+    env = environment.read(os.environ)
     with startup.lock_home(env.home):
         startup.check_port(env.host, env.port)
         # Every process finds the same home, wherever it looks from.
         os.environ["STATECORE_HOME"] = str(env.home)
         os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+        django.setup()
+        preflight.check_database()
         if env.redis_is_embedded:
             redis_server.make_place(redis_url.socket_path(env.home))
-        import django
-
-        django.setup()
+        else:
+            preflight.check_broker()
         return Supervisor(env).run()
 
 
 if __name__ == "__main__":
-    with one_sentence():
-        sys.exit(main())
+    sys.exit(main())

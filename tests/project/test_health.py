@@ -32,9 +32,7 @@ def test_readiness_names_an_unreachable_broker(client: Client, settings) -> None
 
 
 @pytest.mark.django_db
-def test_readiness_names_a_migration_that_was_not_applied(
-    client: Client, redis_server: str
-) -> None:
+def test_readiness_names_a_migration_that_was_not_applied(client: Client, redis_server: str) -> None:
     MigrationRecorder(connection).record_unapplied("axes", "0010_accessattemptexpiration")
 
     response = client.get("/readyz")

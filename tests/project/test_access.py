@@ -1,0 +1,75 @@
+"""Nothing is reachable without authentication but what must be."""
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+OPEN = {"healthz", "readyz", "admin/login/"}
+
+
+def routes(resolver: URLResolver, prefix: str = "") -> list[tuple[str, URLPattern]]:
+    found = []
+    for pattern in resolver.url_patterns:
+        route = prefix + str(pattern.pattern)
+        found += routes(pattern, route) if isinstance(pattern, URLResolver) else [(route, pattern)]
+    return found
+
+
+def closed_addresses() -> list[str]:
+    """Every route without parameters that is not open on purpose."""
+    return [route for route, _ in routes(get_resolver()) if route not in OPEN and "<" not in route and "(" not in route]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("route", closed_addresses())
+def test_a_stranger_is_sent_to_the_login(client: Client, route: str) -> None:
+    response = client.get(f"/{route}")
+
+    assert response.status_code == 302
+    assert response["Location"].startswith("/admin/login/")
+
+
+@pytest.mark.django_db
+def test_the_front_door_leads_an_operator_to_the_admin(client: Client) -> None:
+    client.force_login(User.objects.create_superuser("ann"))
+
+    assert client.get("/")["Location"] == "/admin/"
+
+
+@pytest.mark.django_db
+def test_static_files_are_served_without_debug(client: Client) -> None:
+    assert not settings.DEBUG
+
+    response = client.get("/static/admin/css/base.css")
+
+    assert response.status_code == 200
+    assert not response.streaming
+    assert b"--primary" in response.content
+
+
+@pytest.mark.django_db
+def test_a_browser_may_load_our_own_files_only(client: Client) -> None:
+    policy = client.get("/admin/login/")["Content-Security-Policy"]
+
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.django_db
+def test_a_guesser_is_locked_out(client: Client) -> None:
+    User.objects.create_superuser("ann", password="correct horse battery")
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        client.post("/admin/login/", {"username": "ann", "password": "guess"})
+
+    response = client.post("/admin/login/", {"username": "ann", "password": "correct horse battery"})
+
+    assert response.status_code == 429
+
+
+@pytest.mark.django_db
+def test_passwords_are_kept_with_argon2() -> None:
+    user = User.objects.create_user("ann", password="correct horse battery")
+
+    assert user.password.startswith("argon2$")

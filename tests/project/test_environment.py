@@ -1,0 +1,78 @@
+"""The variables that may be set from outside."""
+
+from pathlib import Path
+
+import pytest
+
+from statecore.project import environment
+from statecore.project.refusal import Refused
+
+
+def test_everything_has_a_default() -> None:
+    env = environment.read({})
+
+    assert env.home == environment.ROOT / ".state"
+    assert (env.host, env.port) == ("127.0.0.1", 8000)
+    assert env.database["NAME"] == str(env.home / "statecore.sqlite3")
+    assert env.redis_is_embedded
+    assert not env.debug
+    assert not env.https
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    unset = dict.fromkeys(("PORT", "HOST", "DATABASE_URL", "REDIS_URL", "STATECORE_HOME"), "")
+
+    assert environment.read(unset) == environment.read({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "http"),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "٨٠"),
+        ("STATECORE_HTTPS", "yes"),
+        ("STATECORE_DEBUG", "true"),
+        ("STATECORE_LOG_FORMAT", "xml"),
+        ("STATECORE_LOG_LEVEL", "loud"),
+        ("STATECORE_SQLITE_SYNCHRONOUS", "MAYBE"),
+        ("STATECORE_DATABASE_POOL", "-1"),
+        ("DATABASE_URL", "mysql://host/name"),
+        ("REDIS_URL", "amqp://host"),
+        ("STATECORE_HOME", __file__),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        environment.read({name: value})
+
+    assert name in refusal.value.sentence
+    assert refusal.value.sentence.count("\n") == 0
+
+
+def test_a_relative_home_starts_at_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert environment.read({"STATECORE_HOME": "there"}).home == tmp_path / "there"
+
+
+def test_a_home_with_odd_letters_still_holds_the_database(tmp_path: Path) -> None:
+    home = tmp_path / "50% of #1?"
+
+    database = environment.read({"STATECORE_HOME": str(home)}).database
+
+    assert database["NAME"] == str(home / "statecore.sqlite3")
+
+
+def test_loopback_the_given_hosts_and_the_listening_host_are_allowed() -> None:
+    env = environment.read({"STATECORE_ALLOWED_HOSTS": "a.example, b.example", "HOST": "10.0.0.7"})
+
+    assert env.allowed_hosts == [*("a.example", "b.example", "localhost", "127.0.0.1", "[::1]", "10.0.0.7")]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
+def test_listening_everywhere_allows_no_further_host(host: str) -> None:
+    allowed = environment.read({"HOST": host}).allowed_hosts
+
+    assert allowed == ["localhost", "127.0.0.1", "[::1]"]

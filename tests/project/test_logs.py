@@ -1,0 +1,70 @@
+"""Logs."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from logging.config import dictConfig
+
+import pytest
+import structlog
+
+from statecore.project import logs
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "Authorization", "csrf_token", "SECRET_KEY", "set-cookie", "new_password1"]
+)
+def test_what_is_filed_under_a_secret_name_is_blanked(name: str) -> None:
+    event = {
+        "event": "x",
+        name: "hunter2",
+        "headers": {name: "hunter2"},
+        "all": [{name: "hunter2"}],
+    }
+
+    shown = logs.redact(None, "info", event)
+
+    assert "hunter2" not in str(shown)
+    assert shown["event"] == "x"
+
+
+@pytest.fixture
+def json_lines() -> Iterator[Callable[[], list[dict[str, str]]]]:
+    """Lines as the settings would log them, on a logger that nothing else uses."""
+    formatter = logs.configuration("json", "INFO")["formatters"]["statecore"]
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter.pop("()")(**formatter))
+    logger = logging.getLogger("tests.logs")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logger.removeHandler(handler)
+
+
+def test_a_library_that_knows_no_structlog_is_logged_as_json_and_redacted(
+    json_lines: Callable[[], list[dict[str, str]]],
+) -> None:
+    logging.getLogger("tests.logs").info("hello %s", "you", extra={"token": "hunter2"})
+
+    (line,) = json_lines()
+    assert line["event"] == "hello you"
+    assert line["token"] == logs.REDACTED
+    assert line["level"] == "info"
+
+
+def test_structlog_goes_the_same_way(
+    json_lines: Callable[[], list[dict[str, str]]],
+) -> None:
+    structlog.get_logger("tests.logs").warning("moved", entity="task", password="hunter2")
+
+    (line,) = json_lines()
+    assert (line["event"], line["entity"], line["password"]) == ("moved", "task", logs.REDACTED)
+
+
+def test_the_configuration_is_one_that_logging_accepts() -> None:
+    for log_format in ("json", "console"):
+        configuration = logs.configuration(log_format, "INFO")
+        configuration.pop("root")
+        dictConfig(configuration)

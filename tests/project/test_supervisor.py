@@ -1,0 +1,170 @@
+"""scripts/up from the supervisor on: real processes, started, crashed and stopped."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from statecore.project.environment import ROOT
+from tests.support import databases
+from tests.support.waiting import until
+
+START = [sys.executable, "-m", "statecore.project.supervisor"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Site:
+    """One home, one database, one port, and what runs on them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "up.log"
+        self.port = free_port()
+        self.variables = {
+            "STATECORE_HOME": str(directory / "home"),
+            "DATABASE_URL": databases.fresh_url(directory),
+            "PORT": str(self.port),
+            "PYTHONPATH": str(ROOT),
+            "PATH": os.environ["PATH"],
+        }
+
+    def start(self) -> psutil.Popen:
+        with self.log.open("w") as log:
+            started = psutil.Popen(START, env=self.variables, stdout=log, stderr=log, cwd="/")
+        until(lambda: "ready: open" in self.output() or started.poll() is not None, 60)
+        assert started.is_running(), self.output()
+        return started
+
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def status(self, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def refusal(self, **variables: str) -> str:
+        """Start once more, with other variables, and return the one line it refuses with."""
+        ended = subprocess.run(START, env=self.variables | variables, capture_output=True, text=True, timeout=60)
+        assert ended.returncode != 0
+        assert ended.stdout == ""
+        (sentence,) = ended.stderr.splitlines()
+        return sentence
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("site")
+
+
+@pytest.fixture(scope="module")
+def site(directory: Path, django_db_setup: None) -> Site:
+    return Site(directory)
+
+
+@pytest.fixture
+def running(site: Site) -> Iterator[psutil.Popen]:
+    supervisor = site.start()
+    descendants = supervisor.children(recursive=True)
+    yield supervisor
+    for process in [supervisor, *descendants]:
+        if process.is_running():
+            process.kill()
+    supervisor.wait(10)
+
+
+def are_gone(processes: list[psutil.Process]) -> bool:
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+def named(supervisor: psutil.Process, word: str) -> psutil.Process:
+    return next(p for p in supervisor.children() if any(word in part for part in p.cmdline()))
+
+
+def test_it_starts_serves_and_stops_without_a_trace(site: Site, running: psutil.Popen) -> None:
+    until(lambda: site.status("/readyz") == 200)
+    processes = running.children(recursive=True)
+    assert len(processes) >= 4
+
+    running.terminate()
+
+    assert running.wait(30) == 0
+    assert are_gone(processes)
+    assert site.output().rstrip().endswith("statecore: stopped.")
+
+
+def test_the_first_operator_is_made_once(site: Site, tmp_path: Path) -> None:
+    own = Site(tmp_path)
+    for expected in (1, 0):
+        supervisor = own.start()
+        supervisor.send_signal(signal.SIGINT)
+        assert supervisor.wait(30) == 0
+        passwords = re.findall(r"first operator: operator, password: \S{16,}", own.output())
+        assert len(passwords) == expected
+
+
+def test_a_killed_supervisor_leaves_nothing_behind(site: Site, running: psutil.Popen) -> None:
+    processes = running.children(recursive=True)
+
+    running.kill()
+
+    until(lambda: are_gone(processes))
+
+
+def test_a_crashed_process_is_started_again(site: Site, running: psutil.Popen) -> None:
+    web = named(running, "uvicorn")
+
+    web.kill()
+
+    until(lambda: "web was ended by SIGKILL; it starts again in 1 s." in site.output())
+    until(lambda: site.status("/healthz") == 200)
+
+
+def test_a_second_start_on_the_same_home_is_refused(site: Site, running: psutil.Popen) -> None:
+    sentence = site.refusal(PORT=str(free_port()))
+
+    assert "is already running on STATECORE_HOME" in sentence
+    assert sentence.endswith(f"(process {running.pid}).")
+
+
+def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = site.refusal(PORT=str(port), STATECORE_HOME=str(tmp_path))
+
+    assert sentence == f"statecore: port {port} on 127.0.0.1 is in use; set PORT to a free one."
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "word"),
+    [
+        ("DATABASE_URL", "mysql://host/name", "DATABASE_URL"),
+        ("DATABASE_URL", "postgres://ann@127.0.0.1:1/name", "cannot be reached"),
+        ("DATABASE_URL", "sqlite:////nowhere/at/all.sqlite3", "cannot be reached"),
+        ("REDIS_URL", "redis://127.0.0.1:1/0", "cannot be reached"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(
+    site: Site, tmp_path: Path, variable: str, value: str, word: str
+) -> None:
+    sentence = site.refusal(STATECORE_HOME=str(tmp_path), **{variable: value})
+
+    assert sentence.startswith("statecore: ")
+    assert word in sentence

@@ -1,0 +1,30 @@
+"""The Celery side."""
+
+import pytest
+from celery import current_app
+from django.conf import settings
+
+from statecore import integrity, tasks
+
+
+def test_every_scheduled_task_exists() -> None:
+    current_app.loader.import_default_modules()
+    scheduled = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+
+    assert scheduled <= set(current_app.tasks)
+
+
+@pytest.mark.django_db
+def test_expiring_idempotency_records_runs() -> None:
+    tasks.expire_idempotency_records()
+
+
+@pytest.mark.django_db
+def test_a_finding_is_logged_as_an_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(integrity, "check_recent", lambda: ["task 7 has no event"])
+
+    tasks.check_recent_integrity()
+
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "task 7 has no event" in str(record.msg)
