@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 from django.db import connections
 from django.db.models.signals import post_migrate
 
@@ -12,8 +13,11 @@ class StatecoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from .kernel import checks  # noqa: F401 - registers the start-up checks
+        from . import agent_events
+        from .kernel import checks, registry
 
+        register(checks.machines_are_sound, Tags.models)
+        registry.reactions.append(agent_events.mirror)
         post_migrate.connect(_install_triggers, sender=self)
 
 

@@ -10,7 +10,7 @@ from ..kernel import registry
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.fields import column, related
+from ..kernel.fields import column, related, reverse_key
 from ..kernel.moves import Facts
 from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition
 from ..kernel.ulid import new_id
@@ -120,7 +120,7 @@ class Family:
             )
             waiting.update(**{link.m2m_reverse_field_name(): heir.pk})
         for name in model.flow.succession.followers:
-            owner, key = related(model, name), column(model, name).remote_field.name
+            owner, key = related(model, name), reverse_key(model, name)
             owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final).update(**{key: heir.pk})
 
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Tags, register
-from django.db import connections
+from django.core.checks import CheckMessage, Error
 
-from . import registry, triggers
+from . import registry
 from .flow import Flow
 
 VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -94,19 +93,5 @@ def problems(flow: Flow) -> list[CheckMessage]:
     ]
 
 
-@register(Tags.models)
 def machines_are_sound(app_configs: Any, **_: Any) -> list[CheckMessage]:
     return [problem for flow in registry.flows() for problem in problems(flow)]
-
-
-@register(Tags.database)
-def triggers_are_in_place(app_configs: Any, databases: Iterable[str] | None = None, **_: Any) -> list[CheckMessage]:
-    return [
-        Error(
-            f"trigger {name} is missing from database {alias!r}",
-            hint="run manage.py migrate",
-            id="statecore.E010",
-        )
-        for alias in databases or ()
-        for name in triggers.missing(connections[alias])
-    ]

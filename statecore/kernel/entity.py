@@ -13,6 +13,7 @@ from django.db.models.signals import class_prepared
 from . import registry
 from .clock import rfc3339
 from .flow import Flow
+from .invariant import Invariant
 from .moves import Facts
 from .refusals import Unmet
 from .ulid import ID_LENGTH, ID_PATTERN
@@ -73,6 +74,11 @@ class Entity(models.Model):
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
         """Fill in, before creation, what follows from the given fields."""
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        """What must hold between this machine's entities and others; integrity looks for what breaks it."""
+        return ()
 
     def context(self) -> dict[str, str]:
         return {

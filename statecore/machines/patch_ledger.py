@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -131,6 +133,26 @@ class PatchLedger(Entity):
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
         related(cls, "workstream").hand_down(fields)
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        checked = Q(validation_format_passed=True, validation_scope_passed=True, validation_constraints_passed=True)
+        return (
+            Invariant(
+                "checked_patches_carry_their_flags",
+                "its validation flags do not say what its state says",
+                lambda at: cls.objects.filter(
+                    (Q(state__in=CHECKED) & ~checked) | (Q(state__in=TESTED) & Q(validation_tests_passed=False))
+                ),
+            ),
+            Invariant(
+                "quarantined_patches_fail_their_workstream",
+                "it is quarantined, and its workstream goes on",
+                lambda at: cls.objects.filter(
+                    state=State.QUARANTINED, successor=None, workstream__state__in=("executing", "validating")
+                ),
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         """The flags say what the state says, so that a forced state and a reached one look alike."""

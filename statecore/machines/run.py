@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
+from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -65,6 +68,29 @@ class Run(Entity):
             constraints.in_order("run", "started_at", "completed_at"),
         )
         indexes = (models.Index(fields=("state", "state_entered_at"), name="run_by_state"),)
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        return (
+            Invariant(
+                "succeeded_runs_have_completed_workstreams",
+                "it has succeeded, and one of its workstreams is neither completed nor skipped",
+                lambda at: cls.objects.filter(
+                    ~Q(workstreams__state__in=("completed", "skipped")) & Q(workstreams__isnull=False),
+                    state=State.SUCCEEDED,
+                ).distinct(),
+            ),
+            Invariant(
+                "critical_failures_fail_the_run",
+                "a critical workstream has failed, and it goes on",
+                lambda at: cls.objects.filter(
+                    workstreams__is_critical=True,
+                    workstreams__state="failed",
+                    workstreams__successor=None,
+                    state=State.RUNNING,
+                ).distinct(),
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None

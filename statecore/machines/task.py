@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import ExpressionWrapper, F, Q, Value
 
 from ..kernel import backoff, constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import LeaseLost, Unmet
 from ..kernel.state_field import StateField
@@ -209,6 +212,46 @@ class Task(Entity):
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
         related(cls, "workstream").hand_down(fields)
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        waits = Q(depends_on__isnull=False) & ~Q(depends_on__state=State.COMPLETED)
+        return (
+            Invariant(
+                "queued_tasks_have_their_dependencies",
+                "it is queued, and a task it depends on is not completed",
+                lambda at: cls.objects.filter(waits, state=State.QUEUED).distinct(),
+            ),
+            Invariant(
+                "running_tasks_are_within_their_timeout",
+                "it has been running for longer than its timeout",
+                lambda at: cls.objects.filter(
+                    state=State.RUNNING,
+                    started_at__lt=ExpressionWrapper(
+                        Value(at) - F("timeout_sec") * timedelta(seconds=1), models.DateTimeField()
+                    ),
+                ),
+            ),
+            Invariant(
+                "failed_gates_block",
+                "a gate it depends on has failed, and it is not blocked",
+                lambda at: cls.objects.filter(
+                    Q(gates__state="FAILED") | Q(entry_gates__state="FAILED"), state__in=LIVE - {State.BLOCKED}
+                ).distinct(),
+            ),
+            Invariant(
+                "completed_tasks_have_passed_their_gates",
+                "it is completed, and one of its exit gates has not passed",
+                lambda at: cls.objects.filter(
+                    Q(gates__isnull=False) & ~Q(gates__state="PASSED"), state=State.COMPLETED
+                ).distinct(),
+            ),
+            Invariant(
+                "tasks_belong_where_their_workstream_does",
+                "its run or its phase is not that of its workstream",
+                lambda at: cls.objects.exclude(run=F("workstream__run"), phase=F("workstream__phase")),
+            ),
+        )
 
     def blockers(self) -> list[str]:
         """What keeps it from being queued: dependencies not completed, entry gates not passed, failed gates."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import ExpressionWrapper, F, Q, Value
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -139,6 +142,28 @@ class TestGate(Entity):
             given = fields.get("phase")
             related(cls, "workstream").hand_down(fields)
             fields["phase"] = given or fields.get("phase")
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        return (
+            Invariant(
+                "running_gates_are_within_their_timeout",
+                "it has been running for longer than its timeout",
+                lambda at: cls.objects.filter(
+                    state=State.RUNNING,
+                    started_at__lt=ExpressionWrapper(
+                        Value(at) - F("timeout_sec") * timedelta(seconds=1), models.DateTimeField()
+                    ),
+                ),
+            ),
+            Invariant(
+                "gates_run_after_their_dependencies",
+                "it has run, and a gate it depends on has not passed",
+                lambda at: cls.objects.filter(
+                    Q(depends_on__isnull=False) & ~Q(depends_on__state=State.PASSED), state__in=(State.RUNNING, *FINAL)
+                ).distinct(),
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         if self.state not in FINAL:

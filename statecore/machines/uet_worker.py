@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Severity, move
 from ..kernel.state_field import StateField
 
@@ -65,6 +67,18 @@ class UetWorker(Entity):
             models.Index(fields=("last_heartbeat",), condition=~models.Q(state__in=sorted(FINAL)),
                          name="uet_worker_live_by_heartbeat"),
         )  # fmt: skip
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        return (
+            Invariant(
+                "live_uet_workers_are_heard_from",
+                "it is IDLE or BUSY, and two heartbeats are missing",
+                lambda at: cls.objects.filter(
+                    state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT
+                ),
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         if self._state.adding:

@@ -8,11 +8,13 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import Count, F
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -100,6 +102,28 @@ class Worker(Entity):
             models.Index(fields=("last_heartbeat",), condition=~models.Q(state__in=sorted(FINAL)),
                          name="worker_live_by_heartbeat"),
         )  # fmt: skip
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        return (
+            Invariant(
+                "live_workers_are_heard_from",
+                "it is idle or busy, and two heartbeats are missing",
+                lambda at: cls.objects.filter(
+                    state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT
+                ),
+            ),
+            Invariant(
+                "load_is_the_number_of_running_tasks",
+                "its load is not the number of the tasks it runs",
+                lambda at: cls.objects.annotate(running=Count("tasks")).exclude(current_load=F("running")),
+            ),
+            Invariant(
+                "only_working_workers_hold_tasks",
+                "it can hold no task, and does",
+                lambda at: cls.objects.filter(tasks__isnull=False, state__in=(State.INITIALIZING, *FINAL)).distinct(),
+            ),
+        )
 
     def why_not(self, workstream_id: str, required: Iterable[str]) -> str | None:
         """Why this worker cannot take a task, as the rest of a sentence; None when it can."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -150,6 +152,41 @@ class Workstream(Entity):
         workstream = _instance(cls, fields.get("workstream"))
         if workstream is not None:
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
+
+    @classmethod
+    def invariants(cls) -> Iterable[Invariant]:
+        unfinished = ~Q(tasks__state="completed") & Q(tasks__isnull=False)
+        undone = ~Q(depends_on__state=State.COMPLETED) & Q(depends_on__isnull=False)
+        past_ready = (State.EXECUTING, State.VALIDATING, State.COMPLETED)
+        return (
+            Invariant(
+                "completed_workstreams_have_completed_tasks",
+                "it is past executing, and one of its tasks is not completed",
+                lambda at: cls.objects.filter(unfinished, state__in=(State.VALIDATING, State.COMPLETED)).distinct(),
+            ),
+            Invariant(
+                "critical_failures_fail_the_workstream",
+                "a critical task has failed, and it goes on",
+                lambda at: cls.objects.filter(
+                    tasks__is_critical=True, tasks__state="failed", tasks__successor=None, state__in=LIVE
+                ).distinct(),
+            ),
+            Invariant(
+                "waiting_workstreams_run_no_task",
+                "it is not executing, and one of its tasks is running",
+                lambda at: cls.objects.filter(tasks__state="running").exclude(state=State.EXECUTING).distinct(),
+            ),
+            Invariant(
+                "workstreams_execute_after_their_dependencies",
+                "it has started, and a workstream it depends on is not completed",
+                lambda at: cls.objects.filter(undone, state__in=past_ready).distinct(),
+            ),
+            Invariant(
+                "workstreams_belong_to_their_run",
+                "its phase is not that of its run",
+                lambda at: cls.objects.exclude(phase=F("run__phase")),
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None

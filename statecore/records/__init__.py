@@ -1,6 +1,8 @@
 """The plain records the machines need: no states, no moves."""
 
+from .agent_job_event import AgentJobEvent
+from .checkpoint import Checkpoint
 from .patch import Patch
 from .phase import Phase
 
-__all__ = ["Patch", "Phase"]
+__all__ = ["AgentJobEvent", "Checkpoint", "Patch", "Phase"]

@@ -1,0 +1,148 @@
+"""An ingestion job: taken from a queue by a worker, tried again after a failure, put aside when that does not help."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import LeaseLost, Unmet
+from ..kernel.state_field import StateField
+
+STALLED_AFTER = timedelta(seconds=600)
+RETRY_DELAY_SECONDS = 60
+
+
+class State(models.TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+
+
+FINAL = {State.SUCCEEDED, State.QUARANTINED}
+
+
+def the_delay_has_passed(job: IngestionJob, facts: Facts) -> Unmet | None:
+    if job.run_after is None or facts.at >= job.run_after:
+        return None
+    return Unmet("delayed", f"it may not start before {job.run_after:%H:%M:%S} UTC")
+
+
+def the_lease_is_held(job: IngestionJob, facts: Facts) -> Unmet | None:
+    """A worker that names its attempt is refused when another has taken the job since."""
+    attempt = facts.params.get("attempt")
+    if attempt is None or attempt == job.attempt:
+        return None
+    return Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {job.attempt}")
+
+
+def attempts_remain_or_an_operator_insists(job: IngestionJob, facts: Facts) -> Unmet | None:
+    if job.attempts < job.max_attempts or facts.actor.kind is Kind.OPERATOR:
+        return None
+    return Unmet("attempts_exhausted", f"all {job.max_attempts} attempts are used")
+
+
+def the_delay_is_not_negative(job: IngestionJob, facts: Facts) -> Unmet | None:
+    delay = facts.params.get("delay_seconds", 0)
+    return Unmet("negative_delay", f"a delay of {delay} s lies in the past") if delay < 0 else None
+
+
+class IngestionJob(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="ingestion-jobs",
+        prefix="ingest",
+        final=FINAL,
+        done={State.SUCCEEDED},
+        timing={
+            State.PENDING: Rest("it waits in the queue until a worker takes it"),
+            State.RUNNING: STALLED_AFTER,
+            State.FAILED: timedelta(minutes=10),
+        },
+        repeats_are_noops=True,
+        rising=("attempts", "attempt"),
+        succession=Succession(fields=("source", "max_attempts", "metadata")),
+    )
+
+    state = StateField(State, initial=State.PENDING)
+    source = models.CharField(max_length=500, blank=True)
+    max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1)])
+    attempts = models.PositiveIntegerField(default=0, editable=False)
+    worker_name = models.CharField(max_length=150, default="", editable=False)
+    run_after = models.DateTimeField(null=True, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("ingestion_job", State),
+            models.CheckConstraint(condition=models.Q(attempts__gte=0), name="ingestion_job_attempts_not_negative"),
+            models.CheckConstraint(
+                condition=(models.Q(state=State.RUNNING) & ~models.Q(worker_name=""))
+                | (~models.Q(state=State.RUNNING) & models.Q(worker_name="")),
+                name="ingestion_job_runs_exactly_with_a_worker",
+            ),
+            constraints.unset_in("ingestion_job", "run_after", set(State) - {State.PENDING}),
+            constraints.set_in("ingestion_job", "started_at", {State.RUNNING}),
+            constraints.set_exactly_in("ingestion_job", "completed_at", FINAL),
+            constraints.in_order("ingestion_job", "created_at", "started_at"),
+            constraints.in_order("ingestion_job", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="ingestion_job_live_by_state"),
+        )  # fmt: skip
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+        if self.state != State.RUNNING:
+            self.worker_name = ""
+        if self.state != State.PENDING:
+            self.run_after = None
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {"attempts": self.attempts, "worker_name": self.worker_name or None}
+
+    @move("start", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_delay_has_passed])
+    def start(self, worker: str = "") -> None:
+        self.worker_name = worker or self.facts.actor.name
+        self.started_at = self.facts.at
+        self.attempts += 1
+        self.attempt += 1
+
+    @move("succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
+    def succeed(self, attempt: int | None = None) -> None: ...
+
+    @move("fail", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, guards=[the_lease_is_held],
+          severity=Severity.ERROR)  # fmt: skip
+    def fail(self, error: str = "", attempt: int | None = None) -> None:
+        self.last_error = error or self.facts.reason
+
+    @move("retry", source=State.FAILED, target=State.PENDING, by={AGENT, OPERATOR, SYSTEM},
+          guards=[attempts_remain_or_an_operator_insists, the_delay_is_not_negative],
+          severity=Severity.WARNING)  # fmt: skip
+    def retry(self, delay_seconds: int = RETRY_DELAY_SECONDS) -> None:
+        self._delay(delay_seconds)
+
+    @move("retry", source=State.QUARANTINED, target=State.PENDING, by={OPERATOR}, guards=[the_delay_is_not_negative],
+          severity=Severity.WARNING,
+          leaves_final="a job put aside by mistake is given back by hand (000, manual retry)")  # fmt: skip
+    def release(self, delay_seconds: int = 0) -> None:
+        self._delay(delay_seconds)
+
+    @move("quarantine", source=State.FAILED, target=State.QUARANTINED, by={AGENT, OPERATOR, SYSTEM},
+          severity=Severity.ERROR)  # fmt: skip
+    def quarantine(self) -> None: ...
+
+    def _delay(self, seconds: int) -> None:
+        self.run_after = self.facts.at + timedelta(seconds=seconds)

@@ -1,0 +1,129 @@
+"""A pipeline job: from import to validated datasets, forward through its stages and never back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    PENDING = "PENDING"
+    ANALYZING = "ANALYZING"
+    MAPPING = "MAPPING"
+    MATERIALIZING = "MATERIALIZING"
+    VALIDATING = "VALIDATING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+FINAL = {State.DONE, State.FAILED, State.CANCELLED}
+LIVE = set(State) - FINAL
+WORKING = LIVE - {State.PENDING}
+STAGES = tuple(State)
+
+
+def before(stage: State) -> tuple[State, ...]:
+    """The stages a job may come from: the earlier ones, in the order they are declared in."""
+    return STAGES[: STAGES.index(stage)]
+
+
+def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
+    told = facts.params.get("error", "").strip() or facts.reason
+    return None if told else Unmet("no_error", "a failure says what went wrong")
+
+
+class PipelineJob(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="pipeline-jobs",
+        prefix="pipeline",
+        final=FINAL,
+        done={State.DONE},
+        timing={
+            State.PENDING: Rest("it is registered and waits for work to begin"),
+            State.ANALYZING: timedelta(minutes=30),
+            # People review the mapping.
+            State.MAPPING: timedelta(days=1),
+            State.MATERIALIZING: timedelta(hours=2),
+            State.VALIDATING: timedelta(minutes=30),
+        },
+        rising=("attempt",),
+        # Its checkpoints need no copy: reading them falls back along `retry_of` (see records.checkpoint).
+        succession=Succession(fields=("profile", "command", "metadata")),
+    )
+
+    state = StateField(State, initial=State.PENDING)
+    profile = models.CharField(max_length=200, blank=True)
+    command = models.TextField(blank=True)
+    detail = models.TextField(default="", editable=False)
+    last_error = models.TextField(default="", editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("pipeline_job", State),
+            constraints.filled_in("pipeline_job", "last_error", {State.FAILED}),
+            constraints.set_in("pipeline_job", "started_at", WORKING),
+            constraints.unset_in("pipeline_job", "started_at", {State.PENDING}),
+            constraints.set_exactly_in("pipeline_job", "completed_at", FINAL),
+            constraints.in_order("pipeline_job", "created_at", "started_at"),
+            constraints.in_order("pipeline_job", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="pipeline_job_live_by_state"),
+        )  # fmt: skip
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+        if self.state == State.PENDING:
+            self.started_at = None
+        elif self.state in WORKING:
+            self.started_at = self.started_at or at
+        if self.state == State.FAILED:
+            self.last_error = self.last_error or reason
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {"detail": self.detail or None, "last_error": self.last_error or None}
+
+    @move("analyze", source=before(State.ANALYZING), target=State.ANALYZING, by={AGENT, SYSTEM})
+    def analyze(self, detail: str = "") -> None:
+        self.detail = detail
+
+    @move("map", source=before(State.MAPPING), target=State.MAPPING, by={AGENT, SYSTEM})
+    def map(self, detail: str = "") -> None:
+        self.detail = detail
+
+    @move("materialize", source=before(State.MATERIALIZING), target=State.MATERIALIZING, by={AGENT, SYSTEM})
+    def materialize(self, detail: str = "") -> None:
+        self.detail = detail
+
+    @move("validate", source=before(State.VALIDATING), target=State.VALIDATING, by={AGENT, SYSTEM})
+    def validate(self, detail: str = "") -> None:
+        self.detail = detail
+
+    @move("finish", source=before(State.DONE), target=State.DONE, by={AGENT, SYSTEM})
+    def finish(self, detail: str = "") -> None:
+        self.detail = detail
+
+    @move("fail", source=before(State.DONE), target=State.FAILED, by={AGENT, SYSTEM}, guards=[the_error_is_told],
+          severity=Severity.ERROR)  # fmt: skip
+    def fail(self, error: str) -> None:
+        self.last_error = self.detail = error.strip() or self.facts.reason
+
+    @move("cancel", source=before(State.DONE), target=State.CANCELLED, by={AGENT, OPERATOR, SYSTEM},
+          severity=Severity.WARNING)  # fmt: skip
+    def cancel(self, detail: str = "") -> None:
+        self.detail = detail or self.facts.reason

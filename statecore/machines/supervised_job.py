@@ -1,0 +1,143 @@
+"""A supervised job: submitted, validated, given workers, and done when they are."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+from ..kernel.ulid import is_valid_id
+
+DEEPEST = 5
+MOST_WORKERS = 10
+
+
+class State(models.TextChoices):
+    SUBMITTED = "SUBMITTED"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+
+FINAL = {State.COMPLETED, State.FAILED, State.CANCELED}
+LIVE = set(State) - FINAL
+# What no job is without having been valid.
+VALID = {State.PENDING, State.RUNNING, State.COMPLETED}
+
+
+def the_task_is_described(job: SupervisedJob, facts: Facts) -> Unmet | None:
+    return None if job.task_description.strip() else Unmet("no_description", "task_description is empty")
+
+
+def it_lies_one_below_its_parent(job: SupervisedJob, facts: Facts) -> Unmet | None:
+    if job.parent_job is None or job.depth == job.parent_job.depth + 1:
+        return None
+    deeper = job.parent_job.depth + 1
+    return Unmet("wrong_depth", f"its depth is {job.depth}, and below its parent it is {deeper}", job.parent_job_id)
+
+
+def the_workers_are_named(job: SupervisedJob, facts: Facts) -> Unmet | None:
+    strange = [worker for worker in facts.params.get("workers", ()) if not is_valid_id(worker)]
+    return Unmet("not_a_worker", f"{strange[0]!r} is not an id") if strange else None
+
+
+def enough_workers_are_allocated(job: SupervisedJob, facts: Facts) -> Unmet | None:
+    given = len({worker for worker in facts.params.get("workers", ()) if is_valid_id(worker)})
+    if given >= job.worker_count:
+        return None
+    return Unmet("too_few_workers", f"{given} of {job.worker_count} workers are allocated")
+
+
+class SupervisedJob(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="supervised-jobs",
+        prefix="sjob",
+        final=FINAL,
+        done={State.COMPLETED},
+        timing={
+            State.SUBMITTED: timedelta(minutes=5),
+            State.PENDING: Rest("it waits for workers; allocation is tried again"),
+            State.RUNNING: timedelta(hours=1),
+        },
+        rising=("attempt",),
+        succession=Succession(fields=("task_description", "depth", "parent_job", "worker_count", "metadata")),
+    )
+
+    state = StateField(State, initial=State.SUBMITTED)
+    task_description = models.TextField(blank=True)
+    depth = models.SmallIntegerField(default=0, validators=[MinValueValidator(0), MaxValueValidator(DEEPEST)])
+    parent_job = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="child_jobs")
+    worker_count = models.PositiveSmallIntegerField(
+        default=1, validators=[MinValueValidator(1), MaxValueValidator(MOST_WORKERS)]
+    )
+    allocated_workers = models.JSONField(default=list, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+    result = models.JSONField(null=True, editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("supervised_job", State),
+            constraints.between("supervised_job", "depth", 0, DEEPEST),
+            constraints.between("supervised_job", "worker_count", 1, MOST_WORKERS),
+            constraints.filled_in("supervised_job", "task_description", VALID),
+            constraints.set_in("supervised_job", "started_at", {State.RUNNING}),
+            constraints.unset_in("supervised_job", "started_at", {State.SUBMITTED, State.PENDING}),
+            constraints.set_exactly_in("supervised_job", "completed_at", FINAL),
+            constraints.in_order("supervised_job", "created_at", "started_at"),
+            constraints.in_order("supervised_job", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="supervised_job_live_by_state"),
+        )  # fmt: skip
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+        if self.state == State.RUNNING:
+            self.started_at = self.started_at or at
+        else:
+            self.allocated_workers = []
+        if self.state in (State.SUBMITTED, State.PENDING):
+            self.started_at = None
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        """Who worked on it stays on record here: the job itself lets its workers go when it stops running."""
+        return {"allocated_workers": self.allocated_workers, "depth": self.depth, "parent_job_id": self.parent_job_id}
+
+    @move("validate", source=State.SUBMITTED, target=State.PENDING, by={AGENT, SYSTEM},
+          guards=[the_task_is_described, it_lies_one_below_its_parent])  # fmt: skip
+    def accept(self) -> None: ...
+
+    @move("validation_error", source=State.SUBMITTED, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
+    def reject(self, error: str) -> None:
+        self.last_error = error
+
+    @move("allocate_resources", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM},
+          guards=[the_workers_are_named, enough_workers_are_allocated])  # fmt: skip
+    def allocate(self, workers: list[str]) -> None:
+        self.allocated_workers = list(dict.fromkeys(workers))
+
+    @move("success", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM})
+    def finish(self, result: dict[str, Any] | None = None) -> None:
+        self.result = result
+
+    @move("error", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    def fail(self, error: str = "") -> None:
+        self.last_error = error or self.facts.reason
+
+    @move("cancel", source=LIVE, target=State.CANCELED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    def cancel(self) -> None: ...

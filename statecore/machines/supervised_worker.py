@@ -1,0 +1,128 @@
+"""A supervised worker: started, paused, resumed and terminated by its supervisor, and ends with its tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from ..kernel import constraints
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.moves import Facts, Severity, move
+from ..kernel.refusals import Unmet
+from ..kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    IDLE = "IDLE"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TERMINATED = "TERMINATED"
+
+
+FINAL = {State.COMPLETED, State.FAILED, State.TERMINATED}
+LIVE = set(State) - FINAL
+UNDER_WAY = {State.RUNNING, State.PAUSED}
+
+
+def it_has_capacity(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
+    if worker.active_tasks < worker.capacity:
+        return None
+    return Unmet("no_capacity", f"it is full: {worker.active_tasks} of {worker.capacity}")
+
+
+def no_task_is_pending(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
+    pending = worker.pending_tasks
+    return Unmet("tasks_pending", f"{pending} task(s) are still pending") if pending else None
+
+
+def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
+    retryable = facts.params.get("retryable", False)
+    return Unmet("retryable", "the error can be retried: the worker stays RUNNING") if retryable else None
+
+
+class SupervisedWorker(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="supervised-workers",
+        prefix="sworker",
+        final=FINAL,
+        done={State.COMPLETED},
+        timing={
+            State.IDLE: Rest("it waits for its first task"),
+            State.RUNNING: timedelta(hours=1),
+            State.PAUSED: Rest("its supervisor paused it and resumes or terminates it"),
+        },
+        rising=("attempt",),
+        succession=Succession(fields=("workspace_id", "capacity", "metadata")),
+    )
+
+    state = StateField(State, initial=State.IDLE)
+    workspace_id = models.CharField(max_length=64)
+    capacity = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
+    # What the worker itself reports of its queue.
+    pending_tasks = models.PositiveIntegerField(default=0)
+    active_tasks = models.PositiveSmallIntegerField(default=0)
+    started_at = models.DateTimeField(null=True, editable=False)
+    completed_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(default="", editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("supervised_worker", State),
+            constraints.at_most("supervised_worker", "active_tasks", "capacity"),
+            constraints.set_in("supervised_worker", "started_at", UNDER_WAY),
+            constraints.unset_in("supervised_worker", "started_at", {State.IDLE}),
+            constraints.set_exactly_in("supervised_worker", "completed_at", FINAL),
+            constraints.in_order("supervised_worker", "created_at", "started_at"),
+            constraints.in_order("supervised_worker", "started_at", "completed_at"),
+        )
+        indexes = (
+            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
+                         name="super_worker_live_by_state"),
+            models.Index(fields=("workspace_id",), name="sworker_by_workspace"),
+        )  # fmt: skip
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.completed_at = at if self.state in FINAL else None
+        if self.state == State.IDLE:
+            self.started_at = None
+        elif self.state in UNDER_WAY:
+            self.started_at = self.started_at or at
+        else:
+            self.active_tasks = 0
+
+    def journal_facts(self, trigger: str) -> dict[str, Any]:
+        return {
+            "workspace_id": self.workspace_id,
+            "active_tasks": self.active_tasks,
+            "pending_tasks": self.pending_tasks,
+        }
+
+    @move("start_task", source=State.IDLE, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[it_has_capacity])
+    def start(self) -> None:
+        self.active_tasks += 1
+
+    @move("pause", source=State.RUNNING, target=State.PAUSED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    def pause(self) -> None: ...
+
+    @move("resume", source=State.PAUSED, target=State.RUNNING, by={OPERATOR, SYSTEM})
+    def resume(self) -> None: ...
+
+    @move("complete_tasks", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM},
+          guards=[no_task_is_pending])  # fmt: skip
+    def finish(self) -> None: ...
+
+    @move("error_unrecoverable", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
+          guards=[the_error_is_not_retryable], severity=Severity.ERROR)  # fmt: skip
+    def fail(self, error: str, retryable: bool = False) -> None:
+        self.last_error = error
+
+    @move("terminate", source=LIVE, target=State.TERMINATED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    def terminate(self) -> None: ...

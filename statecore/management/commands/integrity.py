@@ -1,0 +1,30 @@
+"""Verifies the journal and everything that must agree with it."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from statecore import integrity
+from statecore.integrity.finding import ERROR
+
+
+class Command(BaseCommand):
+    help = "Verify the hash chain, the rows, the constraints and the invariants. Exit code 1 on corruption."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--recent", action="store_true", help="only the triggers and what changed last")
+        parser.add_argument("--json", action="store_true", help="findings as JSON lines")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        findings = integrity.check_recent() if options["recent"] else integrity.check_all()
+        for finding in findings:
+            self.stdout.write(json.dumps(finding.as_dict()) if options["json"] else str(finding))
+        errors = sum(finding.severity == ERROR for finding in findings)
+        if not options["json"]:
+            self.stdout.write(f"{errors} errors, {len(findings) - errors} warnings")
+        if errors:
+            raise SystemExit(1)

@@ -1,0 +1,65 @@
+"""The log of an agent job, append-only: the events that drive its state and those that only tell what it did."""
+
+import re
+from typing import Any
+
+import orjson
+from django.core.validators import RegexValidator
+from django.db import models
+
+from ..journal import EVENT_ID_LENGTH
+from ..kernel.clock import rfc3339
+from ..kernel.refusals import Invalid
+
+TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+class AgentJobEvent(models.Model):
+    append_only = "anyone"
+
+    job = models.ForeignKey("statecore.AgentJob", models.PROTECT, related_name="events")
+    sequence = models.PositiveIntegerField()
+    type = models.CharField(max_length=64, validators=[RegexValidator(rf"^{TYPE_PATTERN.pattern}\Z")])
+    payload = models.JSONField(default=dict)
+    # Where an override led; the other types say it themselves.
+    to_state = models.CharField(max_length=32, default="")
+    # The change of state in the journal that this event is; empty for an event that changes none.
+    journal_event = models.CharField(max_length=EVENT_ID_LENGTH, default="")
+    actor = models.CharField(max_length=150)
+    at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (models.UniqueConstraint(fields=("job", "sequence"), name="agent_job_event_log_is_linear"),)
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.sequence}: {self.type}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "job": self.job_id,
+            "sequence": self.sequence,
+            "type": self.type,
+            "payload": self.payload,
+            "to_state": self.to_state or None,
+            "journal_event": self.journal_event or None,
+            "actor": self.actor,
+            "at": rfc3339(self.at),
+        }
+
+
+def plain_payload(payload: object, limit: int) -> dict[str, Any]:
+    """The payload as both databases keep it, or a refusal."""
+    if not isinstance(payload, dict):
+        raise Invalid({"payload": ["must be an object."]})
+    try:
+        text = orjson.dumps(payload)
+    except (TypeError, ValueError) as error:
+        raise Invalid({"payload": [f"must be plain JSON: {error}."]}) from error
+    if len(text) > limit:
+        raise Invalid({"payload": [f"must be at most {limit} bytes."]})
+    # An escaped backslash may precede the letters u0000; what is left after removing those is a real NUL.
+    if rb"\u0000" in text.replace(rb"\\", b""):
+        raise Invalid({"payload": ["must be without NUL."]})
+    plain: dict[str, Any] = orjson.loads(text)
+    return plain

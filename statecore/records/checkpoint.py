@@ -1,0 +1,89 @@
+"""How far a pipeline job has come in a phase, so that whoever resumes it need not begin again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models, transaction
+
+from ..kernel.clock import now, rfc3339
+from ..kernel.refusals import Invalid, NotFound, TerminalState
+from ..kernel.ulid import is_valid_id
+from .agent_job_event import plain_payload
+
+PAYLOAD_LIMIT = 1_048_576
+
+
+class Checkpoint(models.Model):
+    job = models.ForeignKey("statecore.PipelineJob", models.PROTECT, related_name="checkpoints")
+    phase = models.CharField(max_length=64)
+    payload = models.JSONField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (models.UniqueConstraint(fields=("job", "phase"), name="checkpoint_one_per_job_and_phase"),)
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.phase}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """`job` is who stored it, which may be a predecessor of the job that reads it."""
+        return {
+            "job": self.job_id,
+            "phase": self.phase,
+            "payload": self.payload,
+            "updated_at": rfc3339(self.updated_at),
+        }
+
+
+def _jobs() -> Any:
+    model: Any = Checkpoint._meta.get_field("job").related_model
+    return model.objects
+
+
+def store(job_id: str, phase: str, payload: object) -> Checkpoint:
+    """Keep a phase's progress, in place of what was kept before; a job that has ended makes none."""
+    plain = plain_payload(payload, PAYLOAD_LIMIT)
+    if not is_valid_id(phase):
+        raise Invalid({"phase": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
+    with transaction.atomic():
+        job = _jobs().select_for_update(no_key=True).filter(pk=job_id).first()
+        if job is None:
+            raise NotFound(f"there is no pipeline_job {job_id!r}")
+        if job.flow.is_final(job.state):
+            raise TerminalState(f"{job} is {job.state}, which is final", state=job.state, version=job.version)
+        checkpoint, _is_new = Checkpoint.objects.update_or_create(
+            job=job, phase=phase, defaults={"payload": plain, "updated_at": now()}
+        )
+    return checkpoint
+
+
+def read(job_id: str, phase: str) -> Checkpoint | None:
+    """The job's own checkpoint, or else that of the nearest job it is a retry of."""
+    line = lineage(job_id)
+    found = {checkpoint.job_id: checkpoint for checkpoint in Checkpoint.objects.filter(job__in=line, phase=phase)}
+    return next((found[ancestor] for ancestor in line if ancestor in found), None)
+
+
+def clear(job_id: str, phase: str | None = None) -> int:
+    """Forget a phase, or all of them, here and in the jobs this one is a retry of: what is cleared stays unread."""
+    kept = Checkpoint.objects.filter(job__in=lineage(job_id))
+    deleted, _by_model = (kept if phase is None else kept.filter(phase=phase)).delete()
+    return deleted
+
+
+def clear_when_done(change: Any) -> None:
+    """The reaction to success; a failure leaves the checkpoints for the one who resumes."""
+    if change.entry.entity_type == "pipeline_job" and change.entry.to_state in change.entity.flow.done:
+        clear(change.entry.entity_id)
+
+
+def lineage(job_id: str) -> list[str]:
+    """The job and those it is a retry of, nearest first."""
+    line: list[str] = []
+    ancestor: str | None = job_id
+    while ancestor is not None:
+        line.append(ancestor)
+        ancestor = _jobs().filter(pk=ancestor).values_list("retry_of", flat=True).first()
+    return line
