@@ -1,0 +1,89 @@
+"""What is generated from the declarations is committed, and is what they say today."""
+
+import json
+from copy import deepcopy
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from statecore.derive import pages, versions
+from statecore.kernel import registry
+
+
+def test_the_pages_of_the_machines_are_up_to_date() -> None:
+    assert pages.outdated() == [], "run manage.py machines --docs"
+
+
+def test_every_machine_has_a_page_with_its_diagram() -> None:
+    for flow in registry.flows():
+        page = (versions.FOLDER / f"{flow.entity_type}.md").read_text()
+        assert "stateDiagram-v2" in page
+        assert all(f"`{trigger}`" in page for trigger in flow.triggers)
+
+
+def test_the_committed_snapshot_passes_the_check() -> None:
+    call_command("machines", check=True, stdout=StringIO())
+
+
+def test_the_json_has_the_shape_of_the_api() -> None:
+    out = StringIO()
+    call_command("machines", json=True, stdout=out)
+    results = json.loads(out.getvalue())["results"]
+    assert {machine["entity_type"] for machine in results} == {flow.entity_type for flow in registry.flows()}
+    for machine in results:
+        assert {"entity_type", "version", "initial", "states", "moves"} <= machine.keys()
+        assert all({"name", "terminal", "deadline_seconds"} <= state.keys() for state in machine["states"])
+        members = {"trigger", "sources", "target", "kind", "guards", "actors"}
+        assert all(members <= move.keys() for move in machine["moves"])
+
+
+def test_the_table_names_every_machine() -> None:
+    out = StringIO()
+    call_command("machines", stdout=out)
+    assert [line.split()[0] for line in out.getvalue().splitlines()[1:]] == list(versions.describe())
+
+
+def changed_run(change) -> list[str]:
+    old = {"run": versions.describe()["run"]}
+    new = deepcopy(old)
+    change(new["run"])
+    return list(versions.unversioned_changes(old, new))
+
+
+def drop_a_move(run: dict) -> None:
+    run["moves"].pop()
+
+
+def add_a_move(run: dict) -> None:
+    run["moves"].append({**run["moves"][0], "trigger": "run_paused"})
+
+
+def add_a_state(run: dict) -> None:
+    run["states"].append({"name": "paused", "terminal": False, "deadline_seconds": 60, "may_rest": None})
+
+
+def change_a_guard(run: dict) -> None:
+    run["moves"][0]["guards"] = ["something_else"]
+
+
+@pytest.mark.parametrize(
+    ("change", "needed", "enough", "too_little"),
+    [
+        (drop_a_move, "major", "2.0.0", "1.9.0"),
+        (add_a_state, "major", "2.0.0", "1.1.0"),
+        (add_a_move, "minor", "1.1.0", "1.0.9"),
+        (change_a_guard, "patch", "1.0.1", "1.0.0"),
+    ],
+)
+def test_a_change_needs_the_version_bump_it_deserves(change, needed: str, enough: str, too_little: str) -> None:
+    def with_version(version: str):
+        return lambda run: (change(run), run.update(version=version))
+
+    assert needed in changed_run(with_version(too_little))[0]
+    assert changed_run(with_version(enough)) == []
+
+
+def test_a_removed_machine_is_noticed() -> None:
+    old = versions.describe()
+    assert list(versions.unversioned_changes(old, {k: v for k, v in old.items() if k != "run"}))
