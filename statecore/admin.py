@@ -16,11 +16,13 @@ from .records import Patch, Phase
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Model]
+    ModelPaginator = Paginator[Model]
 else:
     ModelAdmin = admin.ModelAdmin
+    ModelPaginator = Paginator
 
 
-class UncountedPaginator(Paginator):
+class UncountedPaginator(ModelPaginator):
     """Pages through a table without ever counting it: the next page is offered as long as this one is full."""
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import Max, QuerySet
 
@@ -16,9 +16,10 @@ from .door.idempotency import answer_once
 from .door.refused import counted
 from .door.transition import check_version
 from .door.work import perform
-from .journal import Kind
+from .journal import Entry, Kind
 from .kernel.actors import Actor
 from .kernel.clock import now
+from .kernel.entity import Entity
 from .kernel.refusals import Invalid, InvalidTransition
 from .machines.agent_job import INVARIANTS, OPENINGS, OVERRIDDEN, AgentJob, Logged, derive
 from .records.agent_job_event import TYPE_PATTERN, AgentJobEvent, plain_payload
@@ -72,10 +73,10 @@ def _drive(job_id: str, trigger: str, payload: dict[str, Any], **given: Any) -> 
         metadata={name: value for name, value in payload.items() if name not in fields},
         **given,
     )
-    assert outcome.entity is not None
-    assert outcome.entry is not None
-    row = AgentJobEvent.objects.get(job=job_id, journal_event=outcome.entry.event_id)
-    return Appended(outcome.entity, outcome.entry, outcome.caused, answer=_answer(row, outcome.entity, changed=True))
+    # An agent job has no silent repeats: whatever was not refused was a change.
+    job, entry = cast(AgentJob, outcome.entity), cast(Entry, outcome.entry)
+    row = AgentJobEvent.objects.get(job=job_id, journal_event=entry.event_id)
+    return Appended(job, entry, outcome.caused, answer=_answer(row, job, changed=True))
 
 
 def _note(job_id: str, type_: str, payload: dict[str, Any], *, actor: Actor, expected_version: int | None) -> Outcome:
@@ -93,7 +94,7 @@ def _note(job_id: str, type_: str, payload: dict[str, Any], *, actor: Actor, exp
     return Appended(job, None, answer=_answer(row, job, changed=False))
 
 
-def _answer(row: AgentJobEvent, job: Any, *, changed: bool) -> dict[str, Any]:
+def _answer(row: AgentJobEvent, job: Entity, *, changed: bool) -> dict[str, Any]:
     return {**row.as_dict(), "changed": changed, "state": job.state, "version": job.version}
 
 

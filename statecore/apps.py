@@ -15,9 +15,10 @@ class StatecoreConfig(AppConfig):
     def ready(self) -> None:
         from . import agent_events
         from .kernel import checks, registry
+        from .records import checkpoint
 
         register(checks.machines_are_sound, Tags.models)
-        registry.reactions.append(agent_events.mirror)
+        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done]
         post_migrate.connect(_install_triggers, sender=self)
 
 

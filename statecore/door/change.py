@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from .. import journal
 from ..journal import Entry, Kind, Link
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Severity
+from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import Invalid
 
 REASON_LIMIT = 2_000
@@ -62,12 +61,17 @@ def record(entity: Entity, before: Before, account: Account) -> Change:
     entity.updated_at = entity.state_entered_at = at
     entry = _entry(entity, before.state, account, metadata, round(dwell, 6))
     entity.chain_head = entry.hash
-    changed = tuple(
-        field.attname
-        for field in entity._meta.concrete_fields
-        if entity.__dict__[field.attname] != before.values[field.attname]
-    )
-    return Change(entity, entry, changed)
+    return Change(entity, entry, tuple(_changed(entity, before)))
+
+
+def _changed(entity: Entity, before: Before) -> Iterator[str]:
+    for field in entity._meta.concrete_fields:
+        value = entity.__dict__[field.attname]
+        if value != before.values[field.attname]:
+            # SQLite would keep any length, PostgreSQL would answer with an error of its own.
+            if field.max_length and isinstance(value, str) and len(value) > field.max_length:
+                raise Invalid({field.name: [f"must be at most {field.max_length} characters."]})
+            yield field.attname
 
 
 def record_creation(entity: Entity, account: Account) -> Change:
@@ -114,27 +118,9 @@ def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[
 def check_words(reason: str, metadata: Mapping[str, Any]) -> None:
     """A reason and metadata that the journal can keep."""
     errors = {}
-    if len(reason) > REASON_LIMIT:
-        errors["reason"] = [f"must be at most {REASON_LIMIT} characters."]
-    elif not _is_text(reason):
-        errors["reason"] = ["must be valid Unicode text."]
-    if metadata and (complaint := _metadata_complaint(metadata)):
+    if complaint := text_complaint(reason, REASON_LIMIT):
+        errors["reason"] = [complaint]
+    if metadata and (complaint := json_complaint(metadata, METADATA_LIMIT)):
         errors["metadata"] = [complaint]
     if errors:
         raise Invalid(errors)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _metadata_complaint(metadata: Mapping[str, Any]) -> str | None:
-    try:
-        size = len(orjson.dumps(metadata))
-    except (TypeError, ValueError) as error:
-        return f"must be plain JSON: {error}."
-    return None if size <= METADATA_LIMIT else f"must be at most {METADATA_LIMIT} bytes."

@@ -14,6 +14,7 @@ from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related
 from ..kernel.moves import Facts, Severity
+from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
 from . import rights, write
@@ -102,6 +103,8 @@ def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[s
     plain = {field.name for field in model._meta.concrete_fields if field.editable} - {"id"}
     if unknown := fields.keys() - links - plain:
         raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
+    if errors := {name: [said] for name in fields.keys() & plain if (said := _complaint(model, name, fields[name]))}:
+        raise Invalid(errors)
     return (
         {name: value for name, value in fields.items() if name in plain},
         {name: value for name, value in fields.items() if name in links},
@@ -132,6 +135,15 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     return entity
+
+
+def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
+    """What Django's own validation lets through and a database refuses."""
+    if value is None and not column(model, name).null:
+        return "may not be null."
+    if isinstance(value, str):
+        return text_complaint(value)
+    return json_complaint(value) if isinstance(value, dict | list) else None
 
 
 def _wanted(model: type[Entity], entity_id: str, name: str, ids: Any) -> list[str]:

@@ -11,6 +11,7 @@ from django.conf import settings
 from ..journal import IdempotencyRecord
 from ..kernel.actors import Actor
 from ..kernel.clock import now
+from ..kernel.plain import text_complaint
 from ..kernel.refusals import IdempotencyMismatch, Invalid
 from .outcome import Outcome
 
@@ -26,8 +27,9 @@ class RequestKey:
     body_hash: str
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.key) <= KEY_LIMIT or "\0" in self.key:
-            raise Invalid({"idempotency_key": [f"must be 1 to {KEY_LIMIT} characters, without NUL."]})
+        complaint = text_complaint(self.key, KEY_LIMIT) if self.key else "must not be empty."
+        if complaint:
+            raise Invalid({"idempotency_key": [complaint]})
 
 
 def answer_once(request: RequestKey | None, actor: Actor, step: Callable[[], Outcome]) -> Outcome:

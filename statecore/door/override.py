@@ -132,13 +132,15 @@ def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor 
 
 def _force(entity: Entity, to_state: str, facts: Facts) -> list[str]:
     """Set the state without its guards; the names of those that would have refused, or of the missing edge."""
-    moves = _moves_between(entity, to_state)
-    bypassed = (
-        sorted({guard.__name__ for move in moves for guard in move.guards if guard(entity, facts) is not None})
-        if moves
-        else [f"no_edge_from_{entity.state}_to_{to_state}"]
-    )
+    from_state, moves = entity.state, _moves_between(entity, to_state)
+    bypassed = {name for move in moves for name in _would_refuse(move, entity, facts)}
     entity.facts = facts
     StateField.force(entity, to_state)
     entity.attempt += 1
-    return bypassed
+    return sorted(bypassed) if moves else [f"no_edge_from_{from_state}_to_{to_state}"]
+
+
+def _would_refuse(move: Move, entity: Entity, facts: Facts) -> list[str]:
+    """A move that asks for fields cannot be asked without them: all its guards are bypassed."""
+    unasked = any(param.required for param in move.params)
+    return [guard.__name__ for guard in move.guards if unasked or guard(entity, facts) is not None]

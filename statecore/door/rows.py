@@ -9,8 +9,10 @@ from typing import Any
 
 from django.db import connection, models
 
+from ..kernel.binary import ask_for_binary
 from ..kernel.entity import Entity
 from ..kernel.refusals import NotFound
+from ..kernel.ulid import is_valid_id
 
 
 class Reader:
@@ -20,7 +22,8 @@ class Reader:
         self.model = model
         fields = model._meta.concrete_fields
         self.names = [field.attname for field in fields]
-        self.converters = list(_converters(fields))
+        # In PostgreSQL's binary format every value arrives as Python wants it.
+        self.converters = [] if connection.vendor == "postgresql" else list(_converters(fields))
         quote = connection.ops.quote_name
         columns = ", ".join(quote(str(field.column)) for field in fields)
         lock = " FOR NO KEY UPDATE" if connection.vendor == "postgresql" else ""
@@ -30,7 +33,13 @@ class Reader:
         among = "= ANY(%s)" if lock else "IN (SELECT value FROM json_each(%s))"
         self.many = f"SELECT {columns} FROM {table} WHERE id {among} ORDER BY id{lock}"
 
-    def build(self, row: tuple[Any, ...]) -> Entity:
+    def read(self, query: str, param: Any) -> list[Entity]:
+        with connection.cursor() as cursor:
+            ask_for_binary(cursor)
+            cursor.execute(query, [param])
+            return [self._build(row) for row in cursor.fetchall()]
+
+    def _build(self, row: tuple[Any, ...]) -> Entity:
         values = list(row)
         for index, converters, expression in self.converters:
             for convert in converters:
@@ -41,10 +50,7 @@ class Reader:
 def _converters(fields: Iterable[models.Field[Any, Any]]) -> Iterable[tuple[int, list[Any], Any]]:
     for index, field in enumerate(fields):
         expression = field.get_col(field.model._meta.db_table)
-        found = [
-            *connection.ops.get_db_converters(expression),
-            *expression.get_db_converters(connection),
-        ]
+        found = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
         if found:
             yield index, found, expression
 
@@ -56,21 +62,13 @@ def _reader(model: type[Entity], vendor: str) -> Reader:
 
 def lock(model: type[Entity], entity_id: str) -> Entity:
     reader = _reader(model, connection.vendor)
-    with connection.cursor() as cursor:
-        cursor.execute(reader.one, [entity_id])
-        row = cursor.fetchone()
-    if row is None:
-        raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
-    return reader.build(row)
+    found = reader.read(reader.one, entity_id) if is_valid_id(entity_id) else []
+    for entity in found:
+        return entity
+    raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
 
 
 def lock_many(model: type[Entity], entity_ids: list[str]) -> list[Entity]:
     reader = _reader(model, connection.vendor)
-    with connection.cursor() as cursor:
-        cursor.execute(reader.many, [_array(entity_ids)])
-        return [reader.build(row) for row in cursor.fetchall()]
-
-
-def _array(values: list[str]) -> Any:
-    """A list as the one parameter both databases can take."""
-    return values if connection.vendor == "postgresql" else json.dumps(values)
+    entity_ids = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
+    return reader.read(reader.many, entity_ids if connection.vendor == "postgresql" else json.dumps(entity_ids))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from django.db import connection
+from django.db.models import Field
 
 from ..journal import COLUMNS, Event
 from ..kernel.entity import Entity
@@ -12,39 +14,63 @@ from ..kernel.fields import column
 from ..kernel.gate import SETTING
 
 EVENT_FIELDS = [column(Event, name) for name in COLUMNS]
+# What a row repeats from its last event: on PostgreSQL these columns are not sent twice.
+FROM_EVENT = {
+    "state": "to_state",
+    "version": "sequence",
+    "chain_head": "hash",
+    "updated_at": "timestamp",
+    "state_entered_at": "timestamp",
+}
 
 
 @cache
-def postgresql(model: type[Entity], columns: tuple[str, ...], *, many: bool, creating: bool) -> str:
+def postgresql(
+    model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None = None, *, creating: bool
+) -> str:
     """Open the gate, write the row, write its event, shut the gate: one round trip, one plan.
 
-    The gate is shut by the condition on the count, so after the last event and not after the first.
+    For one change every parameter is a value; for many, those named in `varying` are arrays and the rest, the same
+    for all, are values. The gate is shut by the condition on the count, so after the last event and not the first.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
-    names = ", ".join(str(field.column) for field in EVENT_FIELDS)
-    values = ", ".join(f"given.e{i}" for i in range(len(EVENT_FIELDS)))
+    names = [str(field.column) for field in EVENT_FIELDS]
     return (
         f"WITH gate AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
-        f"given AS ({_given(model, columns, many=many)}), written AS ({row}), "
-        f"recorded AS (INSERT INTO {_events()} ({names}) "
-        f"SELECT {values} FROM given JOIN written ON written.id = given.e2 RETURNING 1) "
+        f"given AS ({_given(model, columns, varying)}), written AS ({row}), "
+        f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
+        f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
+        f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
         f"SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
         f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
     )
 
 
-def _given(model: type[Entity], columns: tuple[str, ...], *, many: bool) -> str:
-    """The values of the row as r0, r1, … and of the event as e0, e1, …: one of each, or arrays of them."""
-    types = [(f"r{i}", column(model, name).db_type(connection)) for i, name in enumerate(columns)]
-    types += [(f"e{i}", field.db_type(connection)) for i, field in enumerate(EVENT_FIELDS)]
-    if not many:
-        return "SELECT " + ", ".join(f"%s::{type_} AS {name}" for name, type_ in types)
-    arrays, names = ", ".join(f"%s::{type_}[]" for _, type_ in types), ", ".join(name for name, _ in types)
-    return f"SELECT * FROM unnest({arrays}) AS arrays({names})"
+def sent(columns: tuple[str, ...], *, creating: bool) -> tuple[str, ...]:
+    """The columns of the row that have a parameter of their own."""
+    return columns if creating else tuple(name for name in columns if name not in FROM_EVENT)
+
+
+def _given(model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None) -> str:
+    """The columns of the row as r_… and of the event as e_…, in the order of the parameters."""
+    types = {f"r_{name}": _type(column(model, name)) for name in columns}
+    types |= {f"e_{field.column}": _type(field) for field in EVENT_FIELDS}
+    values = ", ".join(f"%s::{type_} AS {name}" for name, type_ in types.items() if name not in (varying or ()))
+    if varying is None:
+        return f"SELECT {values}"
+    # Binary: as text, every quote in every event would be escaped one by one.
+    arrays = {name: f"%b::{type_}[]" for name, type_ in types.items() if name in varying}
+    unnested = f"unnest({', '.join(arrays.values())}) AS arrays({', '.join(arrays)})"
+    return f"SELECT * FROM (SELECT {values}) AS same, {unnested}"
+
+
+def _type(field: Field[Any, Any]) -> str:
+    """Without a length: a cast to varchar(n) would cut silently what the column would refuse."""
+    return str(field.db_type(connection)).partition("(")[0]
 
 
 def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
-    values = ", ".join(f"given.r{i}" for i in range(len(columns)))
+    values = ", ".join(f"given.r_{name}" for name in columns)
     return (
         f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) SELECT {values} "
         f"FROM gate, given WHERE gate.stands = 'open' RETURNING id"
@@ -52,11 +78,12 @@ def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
 
 
 def _update_given(model: type[Entity], columns: tuple[str, ...]) -> str:
-    """e2 is the entity's id and e3 its new version: a row that moved meanwhile is not written."""
-    sets = ", ".join(f"{name} = given.r{i}" for i, name in enumerate(_names(model, columns)))
+    """A row that moved since it was read is not written: its version is not the one before the event's."""
+    sets = [f"{name} = given.e_{source}" for name, source in FROM_EVENT.items()]
+    sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
     return (
-        f"UPDATE {_table(model)} AS t SET {sets} FROM gate, given "
-        f"WHERE gate.stands = 'open' AND t.id = given.e2 AND t.version = given.e3 - 1 RETURNING t.id"
+        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM gate, given WHERE gate.stands = 'open' "
+        f"AND t.id = given.e_entity_id AND t.version = given.e_sequence - 1 RETURNING t.id"
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
+
+import structlog
 
 from ..journal import Entry, Kind
 from ..kernel.actors import Actor
@@ -29,6 +30,8 @@ from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
 from .work import done, perform
+
+log = structlog.get_logger(__name__)
 
 
 def transition(
@@ -77,14 +80,14 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
         if flow.repeats_are_noops and _is_repeat(entity, trigger):
             rights.require(facts.actor, flow, "operate")
             return None
-        raise _not_open(entity, trigger)
+        raise _not_open(entity, trigger, facts)
     mine = rights.may_fire(facts.actor, flow, open_moves)
     facts.params = read_params(mine[0].params, facts.params)
     unmet: list[Unmet] = []
     for move in mine:
         reasons = move.make(entity, facts)
         if not reasons:
-            _warn_if_deprecated(move)
+            _warn_if_deprecated(move, entity, facts.actor)
             return move
         unmet += reasons
     raise _guarded(entity, trigger, unmet)
@@ -114,10 +117,14 @@ def _is_repeat(entity: Entity, trigger: str) -> bool:
     return any(move.trigger == trigger and move.target == entity.state for move in entity.flow.moves)
 
 
-def _not_open(entity: Entity, trigger: str) -> Refusal:
+def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
     flow, state = entity.flow, entity.state
     if trigger not in flow.triggers:
         return UnknownTrigger(f"a {flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
+    if (attempt := facts.params.get("attempt")) is not None and attempt != entity.attempt:
+        # The entity moved on without this caller: what it needs to hear is that its lease is gone.
+        lost = Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {entity.attempt}")
+        return _guarded(entity, trigger, [lost])
     if _is_repeat(entity, trigger):
         return AlreadyInState(f"{entity} is {state} already", **_standing(entity))
     if flow.is_final(state):
@@ -130,6 +137,6 @@ def _guarded(entity: Entity, trigger: str, unmet: list[Unmet]) -> Refusal:
     return refusal(f"{trigger}: " + "; ".join(reason.detail for reason in unmet), unmet, **_standing(entity))
 
 
-def _warn_if_deprecated(move: Move) -> None:
+def _warn_if_deprecated(move: Move, entity: Entity, actor: Actor) -> None:
     if move.deprecated:
-        warnings.warn(f"{move.trigger} is deprecated: {move.deprecated}", DeprecationWarning, stacklevel=4)
+        log.warning("deprecated_move", move=move.name, instead=move.deprecated, entity=str(entity), actor=actor.name)

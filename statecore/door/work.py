@@ -38,6 +38,8 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
     With `keep` false everything is rolled back at the end: a preview is the real thing.
     """
     if _current.get() is not None:
+        if not keep:
+            raise RuntimeError("a preview cannot be part of a change that is kept")
         return step()
     attempts = 1 if connection.in_atomic_block else ATTEMPTS
     for attempt in range(1, attempts + 1):

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import IntegrityError, connection
 
+from ..journal import COLUMNS
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.gate import opened
@@ -59,12 +60,33 @@ def _row_values(change: Change, columns: tuple[str, ...]) -> list[Any]:
 
 
 def _to_postgresql(model: type[Entity], columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
-    many = len(changes) > 1
+    columns = statements.sent(columns, creating=creating)
     rows = [[*_row_values(change, columns), *change.entry] for change in changes]
-    values = [list(each) for each in zip(*rows, strict=True)] if many else rows[0]
+    if len(rows) == 1:
+        statement, values = statements.postgresql(model, columns, creating=creating), rows[0]
+    else:
+        varying, values = _columnwise([*(f"r_{name}" for name in columns), *_EVENT_NAMES], rows)
+        statement = statements.postgresql(model, columns, varying, creating=creating)
     with connection.cursor() as cursor:
-        cursor.execute(statements.postgresql(model, columns, many=many, creating=creating), values)
+        cursor.execute(statement, values)
         return int(cursor.fetchone()[0])
+
+
+_EVENT_NAMES = [f"e_{name}" for name in COLUMNS]
+# Always sent as arrays: they differ between any two changes, so looking would be a waste.
+_UNIQUE = {f"e_{name}" for name in ("event_id", "entity_id", "sequence", "prev_hash", "body", "hash")}
+
+
+def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str], list[Any]]:
+    """Which columns differ from row to row, and the parameters: first what is the same for all, then the arrays."""
+    same, arrays, varying = [], [], []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        if name not in _UNIQUE and all(value == values[0] for value in values):
+            same.append(values[0])
+        else:
+            varying.append(name)
+            arrays.append(list(values))
+    return frozenset(varying), same + arrays
 
 
 def _to_sqlite(model: type[Entity], columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:

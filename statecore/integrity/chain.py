@@ -13,44 +13,55 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from ..journal import GENESIS, MIRRORED, Event
+from ..kernel.binary import ask_for_binary
 from .finding import ERROR, Finding
 
 CHUNK = 2_000
 TIMESTAMP = {
     "postgresql": """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
-    # Django leaves the fraction out where it is zero.
-    "sqlite": "replace(substr(timestamp || '.000000', 1, 26), ' ', 'T') || 'Z'",
+    # Django leaves the fraction out where it is zero. Anything in another form than Django's becomes a `?`.
+    "sqlite": (
+        "substr(timestamp, 1, 10) || CASE substr(timestamp, 11, 1) WHEN ' ' THEN 'T' ELSE '?' END "
+        "|| substr(timestamp, 12, 8) || CASE length(timestamp) WHEN 19 THEN '.000000' "
+        "WHEN 26 THEN substr(timestamp, 20) ELSE '?' END || 'Z'"
+    ),
 }
 
 
 class Row(NamedTuple):
-    event_id: str
-    entity_type: str
-    entity_id: str
+    """Texts are bytes, as they are stored: a flipped bit may leave no text that could be decoded."""
+
+    event_id: bytes
+    entity_type: bytes
+    entity_id: bytes
     sequence: int
-    body: str
-    hash: str
+    body: bytes
+    hash: bytes
     mirrors: bool
     follows: bool
+
+    @property
+    def hashes(self) -> bool:
+        return sha256(self.body).hexdigest().encode() == self.hash
 
 
 def verify_chain(entities: Iterable[tuple[str, str]] | None = None) -> Finding | None:
     """The first bad event in the order of entities, of all or of the given ones; None when there is none."""
     for row in _rows(entities):
-        if not (row.mirrors and row.follows and sha256(row.body.encode()).hexdigest() == row.hash):
+        if not (row.mirrors and row.follows and row.hashes):
             return _finding(row)
     return None
 
 
 def _finding(row: Row) -> Finding:
-    if sha256(row.body.encode()).hexdigest() != row.hash:
+    if not row.hashes:
         why = "its bytes do not hash to its hash"
     elif not row.mirrors:
         why = "its columns differ from its bytes"
     else:
         why = "it does not follow the event before it"
-    detail = f"event {row.event_id}, number {row.sequence}: {why}"
-    return Finding("chain", ERROR, row.entity_type, row.entity_id, detail)
+    event_id, entity_type, entity_id = (text.decode(errors="replace") for text in row[:3])
+    return Finding("chain", ERROR, entity_type, entity_id, f"event {event_id}, number {row.sequence}: {why}")
 
 
 def _rows(entities: Iterable[tuple[str, str]] | None) -> Iterator[Row]:
@@ -64,6 +75,7 @@ def _rows(entities: Iterable[tuple[str, str]] | None) -> Iterator[Row]:
 def _stream(query: str, params: list[Any]) -> Iterator[Row]:
     # A cursor that streams lives inside a transaction; the snapshot also keeps the verdict consistent.
     with transaction.atomic(), connection.chunked_cursor() as cursor:
+        ask_for_binary(cursor)
         cursor.execute(query, params)
         while chunk := cursor.fetchmany(CHUNK):
             yield from map(Row._make, chunk)
@@ -71,8 +83,11 @@ def _stream(query: str, params: list[Any]) -> Iterator[Row]:
 
 def _query(where: str) -> str:
     window = "PARTITION BY entity_type, entity_id ORDER BY sequence"
+    raw = "convert_to({}, 'UTF8')" if connection.vendor == "postgresql" else "CAST({} AS BLOB)"
+    texts = {name: raw.format(name) for name in ("event_id", "entity_type", "entity_id", "body", "hash")}
     return f"""
-        SELECT event_id, entity_type, entity_id, sequence, body, hash, {_mirrors()} AS mirrors,
+        SELECT {texts["event_id"]}, {texts["entity_type"]}, {texts["entity_id"]}, sequence,
+               {texts["body"]}, {texts["hash"]}, {_mirrors()} AS mirrors,
                sequence = coalesce(lag(sequence) OVER w, 0) + 1
                AND prev_hash = coalesce(lag(hash) OVER w, '{GENESIS}')
                AND from_state = coalesce(lag(to_state) OVER w, '') AS follows

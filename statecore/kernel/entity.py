@@ -17,6 +17,7 @@ from .invariant import Invariant
 from .moves import Facts
 from .refusals import Unmet
 from .ulid import ID_LENGTH, ID_PATTERN
+from .validators import json_object
 
 CONTEXT = ("run", "workstream", "phase")
 
@@ -45,7 +46,7 @@ class Entity(models.Model):
     retry_of = models.OneToOneField(
         "self", models.PROTECT, null=True, blank=True, editable=False, related_name="successor"
     )
-    metadata = models.JSONField(default=dict, blank=True)
+    metadata = models.JSONField(default=dict, blank=True, validators=[json_object])
 
     # Set by the door for the time of a move.
     facts: Facts
@@ -81,11 +82,10 @@ class Entity(models.Model):
         return ()
 
     def context(self) -> dict[str, str]:
-        return {
-            f"{name}_id": value
-            for name in CONTEXT
-            if (value := getattr(self, f"{name}_id", None)) is not None and name != self.flow.entity_type
-        }
+        """What the entity belongs to; a run or a workstream belongs to itself, so that it is found with its parts."""
+        own = {self.flow.entity_type: self.pk}
+        found = {f"{name}_id": own.get(name) or getattr(self, f"{name}_id", None) for name in CONTEXT}
+        return {name: value for name, value in found.items() if value is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """The plain fields, ready for JSON."""

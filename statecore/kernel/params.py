@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from .plain import json_complaint, text_complaint
 from .refusals import Invalid
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -20,7 +21,6 @@ JSON_NAMES = {
     dict: "object",
     list: "array",
 }
-TEXT_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ def _out_of_bounds(value: object) -> str | None:
         return "must fit into 32 bits."
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number."
-    if isinstance(value, str) and ("\0" in value or len(value) > TEXT_LIMIT):
-        return f"must be at most {TEXT_LIMIT} characters, without NUL."
-    return None
+    if isinstance(value, str):
+        return text_complaint(value)
+    return json_complaint(value) if isinstance(value, dict | list) else None
 
 
 def params_of(method: Callable[..., Any]) -> tuple[Param, ...]:

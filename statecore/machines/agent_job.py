@@ -77,8 +77,9 @@ class AgentJob(Entity):
     state = StateField(State, initial=State.QUEUED)
     agent = models.CharField(max_length=150, blank=True)
     goal = models.TextField(blank=True)
-    worker_name = models.CharField(max_length=150, default="", editable=False)
-    waiting_for = models.CharField(max_length=200, default="", editable=False)
+    # Texts: a trigger's own field may be longer than a column, and PostgreSQL would cut it off in silence.
+    worker_name = models.TextField(default="", editable=False)
+    waiting_for = models.TextField(default="", editable=False)
     retry_at = models.DateTimeField(null=True, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)

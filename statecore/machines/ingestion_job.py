@@ -77,7 +77,8 @@ class IngestionJob(Entity):
     source = models.CharField(max_length=500, blank=True)
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1)])
     attempts = models.PositiveIntegerField(default=0, editable=False)
-    worker_name = models.CharField(max_length=150, default="", editable=False)
+    # Texts: a trigger's own field may be longer than a column, and PostgreSQL would cut it off in silence.
+    worker_name = models.TextField(default="", editable=False)
     run_after = models.DateTimeField(null=True, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)

@@ -189,7 +189,7 @@ class PatchLedger(Entity):
         self.validation_constraints_passed = constraints_passed
 
     @move("validation_failed", source=State.CREATED, target=State.QUARANTINED, by={AGENT, SYSTEM},
-          severity=Severity.ERROR)  # fmt: skip
+          severity=Severity.WARNING)  # fmt: skip
     def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
@@ -202,7 +202,7 @@ class PatchLedger(Entity):
     def accept(self) -> None: ...
 
     @move("policy_violated", source=State.VALIDATED, target=State.QUARANTINED, by={AGENT, OPERATOR, SYSTEM},
-          severity=Severity.ERROR)  # fmt: skip
+          severity=Severity.WARNING)  # fmt: skip
     def violate_policy(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
@@ -226,7 +226,7 @@ class PatchLedger(Entity):
         self.apply_retries += 1
 
     @move("auto_quarantined", source=State.APPLY_FAILED, target=State.QUARANTINED, by={SYSTEM},
-          severity=Severity.ERROR)  # fmt: skip
+          severity=Severity.WARNING)  # fmt: skip
     def give_up(self) -> None:
         self._quarantine(self.last_error or "it could not be applied", None)
 
@@ -246,7 +246,7 @@ class PatchLedger(Entity):
         source=State.APPLIED,
         target=State.QUARANTINED,
         by={AGENT, SYSTEM},
-        severity=Severity.ERROR,
+        severity=Severity.WARNING,
     )
     def fail_tests(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
+from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
@@ -71,14 +71,12 @@ class Run(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
+        open_workstreams = related(cls, "workstreams").objects.exclude(state__in=("completed", "skipped"))
         return (
             Invariant(
                 "succeeded_runs_have_completed_workstreams",
                 "it has succeeded, and one of its workstreams is neither completed nor skipped",
-                lambda at: cls.objects.filter(
-                    ~Q(workstreams__state__in=("completed", "skipped")) & Q(workstreams__isnull=False),
-                    state=State.SUCCEEDED,
-                ).distinct(),
+                lambda at: cls.objects.filter(state=State.SUCCEEDED, workstreams__in=open_workstreams).distinct(),
             ),
             Invariant(
                 "critical_failures_fail_the_run",

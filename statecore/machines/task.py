@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import ExpressionWrapper, F, Q, Value
+from django.db.models import F, Q
 
 from ..kernel import backoff, constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
@@ -19,6 +19,7 @@ from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import LeaseLost, Unmet
 from ..kernel.state_field import StateField
+from ..kernel.validators import list_of_exit_codes, list_of_words
 
 
 class State(models.TextChoices):
@@ -177,8 +178,8 @@ class Task(Entity):
     entry_gates = models.ManyToManyField("statecore.TestGate", related_name="entry_of", blank=True)
     is_critical = models.BooleanField(default=False)
     priority = models.SmallIntegerField(default=0)
-    required_capabilities = models.JSONField(default=list, blank=True)
-    expected_exit_codes = models.JSONField(default=zero_only)
+    required_capabilities = models.JSONField(default=list, blank=True, validators=[list_of_words])
+    expected_exit_codes = models.JSONField(default=zero_only, validators=[list_of_exit_codes])
     payload = models.JSONField(default=dict, blank=True)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
@@ -215,35 +216,31 @@ class Task(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        waits = Q(depends_on__isnull=False) & ~Q(depends_on__state=State.COMPLETED)
+        failed_gate = Q(gates__state="FAILED") | Q(entry_gates__state="FAILED")
+        gates = related(cls, "gates").objects
         return (
             Invariant(
                 "queued_tasks_have_their_dependencies",
                 "it is queued, and a task it depends on is not completed",
-                lambda at: cls.objects.filter(waits, state=State.QUEUED).distinct(),
+                lambda at: cls.objects.filter(
+                    state=State.QUEUED, depends_on__in=cls.objects.exclude(state=State.COMPLETED)
+                ).distinct(),
             ),
             Invariant(
                 "running_tasks_are_within_their_timeout",
                 "it has been running for longer than its timeout",
-                lambda at: cls.objects.filter(
-                    state=State.RUNNING,
-                    started_at__lt=ExpressionWrapper(
-                        Value(at) - F("timeout_sec") * timedelta(seconds=1), models.DateTimeField()
-                    ),
-                ),
+                lambda at: cls.objects.filter(state=State.RUNNING, lease_expires_at__lt=at),
             ),
             Invariant(
                 "failed_gates_block",
                 "a gate it depends on has failed, and it is not blocked",
-                lambda at: cls.objects.filter(
-                    Q(gates__state="FAILED") | Q(entry_gates__state="FAILED"), state__in=LIVE - {State.BLOCKED}
-                ).distinct(),
+                lambda at: cls.objects.filter(failed_gate, state__in=LIVE - {State.BLOCKED}).distinct(),
             ),
             Invariant(
                 "completed_tasks_have_passed_their_gates",
                 "it is completed, and one of its exit gates has not passed",
                 lambda at: cls.objects.filter(
-                    Q(gates__isnull=False) & ~Q(gates__state="PASSED"), state=State.COMPLETED
+                    state=State.COMPLETED, gates__in=gates.exclude(state="PASSED")
                 ).distinct(),
             ),
             Invariant(

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
-from django.db.models import ExpressionWrapper, F, Q, Value
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
@@ -71,7 +70,7 @@ def the_exit_code_is_unexpected(gate: TestGate, facts: Facts) -> Unmet | None:
 
 
 def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
-    until = (gate.started_at or gate.state_entered_at) + timedelta(seconds=gate.timeout_sec)
+    until = gate.times_out_at or gate.state_entered_at
     return Unmet("not_timed_out", f"it may run until {until:%H:%M:%S} UTC") if facts.at < until else None
 
 
@@ -118,6 +117,7 @@ class TestGate(Entity):
     stderr = models.TextField(null=True, editable=False)
     duration_sec = models.FloatField(null=True, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
+    times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
@@ -149,23 +149,20 @@ class TestGate(Entity):
             Invariant(
                 "running_gates_are_within_their_timeout",
                 "it has been running for longer than its timeout",
-                lambda at: cls.objects.filter(
-                    state=State.RUNNING,
-                    started_at__lt=ExpressionWrapper(
-                        Value(at) - F("timeout_sec") * timedelta(seconds=1), models.DateTimeField()
-                    ),
-                ),
+                lambda at: cls.objects.filter(state=State.RUNNING, times_out_at__lt=at),
             ),
             Invariant(
                 "gates_run_after_their_dependencies",
                 "it has run, and a gate it depends on has not passed",
                 lambda at: cls.objects.filter(
-                    Q(depends_on__isnull=False) & ~Q(depends_on__state=State.PASSED), state__in=(State.RUNNING, *FINAL)
+                    state__in=(State.RUNNING, *FINAL), depends_on__in=cls.objects.exclude(state=State.PASSED)
                 ).distinct(),
             ),
         )
 
     def settle(self, at: datetime, reason: str) -> None:
+        if self.state != State.RUNNING:
+            self.times_out_at = None
         if self.state not in FINAL:
             self.completed_at = self.exit_code = self.stdout = self.stderr = self.duration_sec = None
             return
@@ -190,6 +187,7 @@ class TestGate(Entity):
           guards=[dependencies_have_passed])  # fmt: skip
     def start(self) -> None:
         self.started_at = self.facts.at
+        self.times_out_at = self.facts.at + timedelta(seconds=self.timeout_sec)
 
     @move("dependency_gate_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM},
           guards=[a_dependency_has_failed], severity=Severity.WARNING)  # fmt: skip

@@ -15,6 +15,7 @@ from ..kernel.flow import Flow, Succession
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Severity, move
 from ..kernel.state_field import StateField
+from ..kernel.validators import affinity_object
 
 SILENCE_LIMIT = timedelta(seconds=120)
 
@@ -50,7 +51,7 @@ class UetWorker(Entity):
 
     state = StateField(State, initial=State.SPAWNING)
     worker_type = models.CharField(max_length=64)
-    affinity = models.JSONField(null=True, blank=True)
+    affinity = models.JSONField(null=True, blank=True, validators=[affinity_object])
     last_heartbeat = models.DateTimeField(editable=False)
     terminated_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)

@@ -18,6 +18,7 @@ from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
+from ..kernel.validators import affinity_object, list_of_words
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 SILENCE_LIMIT = 2 * HEARTBEAT_INTERVAL
@@ -82,8 +83,8 @@ class Worker(Entity):
 
     state = StateField(State, initial=State.INITIALIZING)
     worker_type = models.CharField(max_length=16, choices=Type.choices, default=Type.ORCHESTRATION)
-    capabilities = models.JSONField(default=list, blank=True)
-    affinity = models.JSONField(null=True, blank=True)
+    capabilities = models.JSONField(default=list, blank=True, validators=[list_of_words])
+    affinity = models.JSONField(null=True, blank=True, validators=[affinity_object])
     max_concurrent_tasks = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
     current_load = models.PositiveSmallIntegerField(default=0, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)

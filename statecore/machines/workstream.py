@@ -155,14 +155,15 @@ class Workstream(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        unfinished = ~Q(tasks__state="completed") & Q(tasks__isnull=False)
-        undone = ~Q(depends_on__state=State.COMPLETED) & Q(depends_on__isnull=False)
+        open_tasks = related(cls, "tasks").objects.exclude(state="completed")
         past_ready = (State.EXECUTING, State.VALIDATING, State.COMPLETED)
         return (
             Invariant(
                 "completed_workstreams_have_completed_tasks",
                 "it is past executing, and one of its tasks is not completed",
-                lambda at: cls.objects.filter(unfinished, state__in=(State.VALIDATING, State.COMPLETED)).distinct(),
+                lambda at: cls.objects.filter(
+                    state__in=(State.VALIDATING, State.COMPLETED), tasks__in=open_tasks
+                ).distinct(),
             ),
             Invariant(
                 "critical_failures_fail_the_workstream",
@@ -179,7 +180,9 @@ class Workstream(Entity):
             Invariant(
                 "workstreams_execute_after_their_dependencies",
                 "it has started, and a workstream it depends on is not completed",
-                lambda at: cls.objects.filter(undone, state__in=past_ready).distinct(),
+                lambda at: cls.objects.filter(
+                    state__in=past_ready, depends_on__in=cls.objects.exclude(state=State.COMPLETED)
+                ).distinct(),
             ),
             Invariant(
                 "workstreams_belong_to_their_run",

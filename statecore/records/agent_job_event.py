@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-import orjson
 from django.core.validators import RegexValidator
 from django.db import models
 
 from ..journal import EVENT_ID_LENGTH
 from ..kernel.clock import rfc3339
+from ..kernel.plain import json_complaint
 from ..kernel.refusals import Invalid
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -52,14 +52,6 @@ def plain_payload(payload: object, limit: int) -> dict[str, Any]:
     """The payload as both databases keep it, or a refusal."""
     if not isinstance(payload, dict):
         raise Invalid({"payload": ["must be an object."]})
-    try:
-        text = orjson.dumps(payload)
-    except (TypeError, ValueError) as error:
-        raise Invalid({"payload": [f"must be plain JSON: {error}."]}) from error
-    if len(text) > limit:
-        raise Invalid({"payload": [f"must be at most {limit} bytes."]})
-    # An escaped backslash may precede the letters u0000; what is left after removing those is a real NUL.
-    if rb"\u0000" in text.replace(rb"\\", b""):
-        raise Invalid({"payload": ["must be without NUL."]})
-    plain: dict[str, Any] = orjson.loads(text)
-    return plain
+    if complaint := json_complaint(payload, limit):
+        raise Invalid({"payload": [complaint]})
+    return payload

@@ -1,0 +1,34 @@
+"""What both databases can keep: text without NUL and lone surrogates, JSON made of such text, within a size."""
+
+from __future__ import annotations
+
+import orjson
+
+TEXT_LIMIT = 1_000_000
+JSON_LIMIT = 262_144
+
+
+def text_complaint(text: str, limit: int = TEXT_LIMIT) -> str | None:
+    """Why this text cannot be kept, as the rest of a sentence; None when it can."""
+    if len(text) > limit:
+        return f"must be at most {limit} characters."
+    if "\0" in text:
+        return "must be without NUL."
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "must be valid Unicode text."
+    return None
+
+
+def json_complaint(value: object, limit: int = JSON_LIMIT) -> str | None:
+    try:
+        text = orjson.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"must be plain JSON: {error}."
+    if len(text) > limit:
+        return f"must be at most {limit} bytes."
+    # An escaped backslash may stand before the letters u0000; what is left without those is a real NUL.
+    if rb"\u0000" in text.replace(rb"\\", b""):
+        return "must be without NUL."
+    return None
