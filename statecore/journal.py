@@ -152,6 +152,7 @@ class IdempotencyRecord(models.Model):
     """The answer to a request that carried a key, kept so that a repeat gets the same one."""
 
     actor = models.CharField(max_length=150)
+    actor_kind = models.CharField(max_length=16)
     key = models.CharField(max_length=200)
     endpoint = models.CharField(max_length=255)
     body_hash = models.CharField(max_length=64)
@@ -161,7 +162,9 @@ class IdempotencyRecord(models.Model):
 
     class Meta:
         default_permissions = ("view",)
-        constraints = (models.UniqueConstraint(fields=("actor", "key"), name="idempotency_key_is_unique_per_actor"),)
+        constraints = (
+            models.UniqueConstraint(fields=("actor", "actor_kind", "key"), name="idempotency_key_is_unique_per_actor"),
+        )
 
     def __str__(self) -> str:
         return f"{self.actor} {self.key}"

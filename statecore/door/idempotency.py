@@ -51,12 +51,11 @@ def answer_once(request: RequestKey | None, actor: Actor, step: Callable[[], Out
 
 def _reserve(request: RequestKey, actor: Actor) -> tuple[IdempotencyRecord, bool]:
     at = now()
-    mine = IdempotencyRecord.objects.filter(actor=actor.name, key=request.key)
-    mine.filter(expires_at__lte=at).delete()
+    mine = {"actor": actor.name, "actor_kind": actor.kind, "key": request.key}
+    IdempotencyRecord.objects.filter(**mine, expires_at__lte=at).delete()
     lifetime = timedelta(seconds=getattr(settings, "STATECORE_IDEMPOTENCY_SECONDS", 86_400))
     return IdempotencyRecord.objects.get_or_create(
-        actor=actor.name,
-        key=request.key,
+        **mine,
         defaults={
             "endpoint": request.endpoint,
             "body_hash": request.body_hash,

@@ -21,7 +21,7 @@ class Outcome:
 
     @property
     def changed(self) -> bool:
-        return self.entry is not None
+        return bool(self.answer.get("changed")) if self.replayed else self.entry is not None
 
     def as_dict(self) -> dict[str, Any]:
         if self.replayed:

@@ -7,12 +7,12 @@ from typing import Any
 
 from ..journal import Entry
 from ..kernel import registry
-from ..kernel.actors import Actor
+from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related, reverse_key
 from ..kernel.moves import Facts
-from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition
+from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition, PermissionDenied
 from ..kernel.ulid import new_id
 from . import rights, rows
 from .change import check_words
@@ -43,9 +43,16 @@ def retry(
         return Family(facts).succeed(entity)
 
     with counted(model.flow.entity_type, actor, entity_id, "retry"):
-        rights.require(actor, model.flow, "operate")
+        _may_retry(model, actor)
         check_words(reason, {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+
+
+def _may_retry(model: type[Entity], actor: Actor) -> None:
+    """Recovery is authorised by an operator, or by the system on a policy of theirs; never by an agent."""
+    if actor.kind is Kind.AGENT:
+        raise PermissionDenied("an agent does not retry", required=model.flow.permission("operate"))
+    rights.require(actor, model.flow, "operate")
 
 
 def _may_be_retried(entity: Entity, facts: Facts) -> None:

@@ -10,8 +10,7 @@ from ..kernel.refusals import PermissionDenied
 
 def require(actor: Actor, flow: Flow, action: str) -> None:
     """An operator needs the machine's permission; agents and the system are held by each move's list of actors."""
-    permission = flow.permission(action)
-    if actor.kind is Kind.OPERATOR and not actor.holds(permission):
+    if actor.kind is Kind.OPERATOR and not actor.holds(permission := flow.permission(action)):
         raise PermissionDenied(f"{actor.name} may not {action} a {flow.entity_type}", required=permission)
 
 

@@ -8,67 +8,69 @@ from functools import cache
 from typing import Any
 
 from django.db import connection, models
+from django.db.models.base import ModelState
 
-from ..kernel.binary import ask_for_binary
 from ..kernel.entity import Entity
 from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
+from .work import current
 
 
 class Reader:
     """SELECT … FOR UPDATE of one machine, with what turns a database row into an instance."""
 
-    def __init__(self, model: type[Entity]) -> None:
-        self.model = model
+    def __init__(self, model: type[Entity], vendor: str) -> None:
         fields = model._meta.concrete_fields
-        self.names = [field.attname for field in fields]
+        self.model, self.names = model, [field.attname for field in fields]
         # In PostgreSQL's binary format every value arrives as Python wants it.
-        self.converters = [] if connection.vendor == "postgresql" else list(_converters(fields))
+        self.converters = [] if vendor == "postgresql" else list(_converters(fields))
         quote = connection.ops.quote_name
         columns = ", ".join(quote(str(field.column)) for field in fields)
-        lock = " FOR NO KEY UPDATE" if connection.vendor == "postgresql" else ""
+        lock = " FOR NO KEY UPDATE" if vendor == "postgresql" else ""
         table = quote(model._meta.db_table)
         self.one = f"SELECT {columns} FROM {table} WHERE id = %s{lock}"
         # In the order of the ids, so that two batches over the same rows cannot lock each other out.
         among = "= ANY(%s)" if lock else "IN (SELECT value FROM json_each(%s))"
         self.many = f"SELECT {columns} FROM {table} WHERE id {among} ORDER BY id{lock}"
 
-    def read(self, query: str, param: Any) -> list[Entity]:
-        with connection.cursor() as cursor:
-            ask_for_binary(cursor)
-            cursor.execute(query, [param])
-            return [self._build(row) for row in cursor.fetchall()]
-
-    def _build(self, row: tuple[Any, ...]) -> Entity:
-        values = list(row)
-        for index, converters, expression in self.converters:
+    def build(self, row: tuple[Any, ...]) -> Entity:
+        """Without __init__: a row needs no defaults, no signals and no descriptors, which cost more than the row."""
+        entity = self.model.__new__(self.model)
+        entity.__dict__.update(zip(self.names, row, strict=True))
+        for name, converters, expression in self.converters:
             for convert in converters:
-                values[index] = convert(values[index], expression, connection)
-        return self.model.from_db("default", self.names, values)
+                entity.__dict__[name] = convert(entity.__dict__[name], expression, connection)
+        entity._state = ModelState()
+        entity._state.adding, entity._state.db = False, "default"
+        return entity
 
 
-def _converters(fields: Iterable[models.Field[Any, Any]]) -> Iterable[tuple[int, list[Any], Any]]:
-    for index, field in enumerate(fields):
+def _converters(fields: Iterable[models.Field[Any, Any]]) -> Iterable[tuple[str, list[Any], Any]]:
+    for field in fields:
         expression = field.get_col(field.model._meta.db_table)
         found = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
         if found:
-            yield index, found, expression
+            yield field.attname, found, expression
 
 
 @cache
 def _reader(model: type[Entity], vendor: str) -> Reader:
-    return Reader(model)
+    return Reader(model, vendor)
 
 
 def lock(model: type[Entity], entity_id: str) -> Entity:
-    reader = _reader(model, connection.vendor)
-    found = reader.read(reader.one, entity_id) if is_valid_id(entity_id) else []
-    for entity in found:
-        return entity
+    work = current()
+    if is_valid_id(entity_id):
+        reader = _reader(model, work.connection.vendor)
+        work.cursor.execute(reader.one, [entity_id])
+        if row := work.cursor.fetchone():
+            return reader.build(row)
     raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
 
 
 def lock_many(model: type[Entity], entity_ids: list[str]) -> list[Entity]:
-    reader = _reader(model, connection.vendor)
-    entity_ids = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
-    return reader.read(reader.many, entity_ids if connection.vendor == "postgresql" else json.dumps(entity_ids))
+    work = current()
+    reader = _reader(model, work.connection.vendor)
+    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
+    work.cursor.execute(reader.many, [wanted if work.connection.vendor == "postgresql" else json.dumps(wanted)])
+    return [reader.build(row) for row in work.cursor.fetchall()]

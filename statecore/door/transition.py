@@ -11,6 +11,7 @@ from ..journal import Entry, Kind
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
+from ..kernel.lease import lost
 from ..kernel.moves import Facts, Move
 from ..kernel.params import read_params
 from ..kernel.refusals import (
@@ -123,8 +124,7 @@ def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
         return UnknownTrigger(f"a {flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
     if (attempt := facts.params.get("attempt")) is not None and attempt != entity.attempt:
         # The entity moved on without this caller: what it needs to hear is that its lease is gone.
-        lost = Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {entity.attempt}")
-        return _guarded(entity, trigger, [lost])
+        return _guarded(entity, trigger, [lost(entity, attempt)])
     if _is_repeat(entity, trigger):
         return AlreadyInState(f"{entity} is {state} already", **_standing(entity))
     if flow.is_final(state):

@@ -9,10 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from django.db import OperationalError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..journal import Entry
 from ..kernel import registry
+from ..kernel.binary import ask_for_binary
 from .change import Change
 
 T = TypeVar("T")
@@ -24,8 +26,10 @@ TRANSIENT = {SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE}
 
 @dataclass(slots=True)
 class Work:
-    """What has happened so far in this transaction, in order."""
+    """One transaction: the cursor everything goes through, and what has happened so far, in order."""
 
+    connection: BaseDatabaseWrapper
+    cursor: Any
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -38,13 +42,12 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
     With `keep` false everything is rolled back at the end: a preview is the real thing.
     """
     if _current.get() is not None:
-        if not keep:
-            raise RuntimeError("a preview cannot be part of a change that is kept")
-        return step()
+        return _nested(step, keep=keep)
+    connection = connections[DEFAULT_DB_ALIAS]
     attempts = 1 if connection.in_atomic_block else ATTEMPTS
     for attempt in range(1, attempts + 1):
         try:
-            return _once(step, keep=keep)
+            return _once(step, connection, keep=keep)
         except OperationalError as error:
             if attempt == attempts or not _is_transient(error):
                 raise
@@ -52,18 +55,43 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
     raise RuntimeError("perform() was given no attempt")
 
 
-def _once(step: Callable[[], T], *, keep: bool) -> T:
-    token = _current.set(Work())
+def _nested(step: Callable[[], T], *, keep: bool) -> T:
+    """What a reaction asks for: undone as a whole when it is refused, though the reaction may go on."""
+    work = current()
+    before = len(work.entries)
     try:
         with transaction.atomic():
             result = step()
             if not keep:
                 transaction.set_rollback(True)
-            elif registry.listeners:
-                transaction.on_commit(_tell_listeners)
-        return result
-    finally:
-        _current.reset(token)
+    except BaseException:
+        del work.entries[before:]
+        raise
+    if not keep:
+        del work.entries[before:]
+    return result
+
+
+def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool) -> T:
+    with transaction.atomic(), connection.cursor() as cursor:
+        ask_for_binary(cursor, connection)
+        token = _current.set(Work(connection, cursor))
+        try:
+            result = step()
+        finally:
+            _current.reset(token)
+        if not keep:
+            transaction.set_rollback(True)
+        elif registry.listeners:
+            transaction.on_commit(_tell_listeners)
+    return result
+
+
+def current() -> Work:
+    work = _current.get()
+    if work is None:
+        raise RuntimeError("this happens inside perform()")
+    return work
 
 
 def _tell_listeners() -> None:
@@ -78,9 +106,7 @@ def _is_transient(error: OperationalError) -> bool:
 
 def done(change: Change) -> tuple[Entry, ...]:
     """Note a written change and let the reactions follow from it; the entries of the whole cascade below it."""
-    work = _current.get()
-    if work is None:
-        raise RuntimeError("changes happen inside perform()")
+    work = current()
     work.entries.append(change.entry)
     before = len(work.entries)
     for react in registry.reactions:

@@ -7,17 +7,18 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from django.db import IntegrityError, connection
+from django.db import DatabaseError, DataError, IntegrityError, models
 
 from ..journal import COLUMNS
-from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.gate import opened
 from ..kernel.refusals import ConstraintViolated
 from . import statements
 from .change import Change
+from .work import Work, current
 
 Prepare = Callable[[Any, Any], Any]
+ADAPTED = {"postgresql": (models.JSONField,), "sqlite": (models.JSONField, models.DateTimeField)}
 
 
 class LostRow(RuntimeError):
@@ -34,12 +35,13 @@ def insert(changes: Sequence[Change]) -> None:
 
 def _write(changes: Sequence[Change], *, creating: bool) -> None:
     """Changes that touch the same columns of the same machine go together."""
-    send = _to_postgresql if connection.vendor == "postgresql" else _to_sqlite
+    work = current()
+    send = _to_postgresql if work.connection.vendor == "postgresql" else _to_sqlite
     for (_type, columns), group in groupby(sorted(changes, key=_shape), key=_shape):
         alike = list(group)
         try:
-            written = send(type(alike[0].entity), columns, alike, creating=creating)
-        except IntegrityError as error:
+            written = send(work, columns, alike, creating=creating)
+        except (IntegrityError, DataError) as error:
             raise _refused_by_the_database(error) from error
         if written != len(alike):
             raise LostRow(f"{len(alike) - written} of {len(alike)} rows were not written")
@@ -50,28 +52,33 @@ def _shape(change: Change) -> tuple[str, tuple[str, ...]]:
 
 
 @cache
-def _preparers(model: type[Entity], columns: tuple[str, ...]) -> list[tuple[str, Prepare]]:
-    return [(name, column(model, name).get_db_prep_save) for name in columns]
+def _preparers(model: type[models.Model], columns: tuple[str, ...], vendor: str) -> list[tuple[str, Prepare | None]]:
+    """How each column is told to the driver; most values are what it takes already."""
+    fields = [column(model, name) for name in columns]
+    return [(field.attname, field.get_db_prep_save if isinstance(field, ADAPTED[vendor]) else None) for field in fields]
 
 
-def _row_values(change: Change, columns: tuple[str, ...]) -> list[Any]:
-    values = change.entity.__dict__
-    return [prepare(values[name], connection) for name, prepare in _preparers(type(change.entity), columns)]
+def _row_values(work: Work, change: Change, columns: tuple[str, ...]) -> list[Any]:
+    values, connection = change.entity.__dict__, work.connection
+    return [
+        prepare(values[name], connection) if prepare else values[name]
+        for name, prepare in _preparers(type(change.entity), columns, connection.vendor)
+    ]
 
 
-def _to_postgresql(model: type[Entity], columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
-    columns = statements.sent(columns, creating=creating)
-    rows = [[*_row_values(change, columns), *change.entry] for change in changes]
+def _to_postgresql(work: Work, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
+    model, columns = type(changes[0].entity), statements.sent(columns, creating=creating)
+    rows = [[*_row_values(work, change, columns), *change.entry] for change in changes]
     if len(rows) == 1:
         statement, values = statements.postgresql(model, columns, creating=creating), rows[0]
     else:
         varying, values = _columnwise([*(f"r_{name}" for name in columns), *_EVENT_NAMES], rows)
         statement = statements.postgresql(model, columns, varying, creating=creating)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return int(cursor.fetchone()[0])
+    work.cursor.execute(statement, values)
+    return int(work.cursor.fetchone()[0])
 
 
+_TIMESTAMP = COLUMNS.index("timestamp")
 _EVENT_NAMES = [f"e_{name}" for name in COLUMNS]
 # Always sent as arrays: they differ between any two changes, so looking would be a waste.
 _UNIQUE = {f"e_{name}" for name in ("event_id", "entity_id", "sequence", "prev_hash", "body", "hash")}
@@ -89,22 +96,22 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     return frozenset(varying), same + arrays
 
 
-def _to_sqlite(model: type[Entity], columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
-    row_statement, event_statement = statements.sqlite(model, columns, creating=creating)
+def _to_sqlite(work: Work, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
+    row_statement, event_statement = statements.sqlite(type(changes[0].entity), columns, creating=creating)
     rows, events = [], []
     for change in changes:
         where = [] if creating else [change.entry.entity_id, change.entry.sequence - 1]
-        rows.append(_row_values(change, columns) + where)
-        pairs = zip(statements.EVENT_FIELDS, change.entry, strict=True)
-        events.append([field.get_db_prep_save(value, connection) for field, value in pairs])
-    with connection.cursor() as cursor, opened(connection):
-        cursor.executemany(row_statement, rows)
-        written = cursor.rowcount
-        cursor.executemany(event_statement, events)
+        rows.append(_row_values(work, change, columns) + where)
+        moment = work.connection.ops.adapt_datetimefield_value(change.entry.timestamp)
+        events.append([*change.entry[:_TIMESTAMP], moment, *change.entry[_TIMESTAMP + 1 :]])
+    with opened(work.connection):
+        work.cursor.executemany(row_statement, rows)
+        written = work.cursor.rowcount
+        work.cursor.executemany(event_statement, events)
     return int(written)
 
 
-def _refused_by_the_database(error: IntegrityError) -> ConstraintViolated:
+def _refused_by_the_database(error: DatabaseError) -> ConstraintViolated:
     sentence = str(error).splitlines()[0]
     diagnosis = getattr(error.__cause__, "diag", None)
     name = (diagnosis and diagnosis.constraint_name) or sentence.rpartition(": ")[2]

@@ -75,7 +75,7 @@ def _rows(entities: Iterable[tuple[str, str]] | None) -> Iterator[Row]:
 def _stream(query: str, params: list[Any]) -> Iterator[Row]:
     # A cursor that streams lives inside a transaction; the snapshot also keeps the verdict consistent.
     with transaction.atomic(), connection.chunked_cursor() as cursor:
-        ask_for_binary(cursor)
+        ask_for_binary(cursor, connection)
         cursor.execute(query, params)
         while chunk := cursor.fetchmany(CHUNK):
             yield from map(Row._make, chunk)

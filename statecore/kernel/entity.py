@@ -109,7 +109,8 @@ def _plain(value: Any) -> Any:
 
 
 def _register(sender: type[models.Model], **_: Any) -> None:
-    if issubclass(sender, Entity) and not sender._meta.abstract:
+    # While SQLite rebuilds a table, a copy of the model without its declarations passes by.
+    if issubclass(sender, Entity) and not sender._meta.abstract and hasattr(sender, "flow"):
         sender.flow.bind(sender)
         registry.add(sender.flow)
 

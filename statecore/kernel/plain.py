@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import orjson
 
 TEXT_LIMIT = 1_000_000
@@ -23,6 +25,8 @@ def text_complaint(text: str, limit: int = TEXT_LIMIT) -> str | None:
 
 def json_complaint(value: object, limit: int = JSON_LIMIT) -> str | None:
     try:
+        # Both: orjson takes dates and NaN that JSON does not know, json takes keys that are not texts.
+        json.dumps(value, allow_nan=False)
         text = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         return f"must be plain JSON: {error}."

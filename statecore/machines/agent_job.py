@@ -12,8 +12,9 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.lease import the_lease_is_held
 from ..kernel.moves import Facts, Severity, move
-from ..kernel.refusals import LeaseLost, Unmet
+from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
 
 CREATED = "job_created"
@@ -41,14 +42,6 @@ def the_retry_is_due(job: AgentJob, facts: Facts) -> Unmet | None:
     if job.retry_at is None or facts.at >= job.retry_at:
         return None
     return Unmet("backing_off", f"the next try is due at {job.retry_at:%H:%M:%S} UTC")
-
-
-def the_lease_is_held(job: AgentJob, facts: Facts) -> Unmet | None:
-    """A worker that names its attempt is refused when another has leased the job since."""
-    attempt = facts.params.get("attempt")
-    if attempt is None or attempt == job.attempt:
-        return None
-    return Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {job.attempt}")
 
 
 def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
@@ -103,6 +96,7 @@ class AgentJob(Entity):
             constraints.set_exactly_in("agent_job", "completed_at", FINAL),
             constraints.in_order("agent_job", "created_at", "started_at"),
             constraints.in_order("agent_job", "started_at", "completed_at"),
+            constraints.in_order("agent_job", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),

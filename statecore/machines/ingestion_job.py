@@ -12,8 +12,9 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.lease import the_lease_is_held
 from ..kernel.moves import Facts, Severity, move
-from ..kernel.refusals import LeaseLost, Unmet
+from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
 
 STALLED_AFTER = timedelta(seconds=600)
@@ -35,14 +36,6 @@ def the_delay_has_passed(job: IngestionJob, facts: Facts) -> Unmet | None:
     if job.run_after is None or facts.at >= job.run_after:
         return None
     return Unmet("delayed", f"it may not start before {job.run_after:%H:%M:%S} UTC")
-
-
-def the_lease_is_held(job: IngestionJob, facts: Facts) -> Unmet | None:
-    """A worker that names its attempt is refused when another has taken the job since."""
-    attempt = facts.params.get("attempt")
-    if attempt is None or attempt == job.attempt:
-        return None
-    return Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {job.attempt}")
 
 
 def attempts_remain_or_an_operator_insists(job: IngestionJob, facts: Facts) -> Unmet | None:
@@ -98,6 +91,7 @@ class IngestionJob(Entity):
             constraints.set_exactly_in("ingestion_job", "completed_at", FINAL),
             constraints.in_order("ingestion_job", "created_at", "started_at"),
             constraints.in_order("ingestion_job", "started_at", "completed_at"),
+            constraints.in_order("ingestion_job", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),

@@ -80,6 +80,7 @@ class PipelineJob(Entity):
             constraints.set_exactly_in("pipeline_job", "completed_at", FINAL),
             constraints.in_order("pipeline_job", "created_at", "started_at"),
             constraints.in_order("pipeline_job", "started_at", "completed_at"),
+            constraints.in_order("pipeline_job", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),

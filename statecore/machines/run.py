@@ -66,6 +66,7 @@ class Run(Entity):
             constraints.unset_in("run", "started_at", {State.PENDING}),
             constraints.in_order("run", "created_at", "started_at"),
             constraints.in_order("run", "started_at", "completed_at"),
+            constraints.in_order("run", "created_at", "completed_at"),
         )
         indexes = (models.Index(fields=("state", "state_entered_at"), name="run_by_state"),)
 

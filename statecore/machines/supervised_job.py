@@ -99,6 +99,7 @@ class SupervisedJob(Entity):
             constraints.set_exactly_in("supervised_job", "completed_at", FINAL),
             constraints.in_order("supervised_job", "created_at", "started_at"),
             constraints.in_order("supervised_job", "started_at", "completed_at"),
+            constraints.in_order("supervised_job", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),

@@ -82,6 +82,7 @@ class SupervisedWorker(Entity):
             constraints.set_exactly_in("supervised_worker", "completed_at", FINAL),
             constraints.in_order("supervised_worker", "created_at", "started_at"),
             constraints.in_order("supervised_worker", "started_at", "completed_at"),
+            constraints.in_order("supervised_worker", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),

@@ -11,13 +11,14 @@ from django.db import models
 from django.db.models import F, Q
 
 from ..kernel import backoff, constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
+from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.invariant import Invariant
+from ..kernel.lease import the_attempt_is_current
 from ..kernel.moves import Facts, MoveKind, Severity, move
-from ..kernel.refusals import LeaseLost, Unmet
+from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
 from ..kernel.validators import list_of_exit_codes, list_of_words
 
@@ -80,17 +81,6 @@ def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
         return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id)
     complaint = worker.why_not(task.workstream_id, task.required_capabilities)
     return Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id) if complaint else None
-
-
-def the_lease_is_held(task: Task, facts: Facts) -> Unmet | None:
-    """An agent names the attempt it was given; whoever lost the lease reports too late."""
-    attempt = facts.params.get("attempt")
-    if attempt == task.attempt or (attempt is None and facts.actor.kind is not Kind.AGENT):
-        return None
-    return Unmet(
-        LeaseLost.code,
-        f"attempt {attempt} has lost its lease: the current attempt is {task.attempt}",
-    )
 
 
 def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
@@ -204,6 +194,7 @@ class Task(Entity):
             constraints.at_most("task", "retry_count", "max_retries"),
             constraints.in_order("task", "created_at", "started_at"),
             constraints.in_order("task", "started_at", "completed_at"),
+            constraints.in_order("task", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
@@ -316,13 +307,13 @@ class Task(Entity):
         self.lease_expires_at = self.times_out_at()
 
     @move("execution_completed", source=State.RUNNING, target=State.VALIDATING, by={AGENT, SYSTEM},
-          guards=[the_lease_is_held, the_exit_code_is_expected])  # fmt: skip
+          guards=[the_attempt_is_current, the_exit_code_is_expected])  # fmt: skip
     def finish(self, exit_code: int, attempt: int | None = None, output: str = "") -> None:
         self.exit_code = exit_code
         self.output = output
 
     @move("execution_failed", source=State.RUNNING, target=State.RETRYING, by={AGENT, SYSTEM},
-          guards=[the_lease_is_held, retries_remain], severity=Severity.WARNING)  # fmt: skip
+          guards=[the_attempt_is_current, retries_remain], severity=Severity.WARNING)  # fmt: skip
     def fail_and_retry(
         self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = ""
     ) -> None:
@@ -330,7 +321,7 @@ class Task(Entity):
         self._schedule_retry()
 
     @move("execution_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
-          guards=[the_lease_is_held, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
+          guards=[the_attempt_is_current, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
     def fail(self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = "") -> None:
         self._note_failure(error, exit_code, output)
 

@@ -130,6 +130,7 @@ class TestGate(Entity):
             constraints.set_exactly_in("gate", "completed_at", FINAL),
             constraints.in_order("gate", "created_at", "started_at"),
             constraints.in_order("gate", "started_at", "completed_at"),
+            constraints.in_order("gate", "created_at", "completed_at"),
         )
         indexes = (
             models.Index(fields=("state", "state_entered_at"), name="gate_by_state"),

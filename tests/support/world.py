@@ -117,9 +117,10 @@ def last_event(entity: Entity) -> dict[str, Any]:
 
 def trace(entity: Entity) -> tuple[Any, ...]:
     """All that a change would touch: the row as the database holds it, and every event there is."""
-    table = connection.ops.quote_name(entity._meta.db_table)
+    quote, meta = connection.ops.quote_name, entity._meta
+    columns = ", ".join(quote(field.column) for field in meta.concrete_fields)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM {table} WHERE id = %s", [entity.pk])
+        cursor.execute(f"SELECT {columns} FROM {quote(meta.db_table)} WHERE id = %s", [entity.pk])
         row = cursor.fetchall()
     return row, sorted(Event.objects.values_list("event_id", "hash"))
 

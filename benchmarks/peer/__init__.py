@@ -1,0 +1,1 @@
+"""The same tables as plain Django models, for the peers."""

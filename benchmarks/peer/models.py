@@ -1,0 +1,68 @@
+"""The task as a django-fsm user would write it, and the journal as a plain table: same columns, same indexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django_fsm import FSMField, transition
+
+from statecore.journal import Event
+from statecore.kernel.ulid import ID_LENGTH
+from statecore.machines.task import FINAL, Task
+
+
+def plain(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
+    """The field without its foreign key: the peers are spared the checks, as raw SQL is."""
+    if not field.is_relation:
+        return field.clone()
+    return models.CharField(max_length=ID_LENGTH, null=True, unique=field.unique, db_index=True, db_column=field.column)
+
+
+def columns_of(model: type[models.Model]) -> type[models.Model]:
+    fields = {field.attname: plain(field) for field in model._meta.concrete_fields}
+    meta = type("Meta", (), {"abstract": True, "app_label": "peer"})
+    return type(f"{model.__name__}Columns", (models.Model,), {"__module__": __name__, "Meta": meta, **fields})
+
+
+def the_lease_is_held(task: Any) -> bool:
+    return bool(task.attempt == task.reported_attempt)
+
+
+def the_exit_code_is_expected(task: Any) -> bool:
+    return task.reported_exit_code in task.expected_exit_codes
+
+
+class PeerTask(columns_of(Task)):  # type: ignore[misc]
+    """django-fsm-log keeps the id of an entity in an integer column, so this one's id is a number."""
+
+    id = models.BigAutoField(primary_key=True)
+    state = FSMField(default="pending", max_length=32)
+
+    reported_attempt: int
+    reported_exit_code: int
+
+    class Meta:
+        indexes = (
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="peertask_live_by_state",
+            ),
+        )
+
+    @transition(
+        field=state,
+        source="running",
+        target="validating",
+        conditions=[the_lease_is_held, the_exit_code_is_expected],
+    )
+    def finish(self) -> None:
+        self.exit_code = self.reported_exit_code
+
+
+class PeerEvent(columns_of(Event)):  # type: ignore[misc]
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("entity_type", "entity_id", "sequence"), name="peerevent_is_linear"),
+        )

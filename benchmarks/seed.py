@@ -1,0 +1,117 @@
+"""Tables, and the rows the contenders move: copies of a few real entities, made set-based."""
+
+# ruff: noqa: S608 - every name and number put into a statement is this module's own
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management import call_command
+from django.db import connection
+
+RUNNING = "state = 'running', worker_id = 'worker', attempt = 1, started_at = created_at, lease_expires_at = created_at"
+IDLE = "state = 'IDLE'"
+
+
+def migrate() -> None:
+    call_command("migrate", run_syncdb=True, verbosity=0)
+
+
+def prepare(running: int, pending: int, workers: int, peers: bool) -> None:
+    """The schema, then that many rows for each contender; every row with the event of its creation."""
+    migrate()
+    _templates()
+    from statecore.kernel import triggers
+
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        _fill(cursor, "statecore_task", "task", "pending", pending)
+        cursor.execute(f"UPDATE statecore_task SET {RUNNING} WHERE id = 'task'")
+        _fill(cursor, "statecore_task", "task", "running", running)
+        cursor.execute(f"UPDATE statecore_uetworker SET {IDLE} WHERE id = 'uet'")
+        _fill(cursor, "statecore_uetworker", "uet", "uet", workers)
+        if peers:
+            _fill_peers(cursor, running)
+        _make_twins(cursor)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        cursor.execute("CHECKPOINT" if _on_postgres() else "PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _templates() -> None:
+    """One entity of each kind, made by the door, so that the copies are what the door makes."""
+    from statecore import door
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.kernel.registry import flow
+    from statecore.records import Phase
+
+    def create(entity_type: str, name: str, **fields: Any) -> None:
+        door.create(flow(entity_type).model, actor=THE_SYSTEM, id=name, **fields)
+
+    Phase.objects.create(id="phase")
+    create("run", "run", phase="phase")
+    create("workstream", "workstream", run="run")
+    create("worker", "worker")
+    create("task", "task", workstream="workstream")
+    create("uet_worker", "uet", worker_type="bench")
+
+
+def _on_postgres() -> bool:
+    return connection.vendor == "postgresql"
+
+
+def _columns(cursor: Any, table: str) -> list[str]:
+    return [column.name for column in connection.introspection.get_table_description(cursor, table)]
+
+
+def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> None:
+    """Rows named prefix_000000001 and on, with the template's event as theirs."""
+    others = ", ".join(f"t.{name}" for name in _columns(cursor, table) if name != "id")
+    names = others.replace("t.", "")
+    cursor.execute(
+        f"INSERT INTO {table} (id, {names}) {_counter(count)} SELECT {_named(prefix)}, {others} "
+        f"FROM counter, {table} AS t WHERE t.id = '{template}'"
+    )
+    given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix)}
+    columns = _columns(cursor, "statecore_event")
+    cursor.execute(
+        f"INSERT INTO statecore_event ({', '.join(columns)}) {_counter(count)} "
+        f"SELECT {', '.join(given.get(name, f't.{name}') for name in columns)} "
+        f"FROM counter, statecore_event AS t WHERE t.entity_id = '{template}' AND t.sequence = 1"
+    )
+
+
+def _fill_peers(cursor: Any, count: int) -> None:
+    others = [name for name in _columns(cursor, "peer_peertask") if name != "id"]
+    cursor.execute(
+        f"INSERT INTO peer_peertask (id, {', '.join(others)}) {_counter(count)} "
+        f"SELECT n, {', '.join(others)} FROM counter, statecore_task WHERE id = 'task'"
+    )
+    cursor.execute("INSERT INTO peer_peerevent SELECT * FROM statecore_event")
+
+
+def _counter(count: int) -> str:
+    return f"WITH RECURSIVE counter(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counter WHERE n < {count})"
+
+
+def _named(prefix: str) -> str:
+    return f"'{prefix}_' || substr('00000000' || n, length('' || n))"
+
+
+def _make_twins(cursor: Any) -> None:
+    """What raw SQL writes: the same columns, indexes and checks, without the triggers."""
+    for table in ("statecore_task", "statecore_uetworker", "statecore_event"):
+        twin = table.replace("statecore_", "twin_")
+        if _on_postgres():
+            cursor.execute(f"CREATE TABLE {twin} (LIKE {table} INCLUDING ALL)")
+        else:
+            _make_sqlite_twin(cursor, table, twin)
+        cursor.execute(f"INSERT INTO {twin} SELECT * FROM {table}")
+
+
+def _make_sqlite_twin(cursor: Any, table: str, twin: str) -> None:
+    cursor.execute(
+        "SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL ORDER BY type = 'index'", [table]
+    )
+    for (statement,) in cursor.fetchall():
+        renamed = statement.replace(f'"{table}"', f'"{twin}"')
+        cursor.execute(renamed.replace('INDEX "', 'INDEX "twin_'))

@@ -1,0 +1,96 @@
+"""Verifying the journal from the database, against hashing bytes that are in memory already."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from django.db import connection
+
+from benchmarks.raw import Contender
+
+Sample = dict[str, float]
+
+
+def measure(ask: Callable[[str, Any], Any], entities: int, moves: int, rounds: int) -> dict[str, Sample]:
+    """Events per second of each way: by the clock, and by the processors' time here and in the server."""
+    events = ask("fill journal", (entities, moves))
+    ways = ("verify_chain", "hash stored bytes", "ORM iterator")
+    samples: dict[str, list[Sample]] = {way: [] for way in ways}
+    for number in range(rounds + 1):
+        for way in ways:
+            sample = ask(way, None)
+            if number:  # the first is the warm-up
+                samples[way].append(sample)
+    return {
+        way: {unit: events / median(sample[unit] for sample in found) for unit in found[0]}
+        for way, found in samples.items()
+    }
+
+
+def fill(size: Sequence[int]) -> int:
+    """Real chains, made by the door."""
+    from benchmarks.ours import AGENT
+    from statecore import door
+    from statecore.journal import Event
+    from statecore.machines.uet_worker import UetWorker
+
+    entities, moves = size
+    ids = [f"uet-{number:06d}" for number in range(entities)]
+    for entity_id in ids:
+        door.create(UetWorker, actor=AGENT, id=entity_id, worker_type="bench")
+    door.transition_many(UetWorker, ids, "initialization_completed", actor=AGENT)
+    for number in range(moves):
+        trigger = "task_completed" if number % 2 else "task_assigned"
+        door.transition_many(UetWorker, ids, trigger, actor=AGENT)
+    with connection.cursor() as cursor:
+        cursor.execute(f"VACUUM ANALYZE {Event._meta.db_table}")
+    return int(Event.objects.count())
+
+
+def verify(_: Any) -> Sample:
+    from statecore.integrity import verify_chain
+
+    def work() -> None:
+        assert verify_chain() is None  # noqa: S101 - a finding would stop it early
+
+    return _timed(work)
+
+
+def hash_stored_bytes() -> Contender:
+    bodies: list[bytes] = []
+
+    def run(_: Any) -> Sample:
+        from statecore.journal import Event
+
+        if not bodies:
+            bodies.extend(body.encode() for body in Event.objects.values_list("body", flat=True))
+        return _timed(lambda: [sha256(body).hexdigest() for body in bodies])
+
+    return run
+
+
+def through_the_orm(_: Any) -> Sample:
+    from statecore.journal import Event, digest
+
+    return _timed(lambda: [digest(each.body) == each.hash for each in Event.objects.iterator()])
+
+
+def _timed(work: Callable[[], Any]) -> Sample:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (backend,) = cursor.fetchone()
+    clock, here, there = time.perf_counter(), time.process_time(), _server_time(backend)
+    work()
+    here, there = time.process_time() - here, _server_time(backend) - there
+    return {"elapsed": time.perf_counter() - clock, "here": here, "here and in the server": here + there}
+
+
+def _server_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

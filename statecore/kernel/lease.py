@@ -1,0 +1,29 @@
+"""Guards against late reports: whoever lost the lease of an entity may not speak for it any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .actors import Kind
+from .moves import Facts
+from .refusals import LeaseLost, Unmet
+
+
+def lost(entity: Any, attempt: object) -> Unmet:
+    return Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {entity.attempt}")
+
+
+def the_attempt_is_current(entity: Any, facts: Facts) -> Unmet | None:
+    """An agent names the attempt it was given."""
+    attempt = facts.params.get("attempt")
+    if attempt == entity.attempt or (attempt is None and facts.actor.kind is not Kind.AGENT):
+        return None
+    return lost(entity, attempt)
+
+
+def the_lease_is_held(entity: Any, facts: Facts) -> Unmet | None:
+    """An agent names the attempt it was given, or holds the entity by name, or nobody holds it."""
+    attempt = facts.params.get("attempt")
+    if attempt is None and (facts.actor.kind is not Kind.AGENT or entity.worker_name in ("", facts.actor.name)):
+        return None
+    return None if attempt == entity.attempt else lost(entity, attempt)

@@ -1,0 +1,1 @@
+"""kill -9 in the middle of a change: all of it happened, or nothing."""

@@ -1,0 +1,545 @@
+"""The machines as the seeds tell them, written out by hand: nothing here is read off our own code.
+
+A row is "from -> to: trigger". `seed` holds the rows of a machine's table, `more` the ways the same table's edges
+are also fired, and `added` the edges of DESIGN §9. `forbidden` is what a seed lists as invalid, `*` for any state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Edge = tuple[str, str, str]
+Pair = tuple[str, str]
+
+
+def edges(text: str) -> frozenset[Edge]:
+    return frozenset(_edge(line) for line in text.strip().splitlines())
+
+
+def _edge(line: str) -> Edge:
+    source, _arrow, rest = line.strip().partition(" -> ")
+    target, _colon, trigger = rest.partition(": ")
+    return source, target, trigger
+
+
+def pairs(text: str) -> frozenset[Pair]:
+    return frozenset((a.strip(), b.strip()) for a, b in (line.split(" -> ") for line in text.strip().splitlines()))
+
+
+@dataclass(frozen=True)
+class Table:
+    states: str
+    final: str
+    seed: str
+    initial: str
+    more: str = ""
+    added: str = ""
+    forbidden: str = ""
+    # Final states that a decision lets an entity leave.
+    exits: frozenset[Pair] = frozenset()
+    severity: dict[str, str] = field(default_factory=dict)
+    # How many states and transitions 001 §9.2 says there are.
+    counts: tuple[int, int] | None = None
+
+    @property
+    def state_set(self) -> frozenset[str]:
+        return frozenset(self.states.split())
+
+    @property
+    def final_set(self) -> frozenset[str]:
+        return frozenset(self.final.split())
+
+    @property
+    def every_edge(self) -> frozenset[Edge]:
+        return edges(self.seed) | edges(self.more) | edges(self.added)
+
+    @property
+    def seed_pairs(self) -> frozenset[Pair]:
+        return frozenset((source, target) for source, target, _trigger in edges(self.seed))
+
+    @property
+    def forbidden_pairs(self) -> frozenset[Pair]:
+        """The invalid transitions, `*` written out; a state's own exits (DESIGN §9.2) are not among them."""
+        listed = pairs(self.forbidden) if self.forbidden else frozenset()
+        return (
+            frozenset(
+                (source, state)
+                for source, target in listed
+                for state in (self.state_set - {source} if target == "*" else {target})
+            )
+            - self.exits
+        )
+
+
+TABLES: dict[str, Table] = {}
+
+# 001 §1.2
+TABLES["run"] = Table(
+    initial="pending",
+    states="pending running succeeded failed canceled",
+    final="succeeded failed canceled",
+    counts=(5, 5),
+    seed="""
+        pending -> running: run_started
+        running -> succeeded: all_workstreams_completed
+        running -> failed: critical_workstream_failed
+        running -> canceled: run_canceled
+        pending -> canceled: run_canceled
+    """,
+    forbidden="""
+        succeeded -> *
+        failed -> *
+        canceled -> *
+        running -> pending
+        pending -> succeeded
+        pending -> failed
+    """,
+    severity={"pending -> running: run_started": "info", "running -> succeeded: all_workstreams_completed": "info"},
+)
+
+# 001 §1.3; a quarantined patch fails the workstream: §3.2.1 rule 2
+TABLES["workstream"] = Table(
+    initial="planned",
+    states="planned ready blocked executing validating completed failed cancelled skipped",
+    final="completed failed cancelled skipped",
+    counts=(9, 13),
+    seed="""
+        planned -> ready: tasks_created
+        planned -> blocked: dependency_unsatisfied
+        planned -> skipped: workstream_skipped
+        planned -> cancelled: workstream_cancelled
+        blocked -> ready: dependencies_met
+        ready -> executing: first_task_started
+        ready -> skipped: workstream_skipped
+        ready -> cancelled: workstream_cancelled
+        executing -> validating: all_tasks_completed
+        executing -> failed: critical_task_failed
+        executing -> cancelled: workstream_cancelled
+        validating -> completed: validation_passed
+        validating -> failed: validation_failed
+    """,
+    more="""
+        executing -> failed: patch_quarantined
+        validating -> failed: patch_quarantined
+    """,
+    added="""
+        planned -> cancelled: cascade_cancelled
+        ready -> cancelled: cascade_cancelled
+        blocked -> cancelled: cascade_cancelled
+        executing -> cancelled: cascade_cancelled
+        validating -> cancelled: cascade_cancelled
+    """,
+    forbidden="""
+        completed -> *
+        failed -> *
+        cancelled -> *
+        skipped -> *
+        executing -> planned
+        executing -> blocked
+        validating -> executing
+    """,
+    severity={
+        "executing -> failed: critical_task_failed": "critical",
+        "executing -> failed: patch_quarantined": "error",
+        "validating -> failed: patch_quarantined": "error",
+        "validating -> failed: validation_failed": "error",
+        "validating -> completed: validation_passed": "info",
+    },
+)
+
+# 001 §1.4; a failed gate blocks (§3.1.2 rule 2), a timeout is retried too (DESIGN §9.5)
+TABLES["task"] = Table(
+    initial="pending",
+    states="pending queued running validating completed failed retrying cancelled blocked",
+    final="completed failed cancelled",
+    counts=(9, 11),
+    seed="""
+        pending -> queued: scheduler_assigned
+        pending -> blocked: dependency_check_failed
+        blocked -> pending: dependency_satisfied
+        queued -> running: worker_started
+        running -> validating: execution_completed
+        running -> retrying: execution_failed
+        running -> failed: execution_failed
+        running -> cancelled: user_cancelled
+        retrying -> queued: retry_delay_elapsed
+        validating -> completed: validation_passed
+        validating -> failed: validation_failed
+    """,
+    more="""
+        running -> failed: timeout_exceeded
+        running -> retrying: timeout_exceeded
+    """,
+    added="""
+        pending -> blocked: gate_failed
+        queued -> blocked: gate_failed
+        running -> blocked: gate_failed
+        validating -> blocked: gate_failed
+        retrying -> blocked: gate_failed
+        pending -> cancelled: cascade_cancelled
+        queued -> cancelled: cascade_cancelled
+        blocked -> cancelled: cascade_cancelled
+        running -> cancelled: cascade_cancelled
+        validating -> cancelled: cascade_cancelled
+        retrying -> cancelled: cascade_cancelled
+    """,
+    forbidden="""
+        completed -> *
+        failed -> *
+        cancelled -> *
+        completed -> running
+        running -> pending
+        running -> queued
+        validating -> running
+    """,
+    severity={
+        "pending -> queued: scheduler_assigned": "info",
+        "pending -> blocked: dependency_check_failed": "info",
+        "running -> blocked: gate_failed": "warning",
+        "running -> retrying: execution_failed": "warning",
+        "running -> retrying: timeout_exceeded": "warning",
+        "running -> failed: execution_failed": "error",
+        "running -> failed: timeout_exceeded": "error",
+        "validating -> completed: validation_passed": "info",
+        "validating -> failed: validation_failed": "error",
+    },
+)
+
+# 001 §1.5
+TABLES["worker"] = Table(
+    initial="initializing",
+    states="initializing idle busy unresponsive shutdown",
+    final="shutdown",
+    counts=(5, 8),
+    seed="""
+        initializing -> idle: registration_completed
+        idle -> busy: task_assigned
+        busy -> idle: task_completed
+        busy -> unresponsive: health_check_timeout
+        unresponsive -> idle: health_check_recovered
+        unresponsive -> shutdown: max_timeout_exceeded
+        idle -> shutdown: shutdown_requested
+        busy -> shutdown: shutdown_requested
+    """,
+    forbidden="""
+        shutdown -> *
+        initializing -> busy
+        initializing -> unresponsive
+        idle -> unresponsive
+    """,
+    severity={
+        "initializing -> idle: registration_completed": "info",
+        "unresponsive -> idle: health_check_recovered": "warning",
+    },
+)
+
+# 001 §2.1
+TABLES["uet_worker"] = Table(
+    initial="SPAWNING",
+    states="SPAWNING IDLE BUSY DRAINING TERMINATED",
+    final="TERMINATED",
+    counts=(5, 8),
+    seed="""
+        SPAWNING -> IDLE: initialization_completed
+        SPAWNING -> TERMINATED: spawn_failed
+        IDLE -> BUSY: task_assigned
+        IDLE -> TERMINATED: shutdown_requested
+        BUSY -> IDLE: task_completed
+        BUSY -> DRAINING: shutdown_requested
+        BUSY -> TERMINATED: worker_crashed
+        DRAINING -> TERMINATED: current_task_finished
+    """,
+    forbidden="""
+        TERMINATED -> *
+        IDLE -> SPAWNING
+        BUSY -> SPAWNING
+        DRAINING -> IDLE
+        DRAINING -> BUSY
+    """,
+    severity={
+        "SPAWNING -> TERMINATED: spawn_failed": "error",
+        "BUSY -> TERMINATED: worker_crashed": "error",
+        "IDLE -> TERMINATED: shutdown_requested": "info",
+    },
+)
+
+# 001 §2.2, final states as in §8.2.1; quarantine is a warning (§2.5.1), rolling back is critical (§2.5.2)
+TABLES["patch_ledger"] = Table(
+    initial="created",
+    states="created validated queued applied apply_failed verified committed rolled_back quarantined dropped",
+    final="committed rolled_back quarantined dropped",
+    counts=(10, 12),
+    seed="""
+        created -> validated: validation_passed
+        created -> quarantined: validation_failed
+        validated -> queued: accepted_for_merge
+        validated -> quarantined: policy_violated
+        queued -> applied: apply_succeeded
+        queued -> apply_failed: apply_failed
+        applied -> verified: tests_passed
+        applied -> quarantined: tests_failed
+        apply_failed -> quarantined: auto_quarantined
+        apply_failed -> dropped: discarded
+        verified -> committed: commit_succeeded
+        committed -> rolled_back: rollback_requested
+    """,
+    added="""
+        apply_failed -> queued: apply_retried
+        quarantined -> dropped: discarded
+    """,
+    exits=pairs("""
+        committed -> rolled_back
+        quarantined -> dropped
+    """),
+    forbidden="""
+        committed -> created
+        committed -> queued
+        quarantined -> *
+        dropped -> *
+        rolled_back -> *
+    """,
+    severity={
+        "created -> validated: validation_passed": "info",
+        "created -> quarantined: validation_failed": "warning",
+        "validated -> quarantined: policy_violated": "warning",
+        "applied -> quarantined: tests_failed": "warning",
+        "apply_failed -> quarantined: auto_quarantined": "warning",
+        "apply_failed -> queued: apply_retried": "warning",
+        "committed -> rolled_back: rollback_requested": "critical",
+    },
+)
+
+# 001 §2.3; the timeout is §2.3.6's first invariant
+TABLES["test_gate"] = Table(
+    initial="PENDING",
+    states="PENDING RUNNING PASSED FAILED BLOCKED",
+    final="PASSED FAILED",
+    counts=(5, 5),
+    seed="""
+        PENDING -> RUNNING: gate_started
+        PENDING -> BLOCKED: dependency_gate_failed
+        RUNNING -> PASSED: gate_passed
+        RUNNING -> FAILED: gate_failed
+        BLOCKED -> PENDING: dependency_gate_passed
+    """,
+    more="RUNNING -> FAILED: timeout_exceeded",
+    forbidden="""
+        PASSED -> *
+        FAILED -> *
+        FAILED -> PASSED
+        RUNNING -> PENDING
+    """,
+    severity={
+        "PENDING -> RUNNING: gate_started": "info",
+        "RUNNING -> PASSED: gate_passed": "info",
+        "RUNNING -> FAILED: gate_failed": "error",
+        "RUNNING -> FAILED: timeout_exceeded": "error",
+    },
+)
+
+# 001 §2.4
+TABLES["circuit_breaker"] = Table(
+    initial="CLOSED",
+    states="CLOSED OPEN HALF_OPEN",
+    final="",
+    counts=(3, 4),
+    seed="""
+        CLOSED -> OPEN: failure_threshold_exceeded
+        OPEN -> HALF_OPEN: cooldown_expires
+        HALF_OPEN -> CLOSED: success
+        HALF_OPEN -> OPEN: failure
+    """,
+    forbidden="OPEN -> CLOSED",
+    severity={"CLOSED -> OPEN: failure_threshold_exceeded": "error"},
+)
+
+# 000; staying in a state is a no-op, not an edge
+TABLES["ingestion_job"] = Table(
+    initial="pending",
+    states="pending running succeeded failed quarantined",
+    final="succeeded quarantined",
+    seed="""
+        pending -> running: start
+        running -> succeeded: succeed
+        running -> failed: fail
+        failed -> pending: retry
+        failed -> quarantined: quarantine
+        quarantined -> pending: retry
+    """,
+    exits=pairs("quarantined -> pending"),
+    forbidden="""
+        pending -> succeeded
+        pending -> failed
+        pending -> quarantined
+        running -> pending
+        running -> quarantined
+        failed -> running
+        failed -> succeeded
+        succeeded -> *
+        quarantined -> *
+    """,
+    severity={
+        "running -> succeeded: succeed": "info",
+        "running -> failed: fail": "error",
+        "failed -> pending: retry": "warning",
+    },
+)
+
+# 002 §3
+TABLES["agent_job"] = Table(
+    initial="queued",
+    states="queued running waiting parked retrying completed failed cancelled",
+    final="completed failed cancelled",
+    seed="""
+        queued -> queued: job_requeued
+        queued -> running: job_leased
+        queued -> running: job_running
+        queued -> queued: wait_completed
+        running -> queued: job_requeued
+        running -> waiting: job_waiting
+        running -> queued: wait_completed
+        running -> completed: job_completed
+        running -> failed: job_failed
+        running -> cancelled: job_cancelled
+        waiting -> queued: wait_completed
+        waiting -> cancelled: job_cancelled
+        parked -> queued: wait_completed
+        parked -> cancelled: job_cancelled
+        retrying -> queued: job_requeued
+        retrying -> running: job_leased
+        retrying -> running: job_running
+        retrying -> queued: wait_completed
+        failed -> queued: job_requeued
+    """,
+    added="""
+        waiting -> parked: job_parked
+        running -> retrying: job_retry_scheduled
+        failed -> retrying: job_retry_scheduled
+    """,
+    exits=pairs("""
+        failed -> queued
+        failed -> retrying
+    """),
+    forbidden="""
+        completed -> *
+        cancelled -> *
+        failed -> *
+        queued -> waiting
+        queued -> completed
+        queued -> failed
+        queued -> cancelled
+        waiting -> running
+        waiting -> completed
+        waiting -> failed
+        parked -> running
+        parked -> completed
+        parked -> failed
+        retrying -> waiting
+        retrying -> completed
+        retrying -> failed
+        retrying -> cancelled
+    """,
+    severity={"running -> completed: job_completed": "info", "running -> failed: job_failed": "error"},
+)
+
+# 003 §1; terminated from any state that is not final (DESIGN §9.8)
+TABLES["supervised_worker"] = Table(
+    initial="IDLE",
+    states="IDLE RUNNING PAUSED COMPLETED FAILED TERMINATED",
+    final="COMPLETED FAILED TERMINATED",
+    seed="""
+        IDLE -> RUNNING: start_task
+        RUNNING -> PAUSED: pause
+        PAUSED -> RUNNING: resume
+        RUNNING -> COMPLETED: complete_tasks
+        RUNNING -> FAILED: error_unrecoverable
+        IDLE -> TERMINATED: terminate
+        RUNNING -> TERMINATED: terminate
+        PAUSED -> TERMINATED: terminate
+    """,
+    forbidden="""
+        IDLE -> PAUSED
+        IDLE -> COMPLETED
+        COMPLETED -> RUNNING
+        COMPLETED -> PAUSED
+        COMPLETED -> *
+        FAILED -> RUNNING
+        FAILED -> *
+        TERMINATED -> *
+    """,
+    severity={"IDLE -> RUNNING: start_task": "info", "RUNNING -> FAILED: error_unrecoverable": "error"},
+)
+
+# 003 §2: the table of §2.3 and the map of §2.5, which has SUBMITTED -> CANCELED as well
+TABLES["supervised_job"] = Table(
+    initial="SUBMITTED",
+    states="SUBMITTED PENDING RUNNING COMPLETED FAILED CANCELED",
+    final="COMPLETED FAILED CANCELED",
+    seed="""
+        SUBMITTED -> PENDING: validate
+        SUBMITTED -> CANCELED: cancel
+        PENDING -> RUNNING: allocate_resources
+        PENDING -> CANCELED: cancel
+        RUNNING -> COMPLETED: success
+        RUNNING -> FAILED: error
+        RUNNING -> CANCELED: cancel
+    """,
+    added="SUBMITTED -> FAILED: validation_error",
+    forbidden="""
+        SUBMITTED -> RUNNING
+        COMPLETED -> *
+        FAILED -> RUNNING
+        FAILED -> *
+        CANCELED -> RUNNING
+        CANCELED -> *
+    """,
+    severity={
+        "SUBMITTED -> FAILED: validation_error": "error",
+        "RUNNING -> FAILED: error": "error",
+        "RUNNING -> COMPLETED: success": "info",
+    },
+)
+
+# 004: forward only, any later stage (DESIGN §9.9)
+TABLES["pipeline_job"] = Table(
+    initial="PENDING",
+    states="PENDING ANALYZING MAPPING MATERIALIZING VALIDATING DONE FAILED CANCELLED",
+    final="DONE FAILED CANCELLED",
+    seed="""
+        PENDING -> ANALYZING: analyze
+        PENDING -> MAPPING: map
+        ANALYZING -> MAPPING: map
+        PENDING -> MATERIALIZING: materialize
+        ANALYZING -> MATERIALIZING: materialize
+        MAPPING -> MATERIALIZING: materialize
+        PENDING -> VALIDATING: validate
+        ANALYZING -> VALIDATING: validate
+        MAPPING -> VALIDATING: validate
+        MATERIALIZING -> VALIDATING: validate
+        PENDING -> DONE: finish
+        ANALYZING -> DONE: finish
+        MAPPING -> DONE: finish
+        MATERIALIZING -> DONE: finish
+        VALIDATING -> DONE: finish
+        PENDING -> FAILED: fail
+        ANALYZING -> FAILED: fail
+        MAPPING -> FAILED: fail
+        MATERIALIZING -> FAILED: fail
+        VALIDATING -> FAILED: fail
+        PENDING -> CANCELLED: cancel
+        ANALYZING -> CANCELLED: cancel
+        MAPPING -> CANCELLED: cancel
+        MATERIALIZING -> CANCELLED: cancel
+        VALIDATING -> CANCELLED: cancel
+    """,
+    forbidden="""
+        ANALYZING -> PENDING
+        MAPPING -> ANALYZING
+        MATERIALIZING -> MAPPING
+        VALIDATING -> MATERIALIZING
+        DONE -> *
+        FAILED -> *
+        CANCELLED -> *
+    """,
+    severity={"VALIDATING -> FAILED: fail": "error", "VALIDATING -> DONE: finish": "info"},
+)

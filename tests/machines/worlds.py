@@ -1,0 +1,302 @@
+"""For each machine, how to bring one of its entities into any of its states, and what each move needs to be made.
+
+Entities walk the declared moves from their initial state. A move without guards needs nothing; the two tables
+below say how the guards of the others come to hold (PREPARE) and come to fail (SPOIL). Both may return the
+trigger's own fields; what a trigger requires and nobody gives is filled in by its type.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import time_machine
+
+from statecore import door
+from statecore.kernel import registry
+from statecore.kernel.actors import Kind
+from statecore.kernel.clock import now
+from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow
+from statecore.kernel.moves import Move
+from tests.support import world
+
+Clock = time_machine.Traveller
+Setting = Callable[[Clock, Any], dict[str, Any] | None]
+Key = tuple[str, str, str]  # entity type, trigger, target
+
+
+def fixed_clock() -> time_machine.travel:
+    """Time stands still until somebody shifts it."""
+    return time_machine.travel(datetime(2026, 1, 5, 8, tzinfo=UTC), tick=False)
+
+
+FILLERS: dict[type, Any] = {int: 0, float: 0.0, str: "said in a test", bool: True, dict: {}, list: []}
+
+
+def flows() -> list[Flow]:
+    return [flow for flow in registry.flows() if flow.model._meta.app_label == "statecore"]
+
+
+# What create() must be given, where it must be given something.
+BIRTH: dict[str, Callable[[], Any]] = {
+    "run": world.run,
+    "workstream": world.workstream,
+    "task": world.task,
+    "test_gate": world.gate,
+    "patch_ledger": world.patch,
+    "uet_worker": lambda: world.created("UetWorker", worker_type="executor"),
+    "supervised_worker": lambda: world.created("SupervisedWorker", workspace_id="space-1"),
+    "supervised_job": lambda: world.created("SupervisedJob", task_description="sort the files", depth=0),
+}
+
+
+def born(flow: Flow) -> Any:
+    birth = BIRTH.get(flow.entity_type)
+    return birth() if birth else world.created(flow.model.__name__)
+
+
+def brought_to(flow: Flow, state: str, clock: Clock) -> Any:
+    return advanced(born(flow), state, clock)
+
+
+def advanced(entity: Any, state: str, clock: Clock) -> Any:
+    """Walk the shortest way of declared moves."""
+    for move in _way(entity.flow, entity.state, state):
+        entity = make(move, entity, clock).entity
+    return entity
+
+
+def _way(flow: Flow, start: str, goal: str) -> list[Move]:
+    ways: dict[str, list[Move]] = {start: []}
+    queue = deque([start])
+    while queue and goal not in ways:
+        state = queue.popleft()
+        for move in flow.moves:
+            if state in move.sources and move.target not in ways:
+                ways[move.target] = [*ways[state], move]
+                queue.append(move.target)
+    return ways[goal]
+
+
+def make(move: Move, entity: Entity, clock: Clock, kind: Kind | None = None) -> door.Outcome:
+    """Make this very move, by this kind of actor or by one that may."""
+    params = prepared(PREPARE, move, entity, clock)
+    actor = world.an_actor(kind or _usual(move))
+    return door.transition(type(entity), entity.pk, move.trigger, actor=actor, params=params)
+
+
+def prepared(table: dict[Key, Setting], move: Move, entity: Entity, clock: Clock) -> dict[str, Any]:
+    setting = table.get((entity.flow.entity_type, move.trigger, move.target))
+    given = (setting(clock, entity) if setting else None) or {}
+    return fillers(move) | lease(move, entity) | given
+
+
+def fillers(move: Move) -> dict[str, Any]:
+    return {param.name: FILLERS[param.type] for param in move.params if param.required}
+
+
+def lease(move: Move, entity: Entity) -> dict[str, Any]:
+    """An agent's report names the attempt it was given."""
+    return {"attempt": entity.attempt} if any(param.name == "attempt" for param in move.params) else {}
+
+
+def _usual(move: Move) -> Kind:
+    return next(kind for kind in (Kind.SYSTEM, Kind.OPERATOR, Kind.AGENT) if kind in move.actors)
+
+
+def _later(**duration: float) -> Setting:
+    def wait(clock: Clock, entity: Any) -> None:
+        clock.shift(timedelta(**duration))
+
+    return wait
+
+
+def _as_it_is(clock: Clock, entity: Any) -> None:
+    """The guards hold, or fail, without any help."""
+
+
+def _with(**plain: Any) -> Setting:
+    """Plain fields that a sweep or a heartbeat would have set by now."""
+
+    def touch(clock: Clock, entity: Any) -> None:
+        world.touched(entity, **plain)
+
+    return touch
+
+
+def _given(**params: Any) -> Setting:
+    return lambda clock, entity: params
+
+
+def _out_of_retries(clock: Clock, task: Any) -> None:
+    world.touched(task, retry_count=task.max_retries)
+
+
+def _timed_out_without_retries(clock: Clock, task: Any) -> None:
+    _out_of_retries(clock, task)
+    clock.shift(timedelta(hours=1))
+
+
+def _waits_for(name: str, other: Callable[[], Any]) -> Setting:
+    def link(clock: Clock, entity: Any) -> None:
+        getattr(entity, name).add(other())
+
+    return link
+
+
+def _dependencies_become(state: str) -> Setting:
+    def finish(clock: Clock, entity: Any) -> None:
+        for other in entity.depends_on.exclude(state=state):
+            world.forced(other, state)
+
+    return finish
+
+
+def _no_longer_waits(clock: Clock, gate: Any) -> None:
+    gate.depends_on.set([world.forced(world.gate(), "PASSED")])
+
+
+def _due_in_an_hour(name: str) -> Setting:
+    def put_off(clock: Clock, entity: Any) -> None:
+        world.touched(entity, **{name: now() + timedelta(hours=1)})
+
+    return put_off
+
+
+def _heard_from(clock: Clock, entity: Any) -> None:
+    world.touched(entity, last_heartbeat=now())
+
+
+def _child(make_child: Callable[..., Any], parent: str, state: str, **fields: Any) -> Setting:
+    def add(clock: Clock, entity: Any) -> None:
+        child = make_child(**{parent: entity, **fields})
+        if state != child.state:
+            world.forced(child, state)
+
+    return add
+
+
+def _a_running_task(clock: Clock, workstream: Any) -> None:
+    world.running_task(workstream=workstream)
+
+
+def _its_tasks_complete(clock: Clock, workstream: Any) -> None:
+    for task in workstream.tasks.exclude(state="completed"):
+        world.forced(task, "completed")
+
+
+def _an_idle_worker(clock: Clock, task: Any) -> dict[str, Any]:
+    return {"worker": world.idle_worker().pk}
+
+
+def _a_worker_that_is_not_ready(clock: Clock, task: Any) -> dict[str, Any]:
+    return {"worker": world.worker().pk}
+
+
+def _an_approved_plan(clock: Clock, patch: Any) -> None:
+    world.touched(patch, compensation_plan={"compensation_type": "git_revert"}, compensation_approved_by="eve")
+
+
+def _failed_gate() -> Any:
+    return world.forced(world.gate(), "FAILED")
+
+
+PREPARE: dict[Key, Setting] = {
+    ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "completed"),
+    ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed", is_critical=True),
+    ("workstream", "dependency_unsatisfied", "blocked"): _waits_for("depends_on", world.workstream),
+    ("workstream", "dependencies_met", "ready"): _dependencies_become("completed"),
+    ("workstream", "first_task_started", "executing"): _a_running_task,
+    ("workstream", "all_tasks_completed", "validating"): _its_tasks_complete,
+    ("workstream", "critical_task_failed", "failed"): _child(world.task, "workstream", "failed", is_critical=True),
+    ("workstream", "patch_quarantined", "failed"): _child(world.patch, "workstream", "quarantined"),
+    ("task", "dependency_check_failed", "blocked"): _waits_for("depends_on", world.task),
+    ("task", "gate_failed", "blocked"): _waits_for("gates", _failed_gate),
+    ("task", "dependency_satisfied", "pending"): _dependencies_become("completed"),
+    ("task", "worker_started", "running"): _an_idle_worker,
+    ("task", "execution_failed", "failed"): _out_of_retries,
+    ("task", "timeout_exceeded", "retrying"): _later(hours=1),
+    ("task", "timeout_exceeded", "failed"): _timed_out_without_retries,
+    ("task", "retry_delay_elapsed", "queued"): _later(hours=1),
+    ("worker", "task_assigned", "busy"): _with(current_load=1),
+    ("worker", "task_completed", "idle"): _with(current_load=0),
+    ("worker", "health_check_timeout", "unresponsive"): _later(minutes=3),
+    ("worker", "health_check_recovered", "idle"): _heard_from,
+    ("worker", "max_timeout_exceeded", "shutdown"): _later(minutes=6),
+    ("patch_ledger", "rollback_requested", "rolled_back"): _an_approved_plan,
+    ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", _failed_gate),
+    ("test_gate", "dependency_gate_passed", "PENDING"): _no_longer_waits,
+    ("test_gate", "gate_failed", "FAILED"): _given(exit_code=1),
+    ("test_gate", "timeout_exceeded", "FAILED"): _later(hours=1),
+    ("circuit_breaker", "failure_threshold_exceeded", "OPEN"): _with(failure_count=5),
+    ("circuit_breaker", "cooldown_expires", "HALF_OPEN"): _later(minutes=2),
+    ("ingestion_job", "start", "running"): _later(minutes=2),
+    ("supervised_job", "allocate_resources", "RUNNING"): _given(workers=["sworker-1"]),
+}
+
+# One way, for each guarded move, to have its guards refuse.
+SPOIL: dict[Key, Setting] = {
+    ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "planned"),
+    ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed"),
+    ("workstream", "tasks_created", "ready"): _with(expected_tasks=3),
+    ("workstream", "dependency_unsatisfied", "blocked"): _as_it_is,
+    ("workstream", "dependencies_met", "ready"): _as_it_is,
+    ("workstream", "first_task_started", "executing"): _child(world.task, "workstream", "pending"),
+    ("workstream", "all_tasks_completed", "validating"): _as_it_is,
+    ("workstream", "critical_task_failed", "failed"): _child(world.task, "workstream", "failed"),
+    ("workstream", "patch_quarantined", "failed"): _child(world.patch, "workstream", "created"),
+    ("workstream", "validation_passed", "completed"): _child(world.patch, "workstream", "verified"),
+    ("task", "scheduler_assigned", "queued"): _waits_for("depends_on", world.task),
+    ("task", "dependency_check_failed", "blocked"): _as_it_is,
+    ("task", "gate_failed", "blocked"): _waits_for("gates", world.gate),
+    ("task", "dependency_satisfied", "pending"): _as_it_is,
+    ("task", "worker_started", "running"): _a_worker_that_is_not_ready,
+    ("task", "execution_completed", "validating"): _given(exit_code=1),
+    ("task", "execution_failed", "retrying"): _given(attempt=99),
+    ("task", "execution_failed", "failed"): _given(attempt=99),
+    ("task", "timeout_exceeded", "retrying"): _later(minutes=1),
+    ("task", "timeout_exceeded", "failed"): _out_of_retries,
+    ("task", "retry_delay_elapsed", "queued"): _as_it_is,
+    ("task", "validation_passed", "completed"): _waits_for("gates", world.gate),
+    ("worker", "task_assigned", "busy"): _as_it_is,
+    ("worker", "task_completed", "idle"): _as_it_is,
+    ("worker", "health_check_timeout", "unresponsive"): _later(minutes=1),
+    ("worker", "health_check_recovered", "idle"): _as_it_is,
+    ("worker", "max_timeout_exceeded", "shutdown"): _heard_from,
+    ("patch_ledger", "validation_passed", "validated"): _given(scope_passed=False),
+    ("patch_ledger", "apply_retried", "queued"): _with(apply_retries=3),
+    ("patch_ledger", "rollback_requested", "rolled_back"): _as_it_is,
+    ("test_gate", "gate_started", "RUNNING"): _waits_for("depends_on", world.gate),
+    ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", world.gate),
+    ("test_gate", "dependency_gate_passed", "PENDING"): _as_it_is,
+    ("test_gate", "gate_passed", "PASSED"): _given(exit_code=1),
+    ("test_gate", "gate_failed", "FAILED"): _given(exit_code=0),
+    ("test_gate", "timeout_exceeded", "FAILED"): _later(minutes=1),
+    ("circuit_breaker", "failure_threshold_exceeded", "OPEN"): _with(failure_count=4),
+    ("circuit_breaker", "cooldown_expires", "HALF_OPEN"): _later(seconds=10),
+    ("circuit_breaker", "success", "CLOSED"): _with(success_threshold=2),
+    ("ingestion_job", "start", "running"): _due_in_an_hour("run_after"),
+    ("ingestion_job", "succeed", "succeeded"): _given(attempt=99),
+    ("ingestion_job", "fail", "failed"): _given(attempt=99),
+    ("ingestion_job", "retry", "pending"): _given(delay_seconds=-1),
+    ("agent_job", "job_requeued", "queued"): _given(attempt=99),
+    ("agent_job", "job_leased", "running"): _due_in_an_hour("retry_at"),
+    ("agent_job", "job_running", "running"): _due_in_an_hour("retry_at"),
+    ("agent_job", "job_waiting", "waiting"): _given(attempt=99),
+    ("agent_job", "job_completed", "completed"): _given(attempt=99),
+    ("agent_job", "job_failed", "failed"): _given(attempt=99),
+    ("agent_job", "job_cancelled", "cancelled"): _given(attempt=99),
+    ("agent_job", "job_retry_scheduled", "retrying"): _given(delay_seconds=-1),
+    ("supervised_worker", "start_task", "RUNNING"): _with(active_tasks=1),
+    ("supervised_worker", "complete_tasks", "COMPLETED"): _with(pending_tasks=2),
+    ("supervised_worker", "error_unrecoverable", "FAILED"): _given(retryable=True),
+    ("supervised_job", "validate", "PENDING"): _with(task_description=""),
+    ("supervised_job", "allocate_resources", "RUNNING"): _given(workers=[]),
+    ("pipeline_job", "fail", "FAILED"): _given(error=" "),
+}
+
+# A constraint keeps these from ever refusing from this state: a queued job has no date for its next try.
+ALWAYS_HOLD = {("agent_job", "job_leased", "queued"), ("agent_job", "job_running", "queued")}
