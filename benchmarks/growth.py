@@ -38,7 +38,7 @@ def measure(base: Path, database: Callable[[str], str], plan: Plan, large: int) 
         groups = []
         for size in sizes:
             settings = environ(base / "home", database(f"rows_{size}"), "settings")
-            once(settings, seed.prepare, size, 1, 1, False)
+            once(settings, seed.prepare, size, 1, 1)
             groups.append(stack.enter_context(Clients(plan.clients, settings)))
         rows = [Rows(plan, apart=size // (plan.total + MEMORY_MOVES)) for size in sizes]
         rates = {name: _take_turns(name, groups, rows) for name in ("raw", "door")}

@@ -81,7 +81,7 @@ class Result:
 
 def measure(home: Path, url: str, plan: Plan, contenders: Sequence[str]) -> Result:
     ours, theirs = environ(home, url, "settings"), environ(home, url, "peer_settings")
-    once(theirs, seed.prepare, 2 * plan.total, plan.total, plan.moves * plan.clients, True)
+    once(theirs, seed.prepare, 2 * plan.total, plan.total, plan.moves * plan.clients)
     with ExitStack() as stack:
         groups = [stack.enter_context(Clients(plan.clients, each)) for each in (ours, theirs)]
         return take_turns({name: groups[name in PEERS] for name in contenders}, Rows(plan))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 
@@ -17,7 +18,7 @@ def migrate() -> None:
     call_command("migrate", run_syncdb=True, verbosity=0)
 
 
-def prepare(running: int, pending: int, workers: int, peers: bool) -> None:
+def prepare(running: int, pending: int, workers: int) -> None:
     """The schema, then that many rows for each contender; every row with the event of its creation."""
     migrate()
     _templates()
@@ -29,7 +30,7 @@ def prepare(running: int, pending: int, workers: int, peers: bool) -> None:
         _fill(cursor, "statecore_task", "task", "running", running)
         cursor.execute(f"UPDATE statecore_uetworker SET {IDLE} WHERE id = 'uet'")
         _fill(cursor, "statecore_uetworker", "uet", "uet", workers)
-        if peers:
+        if apps.is_installed("benchmarks.peer"):
             _fill_peers(cursor, running)
         _make_twins(cursor)
     with connection.cursor() as cursor:

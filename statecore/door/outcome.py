@@ -9,7 +9,7 @@ from ..journal import Entry
 from ..kernel.entity import Entity
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """`changed` is false for a repeat that was already true; `answer` is what a replayed request was told."""
 

@@ -17,7 +17,7 @@ from ..kernel.moves import Facts, Move, Severity
 from ..kernel.refusals import AlreadyInState, GuardFailed, Invalid, PermissionDenied, TerminalState
 from ..kernel.state_field import StateField
 from . import rights, rows, write
-from .change import Account, Before, check_words, record
+from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
@@ -58,7 +58,7 @@ def override(
     def step() -> Outcome:
         entity = rows.lock(model, entity_id)
         check_version(entity, expected_version)
-        before = Before.of(entity)
+        before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
         _may_leave(entity, to_state, facts)
         _second_person(entity, to_state, actor, approver)

@@ -26,7 +26,7 @@ from ..kernel.refusals import (
     Unmet,
 )
 from . import rights, rows, write
-from .change import Account, Before, check_words, record
+from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
@@ -54,7 +54,7 @@ def transition(
     def step() -> Outcome:
         entity = rows.lock(model, entity_id)
         check_version(entity, expected_version)
-        before = Before.of(entity)
+        before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, params or {}, reason)
         move = fire(entity, trigger, facts)
         if move is None:
@@ -83,7 +83,8 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
             return None
         raise _not_open(entity, trigger, facts)
     mine = rights.may_fire(facts.actor, flow, open_moves)
-    facts.params = read_params(mine[0].params, facts.params)
+    if facts.read_by is not mine[0].params:
+        facts.params, facts.read_by = read_params(mine[0].params, facts.params), mine[0].params
     unmet: list[Unmet] = []
     for move in mine:
         reasons = move.make(entity, facts)

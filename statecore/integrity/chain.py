@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import connection
 
 from ..journal import GENESIS, MIRRORED, Event
-from ..kernel.binary import ask_for_binary
 from .finding import ERROR, Finding
 
 CHUNK = 2_000
@@ -29,79 +28,88 @@ TIMESTAMP = {
 
 
 class Row(NamedTuple):
-    """Texts are bytes, as they are stored: a flipped bit may leave no text that could be decoded."""
+    """On SQLite the texts are bytes, as they are stored: a flipped bit may leave nothing that could be decoded."""
 
-    event_id: bytes
-    entity_type: bytes
-    entity_id: bytes
-    sequence: int
-    body: bytes
-    hash: bytes
+    body: str | bytes
+    hash: str | bytes
+    sound: bool
     mirrors: bool
-    follows: bool
+    event_id: str | bytes
+    entity_type: str | bytes
+    entity_id: str | bytes
+    sequence: int
 
-    @property
     def hashes(self) -> bool:
-        return sha256(self.body).hexdigest().encode() == self.hash
+        return sha256(_bytes(self.body)).hexdigest().encode() == _bytes(self.hash)
 
 
 def verify_chain(entities: Iterable[tuple[str, str]] | None = None) -> Finding | None:
     """The first bad event in the order of entities, of all or of the given ones; None when there is none."""
-    for row in _rows(entities):
-        if not (row.mirrors and row.follows and row.hashes):
-            return _finding(row)
+    for query, params in _queries(entities):
+        for row in map(Row._make, _stream(query, params)):
+            if not (row.sound and row.hashes()):
+                return _finding(row)
     return None
 
 
 def _finding(row: Row) -> Finding:
-    if not row.hashes:
+    if not row.hashes():
         why = "its bytes do not hash to its hash"
     elif not row.mirrors:
         why = "its columns differ from its bytes"
     else:
         why = "it does not follow the event before it"
-    event_id, entity_type, entity_id = (text.decode(errors="replace") for text in row[:3])
+    names = (row.event_id, row.entity_type, row.entity_id)
+    event_id, entity_type, entity_id = (_bytes(name).decode(errors="replace") for name in names)
     return Finding("chain", ERROR, entity_type, entity_id, f"event {event_id}, number {row.sequence}: {why}")
 
 
-def _rows(entities: Iterable[tuple[str, str]] | None) -> Iterator[Row]:
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def _queries(entities: Iterable[tuple[str, str]] | None) -> Iterator[tuple[str, list[str]]]:
     if entities is None:
-        yield from _stream(_query(""), [])
-    else:
-        for entity_type, entity_id in entities:
-            yield from _stream(_query("WHERE entity_type = %s AND entity_id = %s"), [entity_type, entity_id])
+        yield _query(""), []
+        return
+    query = _query("WHERE entity_type = %s AND entity_id = %s")
+    yield from ((query, list(entity)) for entity in entities)
 
 
-def _stream(query: str, params: list[Any]) -> Iterator[Row]:
-    # A cursor that streams lives inside a transaction; the snapshot also keeps the verdict consistent.
-    with transaction.atomic(), connection.chunked_cursor() as cursor:
-        ask_for_binary(cursor, connection)
-        cursor.execute(query, params)
-        while chunk := cursor.fetchmany(CHUNK):
-            yield from map(Row._make, chunk)
+def _stream(query: str, params: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Rows as they come: the database goes on reading while the last ones are hashed."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            yield from cursor.cursor.stream(query, params, binary=True, size=CHUNK)
+        else:
+            cursor.execute(query, params)
+            while chunk := cursor.fetchmany(CHUNK):
+                yield from chunk
 
 
 def _query(where: str) -> str:
-    window = "PARTITION BY entity_type, entity_id ORDER BY sequence"
-    raw = "convert_to({}, 'UTF8')" if connection.vendor == "postgresql" else "CAST({} AS BLOB)"
-    texts = {name: raw.format(name) for name in ("event_id", "entity_type", "entity_id", "body", "hash")}
+    text = "{}" if connection.vendor == "postgresql" else "CAST({} AS BLOB)"
+    body, hash_, *names = map(text.format, ("body", "hash", "event_id", "entity_type", "entity_id"))
     return f"""
-        SELECT {texts["event_id"]}, {texts["entity_type"]}, {texts["entity_id"]}, sequence,
-               {texts["body"]}, {texts["hash"]}, {_mirrors()} AS mirrors,
-               sequence = coalesce(lag(sequence) OVER w, 0) + 1
-               AND prev_hash = coalesce(lag(hash) OVER w, '{GENESIS}')
-               AND from_state = coalesce(lag(to_state) OVER w, '') AS follows
-        FROM {Event._meta.db_table} {where}
-        WINDOW w AS ({window}) ORDER BY entity_type, entity_id, sequence
+        SELECT {body}, {hash_}, mirrors AND follows, mirrors, {", ".join(names)}, sequence FROM (
+            SELECT *, {_mirrors()} AS mirrors,
+                   sequence = coalesce(lag(sequence) OVER chain, 0) + 1
+                   AND prev_hash = coalesce(lag(hash) OVER chain, '{GENESIS}')
+                   AND from_state = coalesce(lag(to_state) OVER chain, '') AS follows
+            FROM {Event._meta.db_table} {where}
+            WINDOW chain AS (PARTITION BY entity_type, entity_id ORDER BY sequence)
+        ) AS events ORDER BY entity_type, entity_id, sequence
     """
 
 
 def _mirrors() -> str:
     """True of a row whose canonical bytes begin with the values of its columns."""
-    parts = []
+    parts = ["'{'"]
     for name in MIRRORED:
-        value = TIMESTAMP[connection.vendor] if name == "timestamp" else name
         quote = "" if name == "sequence" else '"'
-        parts.append(f"""'"{name}":{quote}' || {value} || '{quote},'""")
-    prefix = "'{' || " + " || ".join(parts) + """ || '"details":'"""
-    return f"starts_with(body, {prefix})" if connection.vendor == "postgresql" else f"instr(body, {prefix}) = 1"
+        value = TIMESTAMP[connection.vendor] if name == "timestamp" else name
+        parts += [f"""'"{name}":{quote}'""", value, f"'{quote},'"]
+    parts.append("""'"details":'""")
+    if connection.vendor == "postgresql":
+        return f"starts_with(body, concat({', '.join(parts)}))"
+    return f"instr(body, {' || '.join(parts)}) = 1"

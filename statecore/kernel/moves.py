@@ -40,6 +40,8 @@ class Facts:
     actor: Actor = THE_SYSTEM
     params: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
+    # The declaration the fields were last read by, so that a batch reads them once.
+    read_by: tuple[Param, ...] | None = None
 
 
 Guard = Callable[[Any, Facts], Unmet | None]

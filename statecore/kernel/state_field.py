@@ -17,6 +17,12 @@ class ProtectedState(FSMFieldDescriptor):
     is on the instance (see Entity.refresh_from_db).
     """
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        # The library goes through three calls for each read, and guards and settling read it often.
+        if instance is not None and (state := instance.__dict__.get("state")) is not None:
+            return state
+        return super().__get__(instance, owner)
+
     def __set__(self, instance: Any, value: Any) -> None:
         loaded = self.field.name in instance.__dict__ or not instance._state.adding
         if loaded and not instance.__dict__.get("_refreshing"):

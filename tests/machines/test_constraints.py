@@ -42,7 +42,8 @@ RUN: list[Row] = [
     ("run_started_at_set_in_state", "run", "pending", {"state": "running"}),
     ("run_started_at_unset_in_state", "run", "pending", {"started_at": LATE}),
     ("run_created_at_before_started_at", "run", "running", {"started_at": EARLY}),
-    ("run_started_at_before_completed_at", "run", "succeeded", {"completed_at": EARLY}),
+    ("run_started_at_before_completed_at", "run", "succeeded", {"started_at": LATE}),
+    ("run_created_at_before_completed_at", "run", "canceled", {"completed_at": EARLY, "started_at": None}),
 ]
 
 WORKSTREAM: list[Row] = [
@@ -64,7 +65,8 @@ TASK: list[Row] = [
     ("task_started_at_set_in_state", "task", "queued", {"state": "running", "worker": A_WORKER}),
     ("task_retry_count_at_most_max_retries", "task", "pending", {"retry_count": 4}),
     ("task_created_at_before_started_at", "task", "running", {"started_at": EARLY}),
-    ("task_started_at_before_completed_at", "task", "completed", {"completed_at": EARLY}),
+    ("task_started_at_before_completed_at", "task", "completed", {"started_at": LATE}),
+    ("task_created_at_before_completed_at", "task", "completed", {"completed_at": EARLY, "started_at": None}),
 ]
 
 WORKER: list[Row] = [
@@ -114,7 +116,8 @@ TEST_GATE: list[Row] = [
     ("gate_completed_at_exactly_in_state", "test_gate", "RUNNING", {**PASSED, "completed_at": None}),
     ("gate_completed_at_exactly_in_state", "test_gate", "PENDING", {"completed_at": LATE}),
     ("gate_created_at_before_started_at", "test_gate", "RUNNING", {"started_at": EARLY}),
-    ("gate_started_at_before_completed_at", "test_gate", "PASSED", {"completed_at": EARLY}),
+    ("gate_started_at_before_completed_at", "test_gate", "PASSED", {"started_at": LATE}),
+    ("gate_created_at_before_completed_at", "test_gate", "PASSED", {"completed_at": EARLY, "started_at": None}),
 ]
 
 CIRCUIT_BREAKER: list[Row] = [
@@ -132,7 +135,13 @@ INGESTION_JOB: list[Row] = [
         "ingestion_job", "ingestion_job", "completed_at", "running", {"state": "succeeded", "worker_name": ""}
     ),
     ("ingestion_job_created_at_before_started_at", "ingestion_job", "running", {"started_at": EARLY}),
-    ("ingestion_job_started_at_before_completed_at", "ingestion_job", "succeeded", {"completed_at": EARLY}),
+    ("ingestion_job_started_at_before_completed_at", "ingestion_job", "succeeded", {"started_at": LATE}),
+    (
+        "ingestion_job_created_at_before_completed_at",
+        "ingestion_job",
+        "succeeded",
+        {"completed_at": EARLY, "started_at": None},
+    ),
 ]
 
 AGENT_JOB: list[Row] = [
@@ -144,7 +153,8 @@ AGENT_JOB: list[Row] = [
     ("agent_job_started_at_set_in_state", "agent_job", "queued", {"state": "running", "worker_name": "w"}),
     *filled_exactly("agent_job", "agent_job", "completed_at", "running", {"state": "completed", "worker_name": ""}),
     ("agent_job_created_at_before_started_at", "agent_job", "running", {"started_at": EARLY}),
-    ("agent_job_started_at_before_completed_at", "agent_job", "completed", {"completed_at": EARLY}),
+    ("agent_job_started_at_before_completed_at", "agent_job", "completed", {"started_at": LATE}),
+    ("agent_job_created_at_before_completed_at", "agent_job", "completed", {"completed_at": EARLY, "started_at": None}),
 ]
 
 SUPERVISED_WORKER: list[Row] = [
@@ -155,7 +165,13 @@ SUPERVISED_WORKER: list[Row] = [
     ("supervised_worker_started_at_unset_in_state", "supervised_worker", "IDLE", {"started_at": LATE}),
     *filled_exactly("supervised_worker", "supervised_worker", "completed_at", "RUNNING", {"state": "COMPLETED"}),
     ("supervised_worker_created_at_before_started_at", "supervised_worker", "RUNNING", {"started_at": EARLY}),
-    ("supervised_worker_started_at_before_completed_at", "supervised_worker", "COMPLETED", {"completed_at": EARLY}),
+    ("supervised_worker_started_at_before_completed_at", "supervised_worker", "COMPLETED", {"started_at": LATE}),
+    (
+        "supervised_worker_created_at_before_completed_at",
+        "supervised_worker",
+        "COMPLETED",
+        {"completed_at": EARLY, "started_at": None},
+    ),
 ]
 
 SUPERVISED_JOB: list[Row] = [
@@ -169,7 +185,13 @@ SUPERVISED_JOB: list[Row] = [
     ("supervised_job_started_at_unset_in_state", "supervised_job", "SUBMITTED", {"started_at": LATE}),
     *filled_exactly("supervised_job", "supervised_job", "completed_at", "RUNNING", {"state": "COMPLETED"}),
     ("supervised_job_created_at_before_started_at", "supervised_job", "RUNNING", {"started_at": EARLY}),
-    ("supervised_job_started_at_before_completed_at", "supervised_job", "COMPLETED", {"completed_at": EARLY}),
+    ("supervised_job_started_at_before_completed_at", "supervised_job", "COMPLETED", {"started_at": LATE}),
+    (
+        "supervised_job_created_at_before_completed_at",
+        "supervised_job",
+        "COMPLETED",
+        {"completed_at": EARLY, "started_at": None},
+    ),
 ]
 
 PIPELINE_JOB: list[Row] = [
@@ -180,6 +202,12 @@ PIPELINE_JOB: list[Row] = [
     *filled_exactly("pipeline_job", "pipeline_job", "completed_at", "ANALYZING", {"state": "DONE"}),
     ("pipeline_job_created_at_before_started_at", "pipeline_job", "ANALYZING", {"started_at": EARLY}),
     ("pipeline_job_started_at_before_completed_at", "pipeline_job", "DONE", {"started_at": LATE}),
+    (
+        "pipeline_job_created_at_before_completed_at",
+        "pipeline_job",
+        "DONE",
+        {"completed_at": EARLY, "started_at": None},
+    ),
 ]
 
 ROWS = [
