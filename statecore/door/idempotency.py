@@ -53,7 +53,7 @@ def _reserve(request: RequestKey, actor: Actor) -> tuple[IdempotencyRecord, bool
     at = now()
     mine = {"actor": actor.name, "actor_kind": actor.kind, "key": request.key}
     IdempotencyRecord.objects.filter(**mine, expires_at__lte=at).delete()
-    lifetime = timedelta(seconds=getattr(settings, "STATECORE_IDEMPOTENCY_SECONDS", 86_400))
+    lifetime = timedelta(seconds=settings.STATECORE_IDEMPOTENCY_SECONDS)
     return IdempotencyRecord.objects.get_or_create(
         **mine,
         defaults={

@@ -123,7 +123,7 @@ def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
 
 def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> None:
     edge = f"{entity.flow.entity_type}.{entity.state}->{to_state}"
-    if edge not in getattr(settings, "STATECORE_SECOND_PERSON", ()):
+    if edge not in settings.STATECORE_SECOND_PERSON:
         return
     if approver is None or approver.name == actor.name or approver.kind is not ActorKind.OPERATOR:
         raise PermissionDenied(f"{edge} takes a second operator's approval", required="second_person")

@@ -2,6 +2,6 @@
 
 from .chain import verify_chain
 from .checks import check_all, check_recent
-from .finding import Finding
+from .finding import ERROR, WARNING, Finding
 
-__all__ = ["Finding", "check_all", "check_recent", "verify_chain"]
+__all__ = ["ERROR", "WARNING", "Finding", "check_all", "check_recent", "verify_chain"]

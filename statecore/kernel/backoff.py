@@ -10,8 +10,6 @@ from django.conf import settings
 
 def delay(entity_id: str, tries: int) -> timedelta:
     """Between half and all of base · 2^(tries-1); spread by a hash, so that a replayed try waits as long as before."""
-    base = getattr(settings, "STATECORE_RETRY_BASE_SECONDS", 5.0)
-    cap = getattr(settings, "STATECORE_RETRY_CAP_SECONDS", 900.0)
-    longest = min(cap, base * 2 ** min(tries - 1, 30))
+    longest = min(settings.STATECORE_RETRY_CAP_SECONDS, settings.STATECORE_RETRY_BASE_SECONDS * 2 ** min(tries - 1, 30))
     spread = int.from_bytes(sha256(f"{entity_id}:{tries}".encode()).digest()[:4]) / 2**32
     return timedelta(seconds=longest * (0.5 + spread / 2))

@@ -107,7 +107,7 @@ class Flow:
 
     def deadline(self, state: str) -> timedelta | None:
         """How long an entity may stay in a state: the declaration, unless a setting says otherwise."""
-        seconds = getattr(settings, "STATECORE_DEADLINES", {}).get(f"{self.entity_type}.{state}")
+        seconds = settings.STATECORE_DEADLINES.get(f"{self.entity_type}.{state}")
         if seconds is not None:
             return timedelta(seconds=seconds)
         timing = self.timing.get(state)

@@ -32,6 +32,12 @@ class Environment:
     debug: bool
     log_format: str
     log_level: str
+    start_anyway: bool
+    deadlines: dict[str, float]
+    second_person: frozenset[str]
+    idempotency_seconds: int
+    retry_base_seconds: int
+    retry_cap_seconds: int
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -56,6 +62,12 @@ def read(environ: Mapping[str, str]) -> Environment:
         debug=_flag(environ, "STATECORE_DEBUG"),
         log_format=_choice(environ, "STATECORE_LOG_FORMAT", "console", ("console", "json")),
         log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
+        start_anyway=_flag(environ, "STATECORE_START_ANYWAY"),
+        deadlines=_deadlines(environ),
+        second_person=frozenset(_words(environ, "STATECORE_SECOND_PERSON")),
+        idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),
+        retry_base_seconds=_number(environ, "STATECORE_RETRY_BASE_SECONDS", "5", 1, 86_400),
+        retry_cap_seconds=_number(environ, "STATECORE_RETRY_CAP_SECONDS", "900", 1, 604_800),
     )
 
 
@@ -85,7 +97,22 @@ def _flag(environ: Mapping[str, str], name: str) -> bool:
     return _choice(environ, name, "0", ("0", "1")) == "1"
 
 
+def _words(environ: Mapping[str, str], name: str) -> list[str]:
+    return [word for word in map(str.strip, environ.get(name, "").split(",")) if word]
+
+
+def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
+    """`task.running=3600, run.pending=600`: machine, state and seconds."""
+    found = {}
+    for word in _words(environ, "STATECORE_DEADLINES"):
+        where, _, seconds = word.partition("=")
+        if "." not in where or not seconds.strip().isdigit():
+            raise Refused(f"STATECORE_DEADLINES has {word!r}, but it must read machine.state=seconds.")
+        found[where.strip()] = float(seconds)
+    return found
+
+
 def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
-    given = [name.strip() for name in environ.get("STATECORE_ALLOWED_HOSTS", "").split(",")]
+    given = _words(environ, "STATECORE_ALLOWED_HOSTS")
     listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
-    return list(dict.fromkeys([*filter(None, given), *LOOPBACK, *listened_on]))
+    return list(dict.fromkeys([*given, *LOOPBACK, *listened_on]))

@@ -58,6 +58,18 @@ def migrate() -> None:
     call_command("migrate", verbosity=0, interactive=False)
 
 
+def check_integrity(*, start_anyway: bool) -> None:
+    """Nothing runs on a journal that was tampered with, unless somebody says so in as many words."""
+    from statecore import integrity
+
+    errors = [finding for finding in integrity.check_recent() if finding.severity == integrity.ERROR]
+    if errors and not start_anyway:
+        raise Refused(
+            f"what is stored does not verify ({len(errors)} errors, the first: {errors[0]}); "
+            f"see `manage.py integrity`, or set STATECORE_START_ANYWAY=1 to start all the same."
+        )
+
+
 def first_operator() -> str | None:
     """Make the first user when there is none, and return its password."""
     from django.contrib.auth.models import User

@@ -73,6 +73,7 @@ class Supervisor:
         _wait(lambda: self.signals > 0 or _answers(preflight.check_broker), 10.0)
         preflight.check_broker()
         startup.migrate()
+        startup.check_integrity(start_anyway=self.env.start_anyway)
         if password := startup.first_operator():
             say(f"first operator: {startup.FIRST_OPERATOR}, password: {password}")
             say("note the password now: it is shown only this once.")

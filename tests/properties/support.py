@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import transaction
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
-# Time is the database's, and a shrunk failure is worth more than a fresh one: no deadline, no chance.
+# No deadline: the time is the database's. No chance: what fails here fails everywhere, and the same way each time.
+# No shrinking: it takes minutes against a database; a developer adds Phase.shrink while looking into a failure.
 SETTINGS = settings(
-    derandomize=True, database=None, deadline=None, print_blob=False,
+    derandomize=True, database=None, deadline=None, print_blob=False, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

@@ -9,7 +9,6 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from statecore import integrity
-from statecore.integrity.finding import ERROR
 
 
 class Command(BaseCommand):
@@ -23,7 +22,7 @@ class Command(BaseCommand):
         findings = integrity.check_recent() if options["recent"] else integrity.check_all()
         for finding in findings:
             self.stdout.write(json.dumps(finding.as_dict()) if options["json"] else str(finding))
-        errors = sum(finding.severity == ERROR for finding in findings)
+        errors = sum(finding.severity == integrity.ERROR for finding in findings)
         if not options["json"]:
             self.stdout.write(f"{errors} errors, {len(findings) - errors} warnings")
         if errors:
