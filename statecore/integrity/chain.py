@@ -104,12 +104,11 @@ def _query(where: str) -> str:
 
 def _mirrors() -> str:
     """True of a row whose canonical bytes begin with the values of its columns."""
-    parts = ["'{'"]
+    prefix, glue = "'{", ""
     for name in MIRRORED:
         quote = "" if name == "sequence" else '"'
         value = TIMESTAMP[connection.vendor] if name == "timestamp" else name
-        parts += [f"""'"{name}":{quote}'""", value, f"'{quote},'"]
-    parts.append("""'"details":'""")
-    if connection.vendor == "postgresql":
-        return f"starts_with(body, concat({', '.join(parts)}))"
-    return f"instr(body, {' || '.join(parts)}) = 1"
+        prefix += f"""{glue}"{name}":{quote}' || {value} || '{quote}"""
+        glue = ","
+    prefix += ""","details":'"""
+    return f"starts_with(body, {prefix})" if connection.vendor == "postgresql" else f"instr(body, {prefix}) = 1"

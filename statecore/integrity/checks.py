@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.db import connection
-from django.db.models import CheckConstraint
+from django.db.models import CheckConstraint, Count
 
+from .. import agent_events
 from ..journal import Event
 from ..kernel import registry, triggers
 from ..kernel.clock import now
@@ -20,20 +22,31 @@ LIMIT = 100
 
 
 def check_all() -> list[Finding]:
+    with _whatever_the_bytes():
+        return _all()
+
+
+def check_recent(count: int = RECENT) -> list[Finding]:
+    """The triggers, the chains that moved last, and where their rows stand: cheap at any size of the journal."""
+    with _whatever_the_bytes():
+        return _recent(count)
+
+
+def _all() -> list[Finding]:
     found = list(triggers_are_in_place())
     if bad := verify_chain():
         found.append(bad)
     for flow in registry.flows():
+        found += ids_are_unique(flow)
         found += rows_agree_with_the_journal(flow)
         found += chains_have_rows(flow)
         found += final_states_were_not_left(flow)
         found += constraints_hold(flow)
         found += invariants_hold(flow)
-    return found
+    return [*found, *agent_jobs_agree_with_their_logs()]
 
 
-def check_recent(count: int = RECENT) -> list[Finding]:
-    """The triggers, the chains that moved last, and where their rows stand: cheap at any size of the journal."""
+def _recent(count: int) -> list[Finding]:
     latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
     moved = list(dict.fromkeys(latest))
     found = list(triggers_are_in_place())
@@ -47,6 +60,22 @@ def check_recent(count: int = RECENT) -> list[Finding]:
 def triggers_are_in_place() -> Iterator[Finding]:
     for name in triggers.missing(connection):
         yield Finding("triggers", ERROR, "", "", f"the trigger {name} is missing: run manage.py migrate")
+
+
+def ids_are_unique(flow: Flow) -> Iterator[Finding]:
+    """The primary key holds this; a broken index would not."""
+    twice = flow.model.objects.values("pk").annotate(rows=Count("*")).filter(rows__gt=1)
+    for pk in twice.values_list("pk", flat=True)[:LIMIT]:
+        yield Finding("unique", ERROR, flow.entity_type, pk, "there is more than one row with this id")
+
+
+def agent_jobs_agree_with_their_logs() -> Iterator[Finding]:
+    kind = agent_events.FLOW.entity_type
+    for wrong in agent_events.disagreements():
+        detail = f"it is {wrong.column}, and its log adds up to {wrong.folded or 'nothing'}"
+        yield Finding("log", ERROR, kind, wrong.job_id, detail)
+    for broken in agent_events.violations():
+        yield Finding(broken.invariant, ERROR, kind, broken.job_id, broken.sentence)
 
 
 def constraints_hold(flow: Flow) -> Iterator[Finding]:
@@ -64,9 +93,26 @@ def invariants_hold(flow: Flow) -> Iterator[Finding]:
 
 
 def _heads(flow: Flow, ids: list[str]) -> Iterator[Finding]:
-    rows = dict(flow.model.objects.filter(pk__in=ids).values_list("pk", "chain_head"))
+    rows = {pk: stands for pk, *stands in flow.model.objects.filter(pk__in=ids).values_list(*_HEAD)}
     events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids).order_by("sequence")
-    last = dict(events.values_list("entity_id", "hash"))
-    for entity_id, hash_ in last.items():
-        if rows.get(entity_id) != hash_:
+    last = {pk: stands for pk, *stands in events.values_list("entity_id", "sequence", "to_state", "hash")}
+    for entity_id, stands in last.items():
+        if rows.get(entity_id) != stands:
             yield Finding("row", ERROR, flow.entity_type, entity_id, "its row is not where its last event left it")
+
+
+_HEAD = ("pk", "version", "state", "chain_head")
+
+
+@contextmanager
+def _whatever_the_bytes() -> Iterator[None]:
+    """SQLite would stop at a text that a flipped bit left undecodable, which is just what is looked for."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    connection.connection.text_factory = lambda raw: raw.decode(errors="replace")
+    try:
+        yield
+    finally:
+        connection.connection.text_factory = str

@@ -1,0 +1,68 @@
+"""A turnstile: a coin unlocks it, a push locks it again, and one day it is scrapped."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import models
+
+from statecore.kernel import constraints
+from statecore.kernel.actors import AGENT, OPERATOR, SYSTEM
+from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow, Rest, Succession
+from statecore.kernel.moves import Facts, Severity, move
+from statecore.kernel.refusals import Unmet
+from statecore.kernel.state_field import StateField
+
+
+class State(models.TextChoices):
+    LOCKED = "locked"
+    UNLOCKED = "unlocked"
+    SCRAPPED = "scrapped"
+
+
+FINAL = {State.SCRAPPED}
+
+
+def the_coin_is_enough(turnstile: Turnstile, facts: Facts) -> Unmet | None:
+    coin: int = facts.params["coin"]
+    return None if coin >= turnstile.price else Unmet("too_little", f"{coin} of {turnstile.price}")
+
+
+class Turnstile(Entity):
+    flow = Flow(
+        version="1.0.0",
+        collection="turnstiles",
+        final=FINAL,
+        timing={
+            State.LOCKED: Rest("nobody has to come"),
+            State.UNLOCKED: timedelta(minutes=1),
+        },
+        rising=("attempt", "earned"),
+        succession=Succession(fields=("price",)),
+    )
+
+    state = StateField(State, initial=State.LOCKED)
+    price = models.PositiveSmallIntegerField(default=2)
+    earned = models.PositiveIntegerField(default=0, editable=False)
+    scrapped_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        constraints = (
+            constraints.known_state("turnstile", State),
+            constraints.set_exactly_in("turnstile", "scrapped_at", FINAL),
+        )
+
+    def settle(self, at: datetime, reason: str) -> None:
+        self.scrapped_at = at if self.state in FINAL else None
+
+    @move("coin_inserted", source=State.LOCKED, target=State.UNLOCKED, by={AGENT, SYSTEM}, guards=[the_coin_is_enough])
+    def unlock(self, coin: int) -> None:
+        self.earned += coin
+
+    @move("pushed", source=State.UNLOCKED, target=State.LOCKED, by={AGENT, SYSTEM})
+    def lock(self) -> None: ...
+
+    @move("scrap_ordered", source={State.LOCKED, State.UNLOCKED}, target=State.SCRAPPED, by={OPERATOR},
+          severity=Severity.WARNING)  # fmt: skip
+    def scrap(self) -> None: ...
