@@ -99,9 +99,12 @@ class AgentJob(Entity):
             constraints.in_order("agent_job", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="agent_job_live_by_state"),
-        )  # fmt: skip
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="agent_job_live_by_state",
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -112,22 +115,44 @@ class AgentJob(Entity):
         if self.state != State.RETRYING:
             self.retry_at = None
 
-    @move("job_requeued", source={State.QUEUED, State.RUNNING, State.RETRYING}, target=State.QUEUED,
-          by={AGENT, OPERATOR, SYSTEM}, guards=[the_lease_is_held], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "job_requeued",
+        source={State.QUEUED, State.RUNNING, State.RETRYING},
+        target=State.QUEUED,
+        by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_lease_is_held],
+        severity=Severity.WARNING,
+    )
     def requeue(self, attempt: int | None = None) -> None: ...
 
-    @move("job_requeued", source=State.FAILED, target=State.QUEUED, by={AGENT, OPERATOR, SYSTEM},
-          guards=[the_lease_is_held], severity=Severity.WARNING,
-          leaves_final="a failed job is queued again in place: its log goes on (002 §3)")  # fmt: skip
+    @move(
+        "job_requeued",
+        source=State.FAILED,
+        target=State.QUEUED,
+        by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_lease_is_held],
+        severity=Severity.WARNING,
+        leaves_final="a failed job is queued again in place: its log goes on (002 §3)",
+    )
     def requeue_after_failure(self, attempt: int | None = None) -> None: ...
 
-    @move("job_leased", source={State.QUEUED, State.RETRYING}, target=State.RUNNING, by={AGENT, SYSTEM},
-          guards=[the_retry_is_due])  # fmt: skip
+    @move(
+        "job_leased",
+        source={State.QUEUED, State.RETRYING},
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[the_retry_is_due],
+    )
     def lease(self, worker: str = "") -> None:
         self._begin(worker)
 
-    @move("job_running", source={State.QUEUED, State.RETRYING}, target=State.RUNNING, by={AGENT, SYSTEM},
-          guards=[the_retry_is_due])  # fmt: skip
+    @move(
+        "job_running",
+        source={State.QUEUED, State.RETRYING},
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[the_retry_is_due],
+    )
     def run(self, worker: str = "") -> None:
         self._begin(worker)
 
@@ -138,32 +163,59 @@ class AgentJob(Entity):
     @move("job_parked", source=State.WAITING, target=State.PARKED, by={OPERATOR, SYSTEM})
     def park(self) -> None: ...
 
-    @move("wait_completed", source={State.QUEUED, State.RUNNING, *BLOCKED, State.RETRYING}, target=State.QUEUED,
-          by={AGENT, OPERATOR, SYSTEM})  # fmt: skip
+    @move(
+        "wait_completed",
+        source={State.QUEUED, State.RUNNING, *BLOCKED, State.RETRYING},
+        target=State.QUEUED,
+        by={AGENT, OPERATOR, SYSTEM},
+    )
     def wake(self) -> None: ...
 
-    @move("job_completed", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM},
-          guards=[the_lease_is_held])  # fmt: skip
+    @move("job_completed", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
     def finish(self, result: dict[str, Any] | None = None, attempt: int | None = None) -> None:
         self.result = result
 
-    @move("job_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, guards=[the_lease_is_held],
-          severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "job_failed",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_lease_is_held],
+        severity=Severity.ERROR,
+    )
     def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
-    @move("job_cancelled", source={State.RUNNING, *BLOCKED}, target=State.CANCELLED, by={AGENT, OPERATOR, SYSTEM},
-          guards=[the_lease_is_held], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "job_cancelled",
+        source={State.RUNNING, *BLOCKED},
+        target=State.CANCELLED,
+        by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_lease_is_held],
+        severity=Severity.WARNING,
+    )
     def cancel(self, attempt: int | None = None) -> None: ...
 
-    @move("job_retry_scheduled", source=State.RUNNING, target=State.RETRYING, by={OPERATOR, SYSTEM},
-          guards=[the_delay_is_not_negative], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "job_retry_scheduled",
+        source=State.RUNNING,
+        target=State.RETRYING,
+        by={OPERATOR, SYSTEM},
+        guards=[the_delay_is_not_negative],
+        severity=Severity.WARNING,
+    )
     def schedule_retry(self, delay_seconds: int = 0, error: str = "") -> None:
         self._retry_later(delay_seconds, error)
 
-    @move("job_retry_scheduled", source=State.FAILED, target=State.RETRYING, by={OPERATOR, SYSTEM},
-          guards=[the_delay_is_not_negative], severity=Severity.WARNING,
-          leaves_final="a failed job that will be tried again waits for its turn (DESIGN §9.1)")  # fmt: skip
+    @move(
+        "job_retry_scheduled",
+        source=State.FAILED,
+        target=State.RETRYING,
+        by={OPERATOR, SYSTEM},
+        guards=[the_delay_is_not_negative],
+        severity=Severity.WARNING,
+        leaves_final="a failed job that will be tried again waits for its turn (DESIGN §9.1)",
+    )
     def schedule_retry_after_failure(self, delay_seconds: int = 0, error: str = "") -> None:
         self._retry_later(delay_seconds, error)
 

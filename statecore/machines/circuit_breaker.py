@@ -90,25 +90,37 @@ class CircuitBreaker(Entity):
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         return {"failure_count": self.failure_count, "last_error": self.last_error or None}
 
-    @move("failure_threshold_exceeded", source=State.CLOSED, target=State.OPEN, by={SYSTEM},
-          guards=[the_threshold_is_reached], severity=Severity.ERROR)  # fmt: skip
-    def open(self) -> None: ...
-
-    @move("cooldown_expires", source=State.OPEN, target=State.HALF_OPEN, by={SYSTEM},
-          guards=[the_cooldown_has_passed], severity=Severity.WARNING)  # fmt: skip
-    def half_open(self) -> None: ...
-
-    @move("success", source=State.HALF_OPEN, target=State.CLOSED, by={AGENT, SYSTEM},
-          guards=[enough_probes_succeeded], severity=Severity.WARNING)  # fmt: skip
-    def close(self) -> None: ...
-
     @move(
-        "failure",
-        source=State.HALF_OPEN,
+        "failure_threshold_exceeded",
+        source=State.CLOSED,
         target=State.OPEN,
-        by={AGENT, SYSTEM},
+        by={SYSTEM},
+        guards=[the_threshold_is_reached],
         severity=Severity.ERROR,
     )
+    def open(self) -> None: ...
+
+    @move(
+        "cooldown_expires",
+        source=State.OPEN,
+        target=State.HALF_OPEN,
+        by={SYSTEM},
+        guards=[the_cooldown_has_passed],
+        severity=Severity.WARNING,
+    )
+    def half_open(self) -> None: ...
+
+    @move(
+        "success",
+        source=State.HALF_OPEN,
+        target=State.CLOSED,
+        by={AGENT, SYSTEM},
+        guards=[enough_probes_succeeded],
+        severity=Severity.WARNING,
+    )
+    def close(self) -> None: ...
+
+    @move("failure", source=State.HALF_OPEN, target=State.OPEN, by={AGENT, SYSTEM}, severity=Severity.ERROR)
     def open_again(self, error: str = "") -> None:
         self.last_error = error
         self.last_failure_at = self.facts.at

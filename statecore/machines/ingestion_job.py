@@ -94,9 +94,12 @@ class IngestionJob(Entity):
             constraints.in_order("ingestion_job", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="ingestion_job_live_by_state"),
-        )  # fmt: skip
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="ingestion_job_live_by_state",
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -118,25 +121,47 @@ class IngestionJob(Entity):
     @move("succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
     def succeed(self, attempt: int | None = None) -> None: ...
 
-    @move("fail", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, guards=[the_lease_is_held],
-          severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "fail",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_lease_is_held],
+        severity=Severity.ERROR,
+    )
     def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
-    @move("retry", source=State.FAILED, target=State.PENDING, by={AGENT, OPERATOR, SYSTEM},
-          guards=[attempts_remain_or_an_operator_insists, the_delay_is_not_negative],
-          severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "retry",
+        source=State.FAILED,
+        target=State.PENDING,
+        by={AGENT, OPERATOR, SYSTEM},
+        guards=[attempts_remain_or_an_operator_insists, the_delay_is_not_negative],
+        severity=Severity.WARNING,
+    )
     def retry(self, delay_seconds: int = RETRY_DELAY_SECONDS) -> None:
         self._delay(delay_seconds)
 
-    @move("retry", source=State.QUARANTINED, target=State.PENDING, by={OPERATOR}, guards=[the_delay_is_not_negative],
-          severity=Severity.WARNING,
-          leaves_final="a job put aside by mistake is given back by hand (000, manual retry)")  # fmt: skip
+    @move(
+        "retry",
+        source=State.QUARANTINED,
+        target=State.PENDING,
+        by={OPERATOR},
+        guards=[the_delay_is_not_negative],
+        severity=Severity.WARNING,
+        leaves_final="a job put aside by mistake is given back by hand (000, manual retry)",
+    )
     def release(self, delay_seconds: int = 0) -> None:
         self._delay(delay_seconds)
 
-    @move("quarantine", source=State.FAILED, target=State.QUARANTINED, by={AGENT, OPERATOR, SYSTEM},
-          severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "quarantine",
+        source=State.FAILED,
+        target=State.QUARANTINED,
+        by={AGENT, OPERATOR, SYSTEM},
+        severity=Severity.ERROR,
+    )
     def quarantine(self) -> None: ...
 
     def _delay(self, seconds: int) -> None:

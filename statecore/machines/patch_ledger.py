@@ -52,6 +52,11 @@ def every_check_passed(entry: PatchLedger, facts: Facts) -> Unmet | None:
     return Unmet("check_failed", f"not passed: {', '.join(failed)}") if failed else None
 
 
+def the_phase_allows_what_it_touches(entry: PatchLedger, facts: Facts) -> Unmet | None:
+    objection = entry.phase.objection(entry.patch.touched_paths())
+    return Unmet("policy_violated", f"{objection}: report policy_violated", entry.phase_id) if objection else None
+
+
 def it_was_applied_fewer_than_three_times_again(entry: PatchLedger, facts: Facts) -> Unmet | None:
     if entry.apply_retries < APPLY_RETRIES:
         return None
@@ -181,15 +186,25 @@ class PatchLedger(Entity):
             "quarantine_reason": self.quarantine_reason or None,
         }
 
-    @move("validation_passed", source=State.CREATED, target=State.VALIDATED, by={AGENT, SYSTEM},
-          guards=[every_check_passed])  # fmt: skip
+    @move(
+        "validation_passed",
+        source=State.CREATED,
+        target=State.VALIDATED,
+        by={AGENT, SYSTEM},
+        guards=[every_check_passed],
+    )
     def pass_validation(self, format_passed: bool, scope_passed: bool, constraints_passed: bool) -> None:
         self.validation_format_passed = format_passed
         self.validation_scope_passed = scope_passed
         self.validation_constraints_passed = constraints_passed
 
-    @move("validation_failed", source=State.CREATED, target=State.QUARANTINED, by={AGENT, SYSTEM},
-          severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "validation_failed",
+        source=State.CREATED,
+        target=State.QUARANTINED,
+        by={AGENT, SYSTEM},
+        severity=Severity.WARNING,
+    )
     def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
@@ -198,11 +213,17 @@ class PatchLedger(Entity):
         source=State.VALIDATED,
         target=State.QUEUED,
         by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_phase_allows_what_it_touches],
     )
     def accept(self) -> None: ...
 
-    @move("policy_violated", source=State.VALIDATED, target=State.QUARANTINED, by={AGENT, OPERATOR, SYSTEM},
-          severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "policy_violated",
+        source=State.VALIDATED,
+        target=State.QUARANTINED,
+        by={AGENT, OPERATOR, SYSTEM},
+        severity=Severity.WARNING,
+    )
     def violate_policy(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
@@ -210,44 +231,44 @@ class PatchLedger(Entity):
     def apply(self) -> None:
         self.last_error = ""
 
-    @move(
-        "apply_failed",
-        source=State.QUEUED,
-        target=State.APPLY_FAILED,
-        by={AGENT, SYSTEM},
-        severity=Severity.ERROR,
-    )
+    @move("apply_failed", source=State.QUEUED, target=State.APPLY_FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
     def fail_to_apply(self, error: str) -> None:
         self.last_error = error
 
-    @move("apply_retried", source=State.APPLY_FAILED, target=State.QUEUED, by={SYSTEM},
-          guards=[it_was_applied_fewer_than_three_times_again], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "apply_retried",
+        source=State.APPLY_FAILED,
+        target=State.QUEUED,
+        by={SYSTEM},
+        guards=[it_was_applied_fewer_than_three_times_again],
+        severity=Severity.WARNING,
+    )
     def queue_again(self) -> None:
         self.apply_retries += 1
 
-    @move("auto_quarantined", source=State.APPLY_FAILED, target=State.QUARANTINED, by={SYSTEM},
-          severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "auto_quarantined", source=State.APPLY_FAILED, target=State.QUARANTINED, by={SYSTEM}, severity=Severity.WARNING
+    )
     def give_up(self) -> None:
         self._quarantine(self.last_error or "it could not be applied", None)
 
     @move("discarded", source=State.APPLY_FAILED, target=State.DROPPED, by={OPERATOR})
     def drop(self) -> None: ...
 
-    @move("discarded", source=State.QUARANTINED, target=State.DROPPED, by={OPERATOR},
-          leaves_final="a quarantined patch is dropped once a new patch replaces it")  # fmt: skip
+    @move(
+        "discarded",
+        source=State.QUARANTINED,
+        target=State.DROPPED,
+        by={OPERATOR},
+        leaves_final="a quarantined patch is dropped once a new patch replaces it",
+    )
     def drop_quarantined(self) -> None: ...
 
     @move("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={AGENT, SYSTEM})
     def verify(self) -> None:
         self.validation_tests_passed = True
 
-    @move(
-        "tests_failed",
-        source=State.APPLIED,
-        target=State.QUARANTINED,
-        by={AGENT, SYSTEM},
-        severity=Severity.WARNING,
-    )
+    @move("tests_failed", source=State.APPLIED, target=State.QUARANTINED, by={AGENT, SYSTEM}, severity=Severity.WARNING)
     def fail_tests(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
@@ -255,9 +276,15 @@ class PatchLedger(Entity):
     def commit(self, commit_sha: str) -> None:
         self.commit_sha = commit_sha
 
-    @move("rollback_requested", source=State.COMMITTED, target=State.ROLLED_BACK, by={OPERATOR, SYSTEM},
-          guards=[the_compensation_plan_is_approved], severity=Severity.CRITICAL,
-          leaves_final="a committed patch is rolled back by an approved compensation plan")  # fmt: skip
+    @move(
+        "rollback_requested",
+        source=State.COMMITTED,
+        target=State.ROLLED_BACK,
+        by={OPERATOR, SYSTEM},
+        guards=[the_compensation_plan_is_approved],
+        severity=Severity.CRITICAL,
+        leaves_final="a committed patch is rolled back by an approved compensation plan",
+    )
     def roll_back(self, error: str) -> None:
         self.rollback_reason = error
 

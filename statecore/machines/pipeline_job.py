@@ -83,9 +83,12 @@ class PipelineJob(Entity):
             constraints.in_order("pipeline_job", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="pipeline_job_live_by_state"),
-        )  # fmt: skip
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="pipeline_job_live_by_state",
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -119,12 +122,23 @@ class PipelineJob(Entity):
     def finish(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move("fail", source=before(State.DONE), target=State.FAILED, by={AGENT, SYSTEM}, guards=[the_error_is_told],
-          severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "fail",
+        source=before(State.DONE),
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_error_is_told],
+        severity=Severity.ERROR,
+    )
     def fail(self, error: str) -> None:
         self.last_error = self.detail = error.strip() or self.facts.reason
 
-    @move("cancel", source=before(State.DONE), target=State.CANCELLED, by={AGENT, OPERATOR, SYSTEM},
-          severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "cancel",
+        source=before(State.DONE),
+        target=State.CANCELLED,
+        by={AGENT, OPERATOR, SYSTEM},
+        severity=Severity.WARNING,
+    )
     def cancel(self, detail: str = "") -> None:
         self.detail = detail or self.facts.reason

@@ -105,12 +105,23 @@ class Run(Entity):
     @move("run_started", source=State.PENDING, target=State.RUNNING, by={AGENT, OPERATOR, SYSTEM})
     def start(self) -> None: ...
 
-    @move("all_workstreams_completed", source=State.RUNNING, target=State.SUCCEEDED, by={SYSTEM},
-          guards=[all_workstreams_are_completed_or_skipped])  # fmt: skip
+    @move(
+        "all_workstreams_completed",
+        source=State.RUNNING,
+        target=State.SUCCEEDED,
+        by={SYSTEM},
+        guards=[all_workstreams_are_completed_or_skipped],
+    )
     def succeed(self) -> None: ...
 
-    @move("critical_workstream_failed", source=State.RUNNING, target=State.FAILED, by={SYSTEM},
-          guards=[a_critical_workstream_has_failed], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "critical_workstream_failed",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[a_critical_workstream_has_failed],
+        severity=Severity.ERROR,
+    )
     def fail(self) -> None: ...
 
     @move("run_canceled", source={State.PENDING, State.RUNNING}, target=State.CANCELED, by={OPERATOR})

@@ -102,9 +102,12 @@ class SupervisedJob(Entity):
             constraints.in_order("supervised_job", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="supervised_job_live_by_state"),
-        )  # fmt: skip
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="supervised_job_live_by_state",
+            ),
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -119,16 +122,26 @@ class SupervisedJob(Entity):
         """Who worked on it stays on record here: the job itself lets its workers go when it stops running."""
         return {"allocated_workers": self.allocated_workers, "depth": self.depth, "parent_job_id": self.parent_job_id}
 
-    @move("validate", source=State.SUBMITTED, target=State.PENDING, by={AGENT, SYSTEM},
-          guards=[the_task_is_described, it_lies_one_below_its_parent])  # fmt: skip
+    @move(
+        "validate",
+        source=State.SUBMITTED,
+        target=State.PENDING,
+        by={AGENT, SYSTEM},
+        guards=[the_task_is_described, it_lies_one_below_its_parent],
+    )
     def accept(self) -> None: ...
 
     @move("validation_error", source=State.SUBMITTED, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def reject(self, error: str) -> None:
         self.last_error = error
 
-    @move("allocate_resources", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM},
-          guards=[the_workers_are_named, enough_workers_are_allocated])  # fmt: skip
+    @move(
+        "allocate_resources",
+        source=State.PENDING,
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[the_workers_are_named, enough_workers_are_allocated],
+    )
     def allocate(self, workers: list[str]) -> None:
         self.allocated_workers = list(dict.fromkeys(workers))
 

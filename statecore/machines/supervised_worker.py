@@ -85,10 +85,13 @@ class SupervisedWorker(Entity):
             constraints.in_order("supervised_worker", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="super_worker_live_by_state"),
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="super_worker_live_by_state",
+            ),
             models.Index(fields=("workspace_id",), name="sworker_by_workspace"),
-        )  # fmt: skip
+        )
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -116,12 +119,19 @@ class SupervisedWorker(Entity):
     @move("resume", source=State.PAUSED, target=State.RUNNING, by={OPERATOR, SYSTEM})
     def resume(self) -> None: ...
 
-    @move("complete_tasks", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM},
-          guards=[no_task_is_pending])  # fmt: skip
+    @move(
+        "complete_tasks", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[no_task_is_pending]
+    )
     def finish(self) -> None: ...
 
-    @move("error_unrecoverable", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
-          guards=[the_error_is_not_retryable], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "error_unrecoverable",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_error_is_not_retryable],
+        severity=Severity.ERROR,
+    )
     def fail(self, error: str, retryable: bool = False) -> None:
         self.last_error = error
 

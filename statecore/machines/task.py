@@ -149,12 +149,20 @@ class Task(Entity):
         rising=("retry_count", "attempt"),
         succession=Succession(
             fields=(
-                "workstream", "is_critical", "required_capabilities", "priority", "max_retries", "timeout_sec",
-                "expected_exit_codes", "payload", "patch", "metadata",
+                "workstream",
+                "is_critical",
+                "required_capabilities",
+                "priority",
+                "max_retries",
+                "timeout_sec",
+                "expected_exit_codes",
+                "payload",
+                "patch",
+                "metadata",
             ),
             guards=(its_workstream_is_live,),
         ),
-    )  # fmt: skip
+    )
 
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
@@ -197,9 +205,12 @@ class Task(Entity):
             constraints.in_order("task", "created_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="task_live_by_state"),
-        )  # fmt: skip
+            models.Index(
+                fields=("state", "state_entered_at"),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="task_live_by_state",
+            ),
+        )
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
@@ -274,31 +285,37 @@ class Task(Entity):
             "timeout_occurred": trigger == "timeout_exceeded",
         }
 
-    @move("scheduler_assigned", source=State.PENDING, target=State.QUEUED, by={SYSTEM},
-          guards=[dependencies_are_completed, entry_gates_have_passed])  # fmt: skip
+    @move(
+        "scheduler_assigned",
+        source=State.PENDING,
+        target=State.QUEUED,
+        by={SYSTEM},
+        guards=[dependencies_are_completed, entry_gates_have_passed],
+    )
     def queue(self) -> None: ...
 
-    @move("dependency_check_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM},
-          guards=[something_blocks_it])  # fmt: skip
+    @move(
+        "dependency_check_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM}, guards=[something_blocks_it]
+    )
     def block(self) -> None:
         self.blocked_by = self.blockers()
 
-    @move("gate_failed", source=LIVE - {State.BLOCKED}, target=State.BLOCKED, by={SYSTEM}, kind=MoveKind.PROPAGATED,
-          guards=[a_gate_has_failed], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "gate_failed",
+        source=LIVE - {State.BLOCKED},
+        target=State.BLOCKED,
+        by={SYSTEM},
+        kind=MoveKind.PROPAGATED,
+        guards=[a_gate_has_failed],
+        severity=Severity.WARNING,
+    )
     def block_on_gate(self) -> None:
         self.blocked_by = self.failed_gates()
 
-    @move(
-        "dependency_satisfied",
-        source=State.BLOCKED,
-        target=State.PENDING,
-        by={SYSTEM},
-        guards=[nothing_blocks_it],
-    )
+    @move("dependency_satisfied", source=State.BLOCKED, target=State.PENDING, by={SYSTEM}, guards=[nothing_blocks_it])
     def unblock(self) -> None: ...
 
-    @move("worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM},
-          guards=[the_worker_takes_it])  # fmt: skip
+    @move("worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_worker_takes_it])
     def start(self, worker: str) -> None:
         self.worker_id = worker
         self.started_at = self.facts.at
@@ -306,63 +323,91 @@ class Task(Entity):
         self.exit_code = None
         self.lease_expires_at = self.times_out_at()
 
-    @move("execution_completed", source=State.RUNNING, target=State.VALIDATING, by={AGENT, SYSTEM},
-          guards=[the_attempt_is_current, the_exit_code_is_expected])  # fmt: skip
+    @move(
+        "execution_completed",
+        source=State.RUNNING,
+        target=State.VALIDATING,
+        by={AGENT, SYSTEM},
+        guards=[the_attempt_is_current, the_exit_code_is_expected],
+    )
     def finish(self, exit_code: int, attempt: int | None = None, output: str = "") -> None:
         self.exit_code = exit_code
         self.output = output
 
-    @move("execution_failed", source=State.RUNNING, target=State.RETRYING, by={AGENT, SYSTEM},
-          guards=[the_attempt_is_current, retries_remain], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "execution_failed",
+        source=State.RUNNING,
+        target=State.RETRYING,
+        by={AGENT, SYSTEM},
+        guards=[the_attempt_is_current, retries_remain],
+        severity=Severity.WARNING,
+    )
     def fail_and_retry(
         self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = ""
     ) -> None:
         self._note_failure(error, exit_code, output)
         self._schedule_retry()
 
-    @move("execution_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
-          guards=[the_attempt_is_current, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "execution_failed",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_attempt_is_current, retries_are_exhausted],
+        severity=Severity.ERROR,
+    )
     def fail(self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = "") -> None:
         self._note_failure(error, exit_code, output)
 
-    @move("timeout_exceeded", source=State.RUNNING, target=State.RETRYING, by={SYSTEM},
-          guards=[the_timeout_has_passed, retries_remain], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "timeout_exceeded",
+        source=State.RUNNING,
+        target=State.RETRYING,
+        by={SYSTEM},
+        guards=[the_timeout_has_passed, retries_remain],
+        severity=Severity.WARNING,
+    )
     def time_out_and_retry(self) -> None:
         self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
         self._schedule_retry()
 
-    @move("timeout_exceeded", source=State.RUNNING, target=State.FAILED, by={SYSTEM},
-          guards=[the_timeout_has_passed, retries_are_exhausted], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "timeout_exceeded",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[the_timeout_has_passed, retries_are_exhausted],
+        severity=Severity.ERROR,
+    )
     def time_out(self) -> None:
         self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
 
     @move("user_cancelled", source=State.RUNNING, target=State.CANCELLED, by={OPERATOR})
     def cancel(self) -> None: ...
 
-    @move(
-        "cascade_cancelled",
-        source=LIVE,
-        target=State.CANCELLED,
-        by={SYSTEM},
-        kind=MoveKind.PROPAGATED,
-    )
+    @move("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=MoveKind.PROPAGATED)
     def cancel_with_parent(self) -> None: ...
 
-    @move("retry_delay_elapsed", source=State.RETRYING, target=State.QUEUED, by={SYSTEM},
-          guards=[the_backoff_has_passed], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "retry_delay_elapsed",
+        source=State.RETRYING,
+        target=State.QUEUED,
+        by={SYSTEM},
+        guards=[the_backoff_has_passed],
+        severity=Severity.WARNING,
+    )
     def queue_again(self) -> None: ...
 
-    @move("validation_passed", source=State.VALIDATING, target=State.COMPLETED, by={SYSTEM},
-          guards=[exit_gates_have_passed, the_patch_is_verified])  # fmt: skip
+    @move(
+        "validation_passed",
+        source=State.VALIDATING,
+        target=State.COMPLETED,
+        by={SYSTEM},
+        guards=[exit_gates_have_passed, the_patch_is_verified],
+    )
     def pass_validation(self) -> None: ...
 
-    @move(
-        "validation_failed",
-        source=State.VALIDATING,
-        target=State.FAILED,
-        by={SYSTEM},
-        severity=Severity.ERROR,
-    )
+    @move("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def fail_validation(self, error: str) -> None:
         self.last_error = error
 

@@ -184,32 +184,61 @@ class TestGate(Entity):
             "timeout_occurred": trigger == "timeout_exceeded",
         }
 
-    @move("gate_started", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM},
-          guards=[dependencies_have_passed])  # fmt: skip
+    @move(
+        "gate_started",
+        source=State.PENDING,
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[dependencies_have_passed],
+    )
     def start(self) -> None:
         self.started_at = self.facts.at
         self.times_out_at = self.facts.at + timedelta(seconds=self.timeout_sec)
 
-    @move("dependency_gate_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM},
-          guards=[a_dependency_has_failed], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "dependency_gate_failed",
+        source=State.PENDING,
+        target=State.BLOCKED,
+        by={SYSTEM},
+        guards=[a_dependency_has_failed],
+        severity=Severity.WARNING,
+    )
     def block(self) -> None: ...
 
-    @move("dependency_gate_passed", source=State.BLOCKED, target=State.PENDING, by={SYSTEM},
-          guards=[no_dependency_stands_failed])  # fmt: skip
+    @move(
+        "dependency_gate_passed",
+        source=State.BLOCKED,
+        target=State.PENDING,
+        by={SYSTEM},
+        guards=[no_dependency_stands_failed],
+    )
     def unblock(self) -> None: ...
 
-    @move("gate_passed", source=State.RUNNING, target=State.PASSED, by={AGENT, SYSTEM},
-          guards=[the_exit_code_is_expected])  # fmt: skip
+    @move(
+        "gate_passed", source=State.RUNNING, target=State.PASSED, by={AGENT, SYSTEM}, guards=[the_exit_code_is_expected]
+    )
     def pass_(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
         self._finish(exit_code, stdout, stderr, duration_sec)
 
-    @move("gate_failed", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM},
-          guards=[the_exit_code_is_unexpected], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "gate_failed",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_exit_code_is_unexpected],
+        severity=Severity.ERROR,
+    )
     def fail(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
         self._finish(exit_code, stdout, stderr, duration_sec)
 
-    @move("timeout_exceeded", source=State.RUNNING, target=State.FAILED, by={SYSTEM},
-          guards=[the_timeout_has_passed], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "timeout_exceeded",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[the_timeout_has_passed],
+        severity=Severity.ERROR,
+    )
     def time_out(self, stdout: str = "", stderr: str = "") -> None:
         self._finish(TIMED_OUT, stdout, stderr or f"timed out after {self.timeout_sec} s", None)
 

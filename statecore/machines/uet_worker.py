@@ -65,9 +65,12 @@ class UetWorker(Entity):
             constraints.in_order("uet_worker", "created_at", "terminated_at"),
         )
         indexes = (
-            models.Index(fields=("last_heartbeat",), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="uet_worker_live_by_heartbeat"),
-        )  # fmt: skip
+            models.Index(
+                fields=("last_heartbeat",),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="uet_worker_live_by_heartbeat",
+            ),
+        )
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -93,13 +96,7 @@ class UetWorker(Entity):
     @move("initialization_completed", source=State.SPAWNING, target=State.IDLE, by={AGENT, SYSTEM})
     def initialize(self) -> None: ...
 
-    @move(
-        "spawn_failed",
-        source=State.SPAWNING,
-        target=State.TERMINATED,
-        by={AGENT, SYSTEM},
-        severity=Severity.ERROR,
-    )
+    @move("spawn_failed", source=State.SPAWNING, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
     def fail_to_spawn(self, error: str = "") -> None:
         self.last_error = error
 
@@ -109,12 +106,7 @@ class UetWorker(Entity):
     @move("task_completed", source=State.BUSY, target=State.IDLE, by={AGENT, SYSTEM})
     def release(self) -> None: ...
 
-    @move(
-        "shutdown_requested",
-        source=State.IDLE,
-        target=State.TERMINATED,
-        by={AGENT, OPERATOR, SYSTEM},
-    )
+    @move("shutdown_requested", source=State.IDLE, target=State.TERMINATED, by={AGENT, OPERATOR, SYSTEM})
     def shut_down(self) -> None: ...
 
     @move("shutdown_requested", source=State.BUSY, target=State.DRAINING, by={AGENT, OPERATOR, SYSTEM})
@@ -123,12 +115,6 @@ class UetWorker(Entity):
     @move("current_task_finished", source=State.DRAINING, target=State.TERMINATED, by={AGENT, SYSTEM})
     def finish_draining(self) -> None: ...
 
-    @move(
-        "worker_crashed",
-        source=State.BUSY,
-        target=State.TERMINATED,
-        by={AGENT, SYSTEM},
-        severity=Severity.ERROR,
-    )
+    @move("worker_crashed", source=State.BUSY, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
     def crash(self, error: str = "") -> None:
         self.last_error = error

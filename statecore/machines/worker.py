@@ -100,9 +100,12 @@ class Worker(Entity):
             constraints.in_order("worker", "created_at", "shutdown_at"),
         )
         indexes = (
-            models.Index(fields=("last_heartbeat",), condition=~models.Q(state__in=sorted(FINAL)),
-                         name="worker_live_by_heartbeat"),
-        )  # fmt: skip
+            models.Index(
+                fields=("last_heartbeat",),
+                condition=~models.Q(state__in=sorted(FINAL)),
+                name="worker_live_by_heartbeat",
+            ),
+        )
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -164,31 +167,38 @@ class Worker(Entity):
     @move("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
     def take(self) -> None: ...
 
-    @move(
-        "task_completed",
-        source=State.BUSY,
-        target=State.IDLE,
-        by={SYSTEM},
-        guards=[it_holds_no_task],
-    )
+    @move("task_completed", source=State.BUSY, target=State.IDLE, by={SYSTEM}, guards=[it_holds_no_task])
     def release(self) -> None: ...
 
-    @move("health_check_timeout", source=State.BUSY, target=State.UNRESPONSIVE, by={SYSTEM},
-          guards=[heartbeats_were_missed], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "health_check_timeout",
+        source=State.BUSY,
+        target=State.UNRESPONSIVE,
+        by={SYSTEM},
+        guards=[heartbeats_were_missed],
+        severity=Severity.WARNING,
+    )
     def miss(self) -> None: ...
 
-    @move("health_check_recovered", source=State.UNRESPONSIVE, target=State.IDLE, by={AGENT, SYSTEM},
-          guards=[its_heartbeat_is_back], severity=Severity.WARNING)  # fmt: skip
+    @move(
+        "health_check_recovered",
+        source=State.UNRESPONSIVE,
+        target=State.IDLE,
+        by={AGENT, SYSTEM},
+        guards=[its_heartbeat_is_back],
+        severity=Severity.WARNING,
+    )
     def recover(self) -> None: ...
 
-    @move("max_timeout_exceeded", source=State.UNRESPONSIVE, target=State.SHUTDOWN, by={SYSTEM},
-          guards=[the_recovery_window_has_passed], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "max_timeout_exceeded",
+        source=State.UNRESPONSIVE,
+        target=State.SHUTDOWN,
+        by={SYSTEM},
+        guards=[the_recovery_window_has_passed],
+        severity=Severity.ERROR,
+    )
     def give_up(self) -> None: ...
 
-    @move(
-        "shutdown_requested",
-        source={State.IDLE, State.BUSY},
-        target=State.SHUTDOWN,
-        by={AGENT, OPERATOR, SYSTEM},
-    )
+    @move("shutdown_requested", source={State.IDLE, State.BUSY}, target=State.SHUTDOWN, by={AGENT, OPERATOR, SYSTEM})
     def shut_down(self) -> None: ...

@@ -207,74 +207,89 @@ class Workstream(Entity):
             "critical_failure": trigger == "critical_task_failed",
         }
 
-    @move("tasks_created", source=State.PLANNED, target=State.READY, by={SYSTEM},
-          guards=[all_its_tasks_are_created, dependencies_are_completed])  # fmt: skip
+    @move(
+        "tasks_created",
+        source=State.PLANNED,
+        target=State.READY,
+        by={SYSTEM},
+        guards=[all_its_tasks_are_created, dependencies_are_completed],
+    )
     def make_ready(self) -> None: ...
 
-    @move("dependency_unsatisfied", source=State.PLANNED, target=State.BLOCKED, by={SYSTEM},
-          guards=[a_dependency_is_not_completed])  # fmt: skip
+    @move(
+        "dependency_unsatisfied",
+        source=State.PLANNED,
+        target=State.BLOCKED,
+        by={SYSTEM},
+        guards=[a_dependency_is_not_completed],
+    )
     def block(self) -> None: ...
 
-    @move("dependencies_met", source=State.BLOCKED, target=State.READY, by={SYSTEM},
-          guards=[dependencies_are_completed])  # fmt: skip
+    @move(
+        "dependencies_met", source=State.BLOCKED, target=State.READY, by={SYSTEM}, guards=[dependencies_are_completed]
+    )
     def unblock(self) -> None: ...
 
-    @move(
-        "first_task_started",
-        source=State.READY,
-        target=State.EXECUTING,
-        by={SYSTEM},
-        guards=[a_task_has_started],
-    )
+    @move("first_task_started", source=State.READY, target=State.EXECUTING, by={SYSTEM}, guards=[a_task_has_started])
     def execute(self) -> None: ...
 
-    @move("all_tasks_completed", source=State.EXECUTING, target=State.VALIDATING, by={SYSTEM},
-          guards=[all_tasks_are_completed])  # fmt: skip
+    @move(
+        "all_tasks_completed",
+        source=State.EXECUTING,
+        target=State.VALIDATING,
+        by={SYSTEM},
+        guards=[all_tasks_are_completed],
+    )
     def validate(self) -> None: ...
 
-    @move("critical_task_failed", source=State.EXECUTING, target=State.FAILED, by={SYSTEM},
-          guards=[a_critical_task_has_failed], severity=Severity.CRITICAL)  # fmt: skip
+    @move(
+        "critical_task_failed",
+        source=State.EXECUTING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[a_critical_task_has_failed],
+        severity=Severity.CRITICAL,
+    )
     def fail_with_task(self) -> None:
         self.last_error = "a critical task failed"
 
-    @move("patch_quarantined", source={State.EXECUTING, State.VALIDATING}, target=State.FAILED, by={SYSTEM},
-          kind=MoveKind.PROPAGATED, guards=[a_patch_is_quarantined], severity=Severity.ERROR)  # fmt: skip
+    @move(
+        "patch_quarantined",
+        source={State.EXECUTING, State.VALIDATING},
+        target=State.FAILED,
+        by={SYSTEM},
+        kind=MoveKind.PROPAGATED,
+        guards=[a_patch_is_quarantined],
+        severity=Severity.ERROR,
+    )
     def fail_with_patch(self) -> None:
         self.last_error = "a patch was quarantined"
 
-    @move("validation_passed", source=State.VALIDATING, target=State.COMPLETED, by={SYSTEM},
-          guards=[all_tasks_are_completed, all_gates_have_passed, all_patches_are_committed])  # fmt: skip
+    @move(
+        "validation_passed",
+        source=State.VALIDATING,
+        target=State.COMPLETED,
+        by={SYSTEM},
+        guards=[all_tasks_are_completed, all_gates_have_passed, all_patches_are_committed],
+    )
     def pass_validation(self) -> None: ...
 
-    @move(
-        "validation_failed",
-        source=State.VALIDATING,
-        target=State.FAILED,
-        by={SYSTEM},
-        severity=Severity.ERROR,
-    )
+    @move("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def fail_validation(self, error: str) -> None:
         self.last_error = error
 
-    @move(
-        "workstream_skipped",
-        source={State.PLANNED, State.READY},
-        target=State.SKIPPED,
-        by={OPERATOR},
-    )
+    @move("workstream_skipped", source={State.PLANNED, State.READY}, target=State.SKIPPED, by={OPERATOR})
     def skip(self) -> None: ...
 
-    @move("workstream_cancelled", source={State.PLANNED, State.READY, State.EXECUTING}, target=State.CANCELLED,
-          by={OPERATOR})  # fmt: skip
+    @move(
+        "workstream_cancelled",
+        source={State.PLANNED, State.READY, State.EXECUTING},
+        target=State.CANCELLED,
+        by={OPERATOR},
+    )
     def cancel(self) -> None: ...
 
-    @move(
-        "cascade_cancelled",
-        source=LIVE,
-        target=State.CANCELLED,
-        by={SYSTEM},
-        kind=MoveKind.PROPAGATED,
-    )
+    @move("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=MoveKind.PROPAGATED)
     def cancel_with_parent(self) -> None: ...
 
 

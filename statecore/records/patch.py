@@ -1,9 +1,14 @@
 """A patch: the unified diff itself. Its standing is kept by its entries in the patch ledger."""
 
+import re
+
 from django.db import models
 
 from ..kernel.clock import now
 from ..kernel.ulid import ID_LENGTH
+
+TOUCHED = re.compile(r"^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)", re.MULTILINE)
+NO_FILE = "/dev/null"
 
 
 class Patch(models.Model):
@@ -15,3 +20,7 @@ class Patch(models.Model):
 
     def __str__(self) -> str:
         return f"patch {self.pk}"
+
+    def touched_paths(self) -> list[str]:
+        """Every path that its file headers name, before or after."""
+        return sorted({path.strip() for path in TOUCHED.findall(self.diff)} - {NO_FILE})

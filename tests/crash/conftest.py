@@ -56,9 +56,7 @@ class Nursery:
         )  # fmt: skip
         self.heard = b""
 
-    def victim(
-        self, deed: str, *, moment: str = "", statement: int | None = None, times: int = 1
-    ) -> Victim:
+    def victim(self, deed: str, *, moment: str = "", statement: int | None = None, times: int = 1) -> Victim:
         scenario: dict[str, Any] = {"deed": deed, "moment": moment, "statement": statement, "times": times}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(scenario).encode() + b"\n")

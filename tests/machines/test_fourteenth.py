@@ -82,8 +82,9 @@ def test_it_is_described_like_every_machine(flow: Flow) -> None:
 
     assert described.keys() == registry.flow("run").describe().keys()
     assert [state["name"] for state in described["states"] if state["terminal"]] == ["scrapped"]
-    assert {"trigger": "coin_inserted", "sources": ["locked"], "target": "unlocked",
-            "guards": ["the_coin_is_enough"], "actors": ["agent", "system"]}.items() <= described["moves"][0].items()  # fmt: skip
+    move = described["moves"][0]
+    assert (move["trigger"], move["sources"], move["target"]) == ("coin_inserted", ["locked"], "unlocked")
+    assert (move["guards"], move["actors"]) == (["the_coin_is_enough"], ["agent", "system"])
 
 
 def test_the_command_lists_it(flow: Flow) -> None:
@@ -150,8 +151,8 @@ def test_the_database_guards_it(turnstile: Any) -> None:
     ):
         with pytest.raises(IntegrityError), transaction.atomic():
             attack()
-    with pytest.raises(IntegrityError), transaction.atomic(), world.open_gate():
-        world.forced(turnstile, "scrapped")
+    world.forced(turnstile, "scrapped")
+    with pytest.raises(IntegrityError), world.open_gate():
         rows.update(state="locked", scrapped_at=None)
 
 

@@ -238,9 +238,7 @@ def test_a_skilfully_rewritten_event_breaks_the_chain_after_it() -> None:
         event = events[which % len(events)]
         rewritten(event, actor="mallory")
         finding = integrity.verify_chain()
-        is_last = not any(
-            e.entity_id == event.entity_id and e.sequence == event.sequence + 1 for e in events
-        )
+        is_last = not any(e.entity_id == event.entity_id and e.sequence == event.sequence + 1 for e in events)
         if not is_last:
             assert finding is not None
             assert f"number {event.sequence + 1}:" in finding.detail

@@ -283,9 +283,7 @@ def test_what_is_final_gets_one_successor_however_many_retry_it(race, crowd) -> 
 def test_a_preview_raced_by_the_real_thing_leaves_nothing_behind(race, crowd) -> None:
     run = world.run()
 
-    real, *previews = race(
-        [fire(run, "run_started")] + [force(run, "failed", dry_run=True) for _ in range(crowd - 1)]
-    )
+    real, *previews = race([fire(run, "run_started")] + [force(run, "failed", dry_run=True) for _ in range(crowd - 1)])
 
     assert real.won
     assert all(preview.won for preview in previews)
