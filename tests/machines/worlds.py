@@ -238,6 +238,10 @@ PREPARE: dict[Key, Setting] = {
 }
 
 # One way, for each guarded move, to have its guards refuse.
+def _forbidden_by_its_phase(clock: Clock, entry: Any) -> None:
+    type(entry.phase).objects.filter(pk=entry.phase_id).update(forbidden_paths=["*"])
+
+
 SPOIL: dict[Key, Setting] = {
     ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "planned"),
     ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed"),
@@ -267,6 +271,7 @@ SPOIL: dict[Key, Setting] = {
     ("worker", "health_check_recovered", "idle"): _as_it_is,
     ("worker", "max_timeout_exceeded", "shutdown"): _heard_from,
     ("patch_ledger", "validation_passed", "validated"): _given(scope_passed=False),
+    ("patch_ledger", "accepted_for_merge", "queued"): _forbidden_by_its_phase,
     ("patch_ledger", "apply_retried", "queued"): _with(apply_retries=3),
     ("patch_ledger", "rollback_requested", "rolled_back"): _as_it_is,
     ("test_gate", "gate_started", "RUNNING"): _waits_for("depends_on", world.gate),
