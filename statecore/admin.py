@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
 from django.core.paginator import Paginator
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 
-from .journal import Event
+from .journal import COLUMNS, Event
 from .kernel import registry
 from .records import Patch, Phase
 
@@ -22,18 +24,22 @@ else:
     ModelPaginator = Paginator
 
 
-class UncountedPaginator(ModelPaginator):
-    """Pages through a table without ever counting it: the next page is offered as long as this one is full."""
+COUNTED = 10_000
+
+
+class BoundedPaginator(ModelPaginator):
+    """Counts no further than anybody would page: the cost does not grow with the table."""
 
     @cached_property
     def count(self) -> int:
-        return 2**31
+        return cast("QuerySet[Model]", self.object_list)[:COUNTED].count()
 
 
 class ReadOnly(ModelAdmin):
-    paginator = UncountedPaginator
+    paginator = BoundedPaginator
     show_full_result_count = False
     list_per_page = 50
+    list_max_show_all = 0
 
     def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
         return False
@@ -58,6 +64,12 @@ class EventAdmin(ReadOnly):
     list_filter = ("entity_type", "kind", "severity", "channel")
     search_fields = ("entity_id__startswith", "event_id__startswith")
     ordering = ("-event_id",)
+    exclude = ("body",)
+    readonly_fields = ("details",)
+
+    def details(self, event: Event) -> str:
+        told = {name: value for name, value in event.as_dict().items() if name not in COLUMNS}
+        return format_html("<pre>{}</pre>", json.dumps(told, indent=2, ensure_ascii=False))
 
 
 @admin.register(Phase, Patch)

@@ -35,7 +35,8 @@ class StateField(FSMField):
 
     def __init__(self, states: type[TextChoices] | None = None, *, initial: str | None = None, **kwargs: Any) -> None:
         if states is not None:
-            kwargs["choices"] = states.choices
+            # Shown as they are written: the names of states are spelt the same everywhere.
+            kwargs["choices"] = [(value, value) for value in states.values]
             kwargs["default"] = str(initial)
         kwargs.setdefault("max_length", STATE_LENGTH)
         kwargs.update(protected=True, editable=False)

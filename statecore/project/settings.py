@@ -74,6 +74,7 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
+STATICFILES_DIRS = [environment.ROOT / "static"]
 # Files are served from where they lie: there is no step to forget between change and start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False

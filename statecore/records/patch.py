@@ -18,6 +18,9 @@ class Patch(models.Model):
     diff = models.TextField()
     created_at = models.DateTimeField(default=now, editable=False)
 
+    class Meta:
+        verbose_name_plural = "patches"
+
     def __str__(self) -> str:
         return f"patch {self.pk}"
 
