@@ -73,18 +73,28 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
 
 
 def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool) -> T:
-    with transaction.atomic(), connection.cursor() as cursor:
-        ask_for_binary(cursor, connection)
-        token = _current.set(Work(connection, cursor))
+    with transaction.atomic():
+        token = _current.set(Work(connection, _cursor(connection)))
         try:
             result = step()
         finally:
             _current.reset(token)
         if not keep:
             transaction.set_rollback(True)
-        elif registry.listeners:
-            transaction.on_commit(_tell_listeners)
+        # Robust: a listener that fails must not make a change that is committed look as if it were not.
+        for listener in registry.listeners if keep else ():
+            transaction.on_commit(listener, robust=True)
     return result
+
+
+def _cursor(connection: BaseDatabaseWrapper) -> Any:
+    """The connection's own cursor for the door, kept: a new one would look up how to read each column again."""
+    kept = getattr(connection, "door_cursor", None)
+    if kept is None or kept.cursor.connection is not connection.connection or connection.queries_logged:
+        kept = connection.cursor()
+        ask_for_binary(kept, connection)
+        connection.door_cursor = kept  # type: ignore[attr-defined]
+    return kept
 
 
 def current() -> Work:
@@ -92,11 +102,6 @@ def current() -> Work:
     if work is None:
         raise RuntimeError("this happens inside perform()")
     return work
-
-
-def _tell_listeners() -> None:
-    for listener in registry.listeners:
-        listener()
 
 
 def _is_transient(error: OperationalError) -> bool:

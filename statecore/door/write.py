@@ -88,7 +88,7 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     """Which columns differ from row to row, and the parameters: first what is the same for all, then the arrays."""
     same, arrays, varying = [], [], []
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
-        if name not in _UNIQUE and all(value == values[0] for value in values):
+        if name not in _UNIQUE and values.count(values[0]) == len(values):
             same.append(values[0])
         else:
             varying.append(name)

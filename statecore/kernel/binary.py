@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -17,8 +18,11 @@ def ask_for_binary(cursor: Any, connection: BaseDatabaseWrapper) -> None:
         cursor.cursor.format = BINARY
 
 
-def _load_binary_json(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Of text results Django reads the JSON by itself, so only the binary loader is replaced."""
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def _use_fast_loaders(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """For binary results only: text results are read the way Django has arranged it."""
     if connection.vendor != "postgresql":
         return
     from psycopg.adapt import Buffer, Loader
@@ -30,7 +34,16 @@ def _load_binary_json(connection: BaseDatabaseWrapper, **_: Any) -> None:
         def load(self, data: Buffer) -> Any:
             return orjson.loads(bytes(data)[1:])  # after the version byte of jsonb
 
+    class MomentLoader(Loader):
+        """psycopg's own works out the session's time zone for each value; ours is always UTC."""
+
+        format = Format.BINARY
+
+        def load(self, data: Buffer) -> datetime:
+            return EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+
     connection.connection.adapters.register_loader("jsonb", JsonbLoader)
+    connection.connection.adapters.register_loader("timestamptz", MomentLoader)
 
 
-connection_created.connect(_load_binary_json)
+connection_created.connect(_use_fast_loaders)

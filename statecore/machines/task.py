@@ -17,6 +17,7 @@ from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
+from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -44,20 +45,20 @@ def zero_only() -> list[int]:
 
 
 def dependencies_are_completed(task: Task, facts: Facts) -> Unmet | None:
-    waiting = task.depends_on.exclude(state=State.COMPLETED).values_list("pk", "state").first()
+    waiting = first_outside(task, "depends_on", State.COMPLETED)
     return waiting and Unmet("dependency_unmet", f"task {waiting[0]} is {waiting[1]}, not completed", waiting[0])
 
 
 def entry_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
-    return _gate_that_has_not_passed(task.entry_gates)
+    return _gate_that_has_not_passed(task, "entry_gates")
 
 
 def exit_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
-    return _gate_that_has_not_passed(task.gates)
+    return _gate_that_has_not_passed(task, "gates")
 
 
-def _gate_that_has_not_passed(gates: models.Manager[Any]) -> Unmet | None:
-    gate = gates.exclude(state="PASSED").values_list("pk", "state").first()
+def _gate_that_has_not_passed(task: Task, link: str) -> Unmet | None:
+    gate = first_outside(task, link, "PASSED")
     return gate and Unmet("gate_not_passed", f"gate {gate[0]} is {gate[1]}, not PASSED", gate[0])
 
 

@@ -15,6 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.invariant import Invariant
+from ..kernel.links import first_outside
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -41,7 +42,7 @@ class Type(models.TextChoices):
 
 
 def dependencies_have_passed(gate: TestGate, facts: Facts) -> Unmet | None:
-    waiting = gate.depends_on.exclude(state=State.PASSED).values_list("pk", "state").first()
+    waiting = first_outside(gate, "depends_on", State.PASSED)
     return waiting and Unmet("dependency_unmet", f"gate {waiting[0]} is {waiting[1]}, not PASSED", waiting[0])
 
 

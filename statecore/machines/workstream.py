@@ -15,6 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.invariant import Invariant
+from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -44,12 +45,12 @@ def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | N
 
 
 def dependencies_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    waiting = workstream.depends_on.exclude(state=State.COMPLETED).values_list("pk", "state").first()
+    waiting = first_outside(workstream, "depends_on", State.COMPLETED)
     return waiting and Unmet("dependency_unmet", f"workstream {waiting[0]} is {waiting[1]}", waiting[0])
 
 
 def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    if workstream.depends_on.exclude(state=State.COMPLETED).exists():
+    if first_outside(workstream, "depends_on", State.COMPLETED):
         return None
     return Unmet("no_dependency_open", "every workstream it depends on is completed")
 

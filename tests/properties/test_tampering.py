@@ -141,7 +141,9 @@ def test_every_check_survives_a_flipped_byte_and_tells_of_it(column: str) -> Non
     def flipped(which: int, place: int) -> None:
         flip(events[which % len(events)], column, place, 0x80 if connection.vendor == "sqlite" else 1)
         assert errors() != []
-        assert recent_errors() != []
+        recent = recent_errors()
+        # An event that belongs to nobody any more is not among the recent ones of anybody.
+        assert recent != [] or column in ("entity_type", "entity_id")
 
     tried(flipped, settings(SETTINGS, max_examples=4), which=INDEX, place=INDEX)
 

@@ -14,12 +14,13 @@ from statecore import door
 from statecore.door.change import Change
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import ConstraintViolated
 from tests.races.contest import PATIENCE
 from tests.races.records import is_whole
 from tests.races.test_races import fire, idle_uet_worker
 from tests.support import world
 
-pytestmark = pytest.mark.postgres
+on_postgres = pytest.mark.postgres  # SQLite has one lock, and nobody to cross it with
 
 
 class CrossLock:
@@ -58,6 +59,7 @@ def reacting(reaction: Callable[[Change], None]) -> Iterator[None]:
         registry.reactions.remove(reaction)
 
 
+@on_postgres
 def test_reactions_that_lock_each_other_out_are_both_made(race) -> None:
     a, b = world.created("AgentJob", id="a"), world.created("AgentJob", id="b")
     crossing = CrossLock({"a": "b", "b": "a"}, "job_requeued")
@@ -71,6 +73,7 @@ def test_reactions_that_lock_each_other_out_are_both_made(race) -> None:
     assert [is_whole(job).version for job in (a, b)] == [3, 3]
 
 
+@on_postgres
 def test_a_ring_of_reactions_is_worked_off(race) -> None:
     names = [f"job-{n}" for n in range(5)]
     jobs = [world.created("AgentJob", id=name) for name in names]
@@ -83,6 +86,7 @@ def test_a_ring_of_reactions_is_worked_off(race) -> None:
     assert [is_whole(job).version for job in jobs] == [3] * len(jobs)
 
 
+@on_postgres
 def test_the_victim_of_a_deadlock_is_refused_when_the_other_changed_what_it_wanted(race) -> None:
     """Each wants to take its own worker and shut down the other's: one does both, the other finds its own gone."""
     a, b = idle_uet_worker(id="a"), idle_uet_worker(id="b")
@@ -96,6 +100,7 @@ def test_the_victim_of_a_deadlock_is_refused_when_the_other_changed_what_it_want
     assert is_whole(mine).version == is_whole(other).version == 3
 
 
+@on_postgres
 def test_a_request_that_was_a_deadlocks_victim_is_answered_once(race) -> None:
     a, b = world.created("AgentJob", id="a"), world.created("AgentJob", id="b")
     keys = {job.pk: door.RequestKey(f"key-{job.pk}", "here", "hash") for job in (a, b)}
@@ -108,6 +113,7 @@ def test_a_request_that_was_a_deadlocks_victim_is_answered_once(race) -> None:
     assert [is_whole(job).version for job in (a, b)] == [3, 3]
 
 
+@on_postgres
 @pytest.mark.django_db(transaction=True)
 def test_an_error_that_is_no_deadlock_is_not_tried_again() -> None:
     job = world.created("AgentJob")
@@ -124,3 +130,46 @@ def test_an_error_that_is_no_deadlock_is_not_tried_again() -> None:
 
     assert tries == [job.pk]
     assert is_whole(job).version == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_listener_that_fails_after_the_commit_does_not_make_the_change_twice() -> None:
+    job = world.created("AgentJob")
+    heard = []
+
+    def fails() -> None:
+        heard.append(job.pk)
+        raise OperationalError("database is locked")
+
+    registry.listeners.append(fails)
+    try:
+        outcome = door.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
+    finally:
+        registry.listeners.remove(fails)
+
+    assert outcome.entity.version == is_whole(job).version == 2
+    assert heard == [job.pk]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reaction_that_goes_on_after_a_refusal_leaves_nothing_of_what_was_refused() -> None:
+    """A refusal of the database, which would end a transaction without a savepoint."""
+    job, run = world.created("AgentJob"), world.run()
+    told = []
+
+    def tries(change: Change) -> None:
+        if change.entity.pk != job.pk:
+            return
+        try:
+            world.forced(world.created("AgentJob", id="beside"), "running")
+        except ConstraintViolated as refusal:
+            told.append(refusal.code)
+        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, cause=change.entry)
+
+    with reacting(tries):
+        outcome = door.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
+
+    beside = world.model("AgentJob").objects.get(pk="beside")
+    assert told == ["constraint_violated"]
+    assert [entry.entity_id for entry in outcome.caused] == ["beside", run.pk]
+    assert [is_whole(entity).version for entity in (job, run, beside)] == [2, 2, 1]
