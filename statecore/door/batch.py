@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db import transaction
+
 from ..journal import Entry
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Move
-from ..kernel.refusals import NotFound, Refusal
+from ..kernel.refusals import ConstraintViolated, NotFound, Refusal
 from . import rows, write
 from .change import Account, Change, as_it_was, check_words, record
 from .outcome import Outcome
@@ -46,8 +48,7 @@ def transition_many(
 
     def step() -> list[Item]:
         moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
-        write.update(moved)
-        for change in moved:
+        for change in _written(moved, items):
             items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, done(change)))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
@@ -72,14 +73,31 @@ def _fire_all(
         try:
             move = fire(entity, trigger, own)
         except Refusal as refusal:
-            refusals_total.labels(model.flow.entity_type, refusal.code).inc()
-            others[entity.pk] = Item(entity.pk, None, refusal)
+            others[entity.pk] = _refused(entity, refusal)
             continue
         if move is None:
             others[entity.pk] = Item(entity.pk, Outcome(entity, None))
         else:
             moved.append(record(entity, before, account(move, own)))
     return moved, others
+
+
+def _written(moved: list[Change], items: dict[str, Item]) -> list[Change]:
+    """Write all at once; where the database refuses a row, one by one, so that it is refused alone."""
+    try:
+        with transaction.atomic():
+            write.update(moved)
+    except ConstraintViolated as violation:
+        if len(moved) > 1:
+            return [change for each in moved for change in _written([each], items)]
+        items[moved[0].entity.pk] = _refused(moved[0].entity, violation)
+        return []
+    return moved
+
+
+def _refused(entity: Entity, refusal: Refusal) -> Item:
+    refusals_total.labels(entity.flow.entity_type, refusal.code).inc()
+    return Item(entity.pk, None, refusal)
 
 
 def _not_there(model: type[Entity], entity_id: str) -> Item:

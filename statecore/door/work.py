@@ -93,7 +93,8 @@ def _cursor(connection: BaseDatabaseWrapper) -> Any:
     if kept is None or kept.cursor.connection is not connection.connection or connection.queries_logged:
         kept = connection.cursor()
         ask_for_binary(kept, connection)
-        connection.door_cursor = kept  # type: ignore[attr-defined]
+        # A cursor that logs its queries is not kept: it would go on logging them.
+        connection.door_cursor = None if connection.queries_logged else kept  # type: ignore[attr-defined]
     return kept
 
 

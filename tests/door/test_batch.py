@@ -1,5 +1,7 @@
 """The batch door: thousands of entities in a few statements, each moved or refused by itself."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,6 +12,7 @@ from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import Invalid
+from statecore.machines.task import Task
 from tests.support import world
 from tests.support.world import AGENT, created, events_of, fire, last_event, operator, trace
 
@@ -199,3 +202,13 @@ def test_a_reaction_that_fails_undoes_the_whole_batch(monkeypatch) -> None:
     with pytest.raises(RuntimeError):
         move_all(entities, "registration_completed")
     assert [trace(entity) for entity in entities] == before
+
+
+def test_a_row_that_the_database_refuses_is_refused_alone() -> None:
+    """The database holds a rule that no guard asks about: a task ends after it began."""
+    sound, late = world.running_task(), world.running_task()
+    world.touched(late, started_at=late.started_at + timedelta(days=400), lease_expires_at=None)
+    items = door.transition_many(Task, [late.pk, sound.pk], "cascade_cancelled", actor=THE_SYSTEM)
+    assert [item.refusal and item.refusal.code for item in items] == ["constraint_violated", None]
+    assert Task.objects.get(pk=sound.pk).state == "cancelled"
+    assert Task.objects.get(pk=late.pk).state == "running"
