@@ -70,7 +70,8 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
     if is_valid_id(entity_id):
         reader = _reader(model, work.connection.vendor)
         work.cursor.execute(reader.one, [entity_id])
-        if row := work.cursor.fetchone():
+        # To the end: on SQLite a statement that is not finished would keep the table locked.
+        for row in work.cursor.fetchall():
             return reader.build(row)
     raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
 
