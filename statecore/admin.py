@@ -61,7 +61,7 @@ class EntityAdmin(ReadOnly):
 @admin.register(Event)
 class EventAdmin(ReadOnly):
     list_display = ("event_id", "timestamp", "entity_type", "entity_id", "from_state", "to_state", "trigger", "actor")
-    list_filter = ("entity_type", "kind", "severity", "channel")
+    list_filter = ("kind",)
     search_fields = ("entity_id__startswith", "event_id__startswith")
     ordering = ("-event_id",)
     exclude = ("body",)

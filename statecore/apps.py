@@ -18,6 +18,7 @@ class StatecoreConfig(AppConfig):
         from .records import checkpoint
 
         register(checks.machines_are_sound, Tags.models)
+        register(checks.settings_name_known_states, Tags.models)
         registry.reactions += [agent_events.mirror, checkpoint.clear_when_done]
         post_migrate.connect(_install_triggers, sender=self)
 

@@ -15,14 +15,18 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import models
 
+from .kernel.actors import NAME_LENGTH
 from .kernel.clock import now, rfc3339
+from .kernel.state_field import STATE_LENGTH
 from .kernel.ulid import ID_LENGTH, new_id
 
 GENESIS = "0" * 64
 EVENT_ID_LENGTH = 30
+KEY_LENGTH = 200
+OVERRIDDEN = "manual_override"  # the trigger of every override
 
 
-class Kind(models.TextChoices):
+class EventKind(models.TextChoices):
     NORMAL = "normal"
     PROPAGATED = "propagated"
     OVERRIDE = "override"
@@ -38,12 +42,12 @@ class Event(models.Model):
     entity_type = models.CharField(max_length=32)
     entity_id = models.CharField(max_length=ID_LENGTH)
     sequence = models.PositiveIntegerField()
-    kind = models.CharField(max_length=16, choices=Kind.choices)
+    kind = models.CharField(max_length=16, choices=EventKind.choices)
     trigger = models.CharField(max_length=64)
-    from_state = models.CharField(max_length=32)
-    to_state = models.CharField(max_length=32)
+    from_state = models.CharField(max_length=STATE_LENGTH)
+    to_state = models.CharField(max_length=STATE_LENGTH)
     severity = models.CharField(max_length=16)
-    actor = models.CharField(max_length=150)
+    actor = models.CharField(max_length=NAME_LENGTH)
     channel = models.CharField(max_length=16)
     timestamp = models.DateTimeField()
     caused_by = models.CharField(max_length=EVENT_ID_LENGTH)
@@ -94,18 +98,12 @@ COLUMNS = Entry._fields
 MIRRORED = COLUMNS[:-2]
 
 
-class Link(NamedTuple):
-    """Where the next event of an entity goes: after which hash, at which place."""
-
-    sequence: int
-    prev_hash: str
-
-
 def entry(
     *,
-    link: Link,
     entity_type: str,
     entity_id: str,
+    sequence: int,
+    prev_hash: str,
     kind: str,
     trigger: str,
     from_state: str,
@@ -121,15 +119,15 @@ def entry(
     # None of the mirrored values can need an escape: ids, states and triggers are identifiers, and an
     # actor's name is checked when the actor is made.
     body = (
-        f'{{"event_id":"{event_id}","entity_type":"{entity_type}","entity_id":"{entity_id}","sequence":{link.sequence},'
+        f'{{"event_id":"{event_id}","entity_type":"{entity_type}","entity_id":"{entity_id}","sequence":{sequence},'
         f'"kind":"{kind}","trigger":"{trigger}","from_state":"{from_state}","to_state":"{to_state}",'
         f'"severity":"{severity}","actor":"{actor}","channel":"{channel}","timestamp":"{rfc3339(at)}",'
-        f'"caused_by":"{caused_by}","prev_hash":"{link.prev_hash}","details":'
+        f'"caused_by":"{caused_by}","prev_hash":"{prev_hash}","details":'
         f"{orjson.dumps(details, option=orjson.OPT_SORT_KEYS).decode()}}}"
     )
     return Entry(
-        event_id, entity_type, entity_id, link.sequence, kind, trigger, from_state, to_state, severity, actor, channel,
-        at, caused_by, link.prev_hash, body, digest(body),
+        event_id, entity_type, entity_id, sequence, kind, trigger, from_state, to_state, severity, actor, channel,
+        at, caused_by, prev_hash, body, digest(body),
     )  # fmt: skip
 
 
@@ -138,7 +136,7 @@ def digest(body: str) -> str:
 
 
 def read(body: str, hash_: str) -> dict[str, Any]:
-    """An event as the API tells it: the canonical members, the details among them, the version and the hash."""
+    """An event as it is told: the canonical members, the details among them, the version and the hash."""
     members: dict[str, Any] = orjson.loads(body)
     members |= members.pop("details")
     members["caused_by"] = members["caused_by"] or None
@@ -149,9 +147,9 @@ def read(body: str, hash_: str) -> dict[str, Any]:
 class IdempotencyRecord(models.Model):
     """The answer to a request that carried a key, kept so that a repeat gets the same one."""
 
-    actor = models.CharField(max_length=150)
+    actor = models.CharField(max_length=NAME_LENGTH)
     actor_kind = models.CharField(max_length=16)
-    key = models.CharField(max_length=200)
+    key = models.CharField(max_length=KEY_LENGTH)
     endpoint = models.CharField(max_length=255)
     body_hash = models.CharField(max_length=64)
     response = models.JSONField(null=True)

@@ -16,12 +16,13 @@ import pytest
 
 DATABASE = os.environ.get("STATECORE_TEST_DATABASE", "sqlite")
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT", "STATECORE_HTTPS", "STATECORE_DEBUG")
+FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
 servers = ExitStack()
 
 
 def prepare_environment() -> None:
-    for name in FROM_OUTSIDE:
+    ours = [name for name in os.environ if name.startswith("STATECORE_") and not name.startswith("STATECORE_TEST_")]
+    for name in [*FROM_OUTSIDE, *ours]:
         os.environ.pop(name, None)
     if WORKER is None:
         os.environ["STATECORE_TEST_BASE"] = tempfile.mkdtemp(prefix="statecore-")

@@ -61,7 +61,8 @@ def _index() -> str:
 _HOW_TO_CHANGE = """\
 These pages and `machines.json` are written by `manage.py machines --docs`; a test fails when they are out of date.
 `manage.py machines --check` refuses a change of a declaration without the version bump it calls for:
-major for a state added or removed or a move removed, minor for a move or a field added, patch for the rest.
+major for a state added, removed or made final, or a move or field removed; minor for a move or a field added; patch
+for the rest.
 """
 
 

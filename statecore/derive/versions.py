@@ -32,7 +32,7 @@ def committed() -> dict[str, Description]:
 def unversioned_changes(old: dict[str, Description], new: dict[str, Description]) -> Iterator[str]:
     """A sentence for each machine whose version does not answer for its change."""
     for name in sorted(old.keys() - new.keys()):
-        yield f"{name} was removed: deprecate its moves first, then remove it from the snapshot with --docs"
+        yield f"{name} was removed: deprecate its moves first, then delete its entry from {SNAPSHOT} by hand"
     for name in sorted(old.keys() & new.keys()):
         needed = bump_needed(old[name], new[name])
         if needed and not _is_bumped(old[name]["version"], new[name]["version"], needed):

@@ -17,9 +17,9 @@ from ..kernel.refusals import ConstraintViolated, NotFound, Refusal
 from . import rows, write
 from .change import Account, Change, as_it_was, check_words, record
 from .outcome import Outcome
-from .refused import counted, refusals_total
+from .refused import count, counted
 from .transition import account_of, fire
-from .work import done, perform
+from .work import perform, react_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ def transition_many(
     def step() -> list[Item]:
         moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
         for change in _written(moved, items):
-            items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, done(change)))
+            items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, react_to(change)))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
     def account(move: Move, facts: Facts) -> Account:
         return account_of(move, facts, metadata or {}, cause)
 
-    with counted(model.flow.entity_type, actor, "", "batch"):
+    with counted(model.flow.entity_type):
         check_words(reason, metadata or {})
         return perform(step, keep=not dry_run)
 
@@ -96,9 +96,11 @@ def _written(moved: list[Change], items: dict[str, Item]) -> list[Change]:
 
 
 def _refused(entity: Entity, refusal: Refusal) -> Item:
-    refusals_total.labels(entity.flow.entity_type, refusal.code).inc()
+    count(entity.flow.entity_type, refusal)
     return Item(entity.pk, None, refusal)
 
 
 def _not_there(model: type[Entity], entity_id: str) -> Item:
-    return Item(entity_id, None, NotFound(f"there is no {model.flow.entity_type} {entity_id!r}"))
+    refusal = NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
+    count(model.flow.entity_type, refusal)
+    return Item(entity_id, None, refusal)

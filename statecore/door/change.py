@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from .. import journal
-from ..journal import Entry, Kind, Link
+from ..journal import Entry, EventKind
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 class Account(NamedTuple):
     """How a change is to be recorded."""
 
-    kind: Kind
+    kind: EventKind
     trigger: str
     severity: Severity
     facts: Facts
@@ -88,11 +88,12 @@ def record_creation(entity: Entity, account: Account) -> Change:
 
 def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[str, Any], dwell: float) -> Entry:
     facts, flow = account.facts, entity.flow
-    override = account.kind is Kind.OVERRIDE
+    override = account.kind is EventKind.OVERRIDE
     return journal.entry(
-        link=Link(entity.version, entity.chain_head or journal.GENESIS),
         entity_type=flow.entity_type,
         entity_id=entity.pk,
+        sequence=entity.version,
+        prev_hash=entity.chain_head or journal.GENESIS,
         kind=account.kind.value,
         trigger=account.trigger,
         from_state=from_state,
@@ -103,7 +104,7 @@ def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[
         at=facts.at,
         caused_by=account.caused_by,
         details={
-            "event_type": "manual_override" if override else f"{flow.event_noun}_state_transition",
+            "event_type": journal.OVERRIDDEN if override else f"{flow.event_noun}_state_transition",
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.operator_name,
             "reason": facts.reason or None,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from ..journal import Entry, Kind
+from ..journal import Entry, EventKind
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -22,9 +22,7 @@ from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
-from .work import done, perform
-
-TRIGGER = "created"
+from .work import perform, react_to
 
 
 class Created(NamedTuple):
@@ -50,7 +48,7 @@ def create(
         return Outcome(*create_now(model, entity_id, fields, Facts(now(), actor, {}, reason), cause=cause))
 
     entity_id = new_id(model.flow.prefix) if id is None else id
-    with counted(model.flow.entity_type, actor, entity_id, "create"):
+    with counted(model.flow.entity_type):
         rights.require(actor, model.flow, "operate")
         check_words(reason, {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
@@ -74,33 +72,31 @@ def create_now(
     entity.facts = facts
     wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
     caused_by = cause.event_id if cause else ""
-    trigger = trigger or getattr(model, "creation_trigger", TRIGGER)
-    change = record_creation(entity, Account(Kind.CREATED, trigger, Severity.INFO, facts, {}, caused_by=caused_by))
+    trigger = trigger or model.creation_trigger
+    change = record_creation(entity, Account(EventKind.CREATED, trigger, Severity.INFO, facts, {}, caused_by=caused_by))
     _insert(change)
     entity._state.adding = False
     for name, ids in wanted.items():
         getattr(entity, name).add(*ids)
-    return Created(entity, change.entry, done(change))
+    return Created(entity, change.entry, react_to(change))
 
 
 def _insert(change: Change) -> None:
     entity = change.entity
-    if type(entity).objects.filter(pk=entity.pk).exists():
-        raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk)
     try:
         write.insert([change])
     except ConstraintViolated as violation:
-        # Two creators of the same id passed the look above; the primary key stopped the second.
-        if "pkey" in str(violation.facts["constraint"]) or violation.facts["constraint"].endswith(".id"):
+        constraint = str(violation.facts["constraint"])
+        if constraint.endswith(("_pkey", ".id")):
             raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk) from violation
         raise
 
 
 def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "state" in fields:
-        raise StateIsProtected(f"a {model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
+        raise StateIsProtected(f"{model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
     links = {field.name for field in model._meta.many_to_many}
-    plain = {field.name for field in model._meta.concrete_fields if field.editable} - {"id"}
+    plain = model.plain_fields()
     if unknown := fields.keys() - links - plain:
         raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
     if errors := {name: [said] for name in fields.keys() & plain if (said := _complaint(model, name, fields[name]))}:
@@ -120,18 +116,9 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
         is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
         values[field.attname if is_key else name] = value
     entity = model(id=entity_id, **values)
-    own = {
-        "id",
-        "version",
-        "chain_head",
-        "created_at",
-        "updated_at",
-        "state_entered_at",
-        "retry_of",
-        "state",
-    }
+    checked = model.plain_fields() | plain.keys()
     try:
-        entity.clean_fields(exclude=own)
+        entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     return entity

@@ -8,14 +8,12 @@ from datetime import timedelta
 
 from django.conf import settings
 
-from ..journal import IdempotencyRecord
+from ..journal import KEY_LENGTH, IdempotencyRecord
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.plain import text_complaint
 from ..kernel.refusals import IdempotencyMismatch, Invalid
 from .outcome import Outcome
-
-KEY_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class RequestKey:
     body_hash: str
 
     def __post_init__(self) -> None:
-        complaint = text_complaint(self.key, KEY_LIMIT) if self.key else "must not be empty."
+        complaint = text_complaint(self.key, KEY_LENGTH) if self.key else "must not be empty."
         if complaint:
             raise Invalid({"idempotency_key": [complaint]})
 

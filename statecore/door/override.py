@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db.models import TextChoices
 
-from ..journal import Kind
-from ..kernel.actors import Actor
-from ..kernel.actors import Kind as ActorKind
+from ..journal import OVERRIDDEN, EventKind
+from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Move, Severity
-from ..kernel.refusals import AlreadyInState, GuardFailed, Invalid, PermissionDenied, TerminalState
+from ..kernel.refusals import AlreadyInState, GuardFailed, Invalid, PermissionDenied, Refusal, TerminalState
 from ..kernel.state_field import StateField
 from . import rights, rows, write
 from .change import Account, as_it_was, check_words, record
@@ -22,9 +23,10 @@ from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
 from .transition import check_version
-from .work import done, perform
+from .work import perform, react_to
 
-TRIGGER = "manual_override"
+log = structlog.get_logger(__name__)
+
 SHORTEST_REASON = 10
 
 
@@ -68,21 +70,31 @@ def override(
             "guards_bypassed": bypassed,
             "approver": approver and approver.name,
         }
-        account = Account(Kind.OVERRIDE, TRIGGER, Severity.WARNING, facts, metadata or {}, details=details)
+        account = Account(EventKind.OVERRIDE, OVERRIDDEN, Severity.WARNING, facts, metadata or {}, details=details)
         change = record(entity, before, account)
         write.update([change])
-        return Outcome(entity, change.entry, done(change))
+        return Outcome(entity, change.entry, react_to(change))
 
-    with counted(model.flow.entity_type, actor, entity_id, "override"):
+    with counted(model.flow.entity_type), _refusals_logged(model, entity_id, actor):
         _may_override(model, actor)
         _check_request(model, to_state, reason, category)
         check_words(reason, metadata or {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
 
 
+@contextmanager
+def _refusals_logged(model: type[Entity], entity_id: str, actor: Actor) -> Iterator[None]:
+    try:
+        yield
+    except Refusal as refusal:
+        told = {"entity_type": model.flow.entity_type, "entity_id": entity_id, "actor": actor.name}
+        log.warning("override_refused", **told, code=refusal.code, detail=refusal.detail)
+        raise
+
+
 def _may_override(model: type[Entity], actor: Actor) -> None:
     permission = model.flow.permission("override")
-    if actor.kind is not ActorKind.OPERATOR:
+    if actor.kind is not Kind.OPERATOR:
         raise PermissionDenied("only an operator overrides", required=permission)
     rights.require(actor, model.flow, "override")
 
@@ -105,27 +117,22 @@ def _moves_between(entity: Entity, to_state: str) -> list[Move]:
 
 def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
     """A final state is left only by a declared exit, and the exit's own guards hold for an operator too."""
-    standing = {"state": entity.state, "version": entity.version}
     if entity.state == to_state:
-        raise AlreadyInState(f"{entity} is {to_state} already", **standing)
+        raise AlreadyInState(f"{entity} is {to_state} already", **entity.standing())
     if not entity.flow.is_final(entity.state):
         return
     exits = _moves_between(entity, to_state)
     if not exits:
-        raise TerminalState(f"{entity} is {entity.state}, which is final: retry it instead", **standing)
+        raise TerminalState(f"{entity} is {entity.state}, which is final: retry it instead", **entity.standing())
     if all(unmet := [move.unmet(entity, facts) for move in exits]):
-        raise GuardFailed(
-            f"{entity} may leave {entity.state} only when: " + "; ".join(reason.detail for reason in unmet[0]),
-            unmet[0],
-            **standing,
-        )
+        raise GuardFailed(f"{entity} may leave {entity.state} only when", unmet[0], **entity.standing())
 
 
 def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> None:
     edge = f"{entity.flow.entity_type}.{entity.state}->{to_state}"
     if edge not in settings.STATECORE_SECOND_PERSON:
         return
-    if approver is None or approver.name == actor.name or approver.kind is not ActorKind.OPERATOR:
+    if approver is None or approver.name == actor.name or approver.kind is not Kind.OPERATOR:
         raise PermissionDenied(f"{edge} takes a second operator's approval", required="second_person")
     rights.require(approver, entity.flow, "override")
 

@@ -11,7 +11,7 @@ from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related, reverse_key
-from ..kernel.moves import Facts
+from ..kernel.moves import Facts, unmet_among
 from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition, PermissionDenied
 from ..kernel.ulid import new_id
 from . import rights, rows
@@ -42,7 +42,7 @@ def retry(
         _may_be_retried(entity, facts)
         return Family(facts).succeed(entity)
 
-    with counted(model.flow.entity_type, actor, entity_id, "retry"):
+    with counted(model.flow.entity_type):
         _may_retry(model, actor)
         check_words(reason, {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
@@ -56,15 +56,13 @@ def _may_retry(model: type[Entity], actor: Actor) -> None:
 
 
 def _may_be_retried(entity: Entity, facts: Facts) -> None:
-    standing = {"state": entity.state, "version": entity.version}
     if not entity.flow.is_final(entity.state):
-        raise InvalidTransition(f"{entity} is {entity.state}: only what is final is retried", **standing)
+        raise InvalidTransition(f"{entity} is {entity.state}: only what is final is retried", **entity.standing())
     successor = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
     if successor is not None:
-        raise AlreadyRetried(f"{entity} was retried as {successor}", successor=successor, **standing)
-    guards = entity.flow.succession.guards
-    if unmet := [reason for guard in guards if (reason := guard(entity, facts)) is not None]:
-        raise GuardFailed("retry: " + "; ".join(reason.detail for reason in unmet), unmet, **standing)
+        raise AlreadyRetried(f"{entity} was retried as {successor}", successor=successor, **entity.standing())
+    if unmet := unmet_among(entity.flow.succession.guards, entity, facts):
+        raise GuardFailed("retry", unmet, **entity.standing())
 
 
 @dataclass
@@ -86,7 +84,9 @@ class Family:
         return Outcome(heir.entity, heir.entry, (*heir.caused, *children))
 
     def _heir_of(self, entity: Entity, cause: Entry | None) -> Created:
-        model, fields = type(entity), {name: self._inherited(entity, name) for name in entity.flow.succession.fields}
+        model = type(entity)
+        names = model.plain_fields() - set(entity.flow.succession.leaves_behind)
+        fields = {name: self._inherited(entity, name) for name in names}
         heir = create_now(
             model, new_id(entity.flow.prefix), fields, self.facts, cause=cause, trigger=TRIGGER, retry_of=entity
         )

@@ -11,7 +11,7 @@ from ..kernel.refusals import PermissionDenied
 def require(actor: Actor, flow: Flow, action: str) -> None:
     """An operator needs the machine's permission; agents and the system are held by each move's list of actors."""
     if actor.kind is Kind.OPERATOR and not actor.holds(permission := flow.permission(action)):
-        raise PermissionDenied(f"{actor.name} may not {action} a {flow.entity_type}", required=permission)
+        raise PermissionDenied(f"{actor.name} may not {action} {flow.entity_type} rows", required=permission)
 
 
 def may_fire(actor: Actor, flow: Flow, moves: tuple[Move, ...]) -> tuple[Move, ...]:
@@ -20,7 +20,7 @@ def may_fire(actor: Actor, flow: Flow, moves: tuple[Move, ...]) -> tuple[Move, .
     if not mine:
         required = sorted({kind for move in moves for kind in move.actors})
         raise PermissionDenied(
-            f"{moves[0].trigger} is not for an {actor.kind} to fire: it takes {' or '.join(required)}",
+            f"{moves[0].trigger} takes {' or '.join(required)}, not {actor.kind}",
             required=required,
         )
     return mine

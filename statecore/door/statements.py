@@ -11,7 +11,7 @@ from django.db.models import Field
 from ..journal import COLUMNS, Event
 from ..kernel.entity import Entity
 from ..kernel.fields import column
-from ..kernel.gate import SETTING
+from ..kernel.latch import SETTING
 
 EVENT_FIELDS = [column(Event, name) for name in COLUMNS]
 # What a row repeats from its last event: on PostgreSQL these columns are not sent twice.
@@ -28,15 +28,15 @@ FROM_EVENT = {
 def postgresql(
     model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None = None, *, creating: bool
 ) -> str:
-    """Open the gate, write the row, write its event, shut the gate: one round trip, one plan.
+    """Open the latch, write the row, write its event, shut the latch: one round trip, one plan.
 
     For one change every parameter is a value; for many, those named in `varying` are arrays and the rest, the same
-    for all, are values. The gate is shut by the condition on the count, so after the last event and not the first.
+    for all, are values. The latch is shut by the condition on the count, so after the last event and not the first.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
     names = [str(field.column) for field in EVENT_FIELDS]
     return (
-        f"WITH gate AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
+        f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
         f"given AS ({_given(model, columns, varying)}), written AS ({row}), "
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
@@ -73,7 +73,7 @@ def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
     values = ", ".join(f"given.r_{name}" for name in columns)
     return (
         f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) SELECT {values} "
-        f"FROM gate, given WHERE gate.stands = 'open' RETURNING id"
+        f"FROM latch, given WHERE latch.stands = 'open' RETURNING id"
     )
 
 
@@ -82,7 +82,7 @@ def _update_given(model: type[Entity], columns: tuple[str, ...]) -> str:
     sets = [f"{name} = given.e_{source}" for name, source in FROM_EVENT.items()]
     sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
     return (
-        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM gate, given WHERE gate.stands = 'open' "
+        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM latch, given WHERE latch.stands = 'open' "
         f"AND t.id = given.e_entity_id AND t.version = given.e_sequence - 1 RETURNING t.id"
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from ..journal import Entry, Kind
+from ..journal import Entry, EventKind
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -30,7 +30,7 @@ from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
-from .work import done, perform
+from .work import perform, react_to
 
 log = structlog.get_logger(__name__)
 
@@ -61,16 +61,16 @@ def transition(
             return Outcome(entity, None)
         change = record(entity, before, account_of(move, facts, metadata or {}, cause))
         write.update([change])
-        return Outcome(entity, change.entry, done(change))
+        return Outcome(entity, change.entry, react_to(change))
 
-    with counted(model.flow.entity_type, actor, entity_id, "transition"):
+    with counted(model.flow.entity_type):
         check_words(reason, metadata or {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
 
 
 def check_version(entity: Entity, expected: int | None) -> None:
     if expected is not None and expected != entity.version:
-        raise StaleVersion(f"{entity} is at version {entity.version}, not {expected}", **_standing(entity))
+        raise StaleVersion(f"{entity} is at version {entity.version}, not {expected}", **entity.standing())
 
 
 def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
@@ -96,7 +96,7 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
 
 
 def account_of(move: Move, facts: Facts, metadata: Mapping[str, Any], cause: Entry | None) -> Account:
-    kind = Kind.PROPAGATED if cause else Kind.NORMAL
+    kind = EventKind.PROPAGATED if cause else EventKind.NORMAL
     return Account(
         kind,
         move.trigger,
@@ -107,14 +107,6 @@ def account_of(move: Move, facts: Facts, metadata: Mapping[str, Any], cause: Ent
     )
 
 
-def _standing(entity: Entity) -> dict[str, Any]:
-    return {
-        "state": entity.state,
-        "version": entity.version,
-        "allowed": entity.flow.allowed(entity.state),
-    }
-
-
 def _is_repeat(entity: Entity, trigger: str) -> bool:
     return any(move.trigger == trigger and move.target == entity.state for move in entity.flow.moves)
 
@@ -122,20 +114,20 @@ def _is_repeat(entity: Entity, trigger: str) -> bool:
 def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
     flow, state = entity.flow, entity.state
     if trigger not in flow.triggers:
-        return UnknownTrigger(f"a {flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
+        return UnknownTrigger(f"{flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
     if (attempt := facts.params.get("attempt")) is not None and attempt != entity.attempt:
         # The entity moved on without this caller: what it needs to hear is that its lease is gone.
         return _guarded(entity, trigger, [lost(entity, attempt)])
     if _is_repeat(entity, trigger):
-        return AlreadyInState(f"{entity} is {state} already", **_standing(entity))
+        return AlreadyInState(f"{entity} is {state} already", **entity.standing())
     if flow.is_final(state):
-        return TerminalState(f"{trigger} is not open: {entity} is {state}, which is final", **_standing(entity))
-    return InvalidTransition(f"{trigger} is not open from {state}", **_standing(entity))
+        return TerminalState(f"{trigger} is not open: {entity} is {state}, which is final", **entity.standing())
+    return InvalidTransition(f"{trigger} is not open from {state}", **entity.standing())
 
 
 def _guarded(entity: Entity, trigger: str, unmet: list[Unmet]) -> Refusal:
     refusal = LeaseLost if any(reason.code == LeaseLost.code for reason in unmet) else GuardFailed
-    return refusal(f"{trigger}: " + "; ".join(reason.detail for reason in unmet), unmet, **_standing(entity))
+    return refusal(trigger, unmet, **entity.standing())
 
 
 def _warn_if_deprecated(move: Move, entity: Entity, actor: Actor) -> None:

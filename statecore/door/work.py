@@ -45,14 +45,14 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
         return _nested(step, keep=keep)
     connection = connections[DEFAULT_DB_ALIAS]
     attempts = 1 if connection.in_atomic_block else ATTEMPTS
-    for attempt in range(1, attempts + 1):
+    for attempt in range(1, attempts):
         try:
             return _once(step, connection, keep=keep)
         except OperationalError as error:
-            if attempt == attempts or not _is_transient(error):
+            if not _is_transient(error):
                 raise
             time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
-    raise RuntimeError("perform() was given no attempt")
+    return _once(step, connection, keep=keep)
 
 
 def _nested(step: Callable[[], T], *, keep: bool) -> T:
@@ -110,7 +110,7 @@ def _is_transient(error: OperationalError) -> bool:
     return sqlstate in TRANSIENT or "database is locked" in str(error)
 
 
-def done(change: Change) -> tuple[Entry, ...]:
+def react_to(change: Change) -> tuple[Entry, ...]:
     """Note a written change and let the reactions follow from it; the entries of the whole cascade below it."""
     work = current()
     work.entries.append(change.entry)

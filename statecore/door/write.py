@@ -1,4 +1,4 @@
-"""Rows and events into the database, in one statement on PostgreSQL, behind the gate on both."""
+"""Rows and events into the database, in one statement on PostgreSQL, behind the latch on both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import DatabaseError, DataError, IntegrityError, models
 
 from ..journal import COLUMNS
 from ..kernel.fields import column
-from ..kernel.gate import opened
+from ..kernel.latch import opened
 from ..kernel.refusals import ConstraintViolated
 from . import statements
 from .change import Change

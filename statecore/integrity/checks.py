@@ -14,25 +14,29 @@ from ..kernel import registry, triggers
 from ..kernel.clock import now
 from ..kernel.flow import Flow
 from .chain import verify_chain
-from .finding import ERROR, WARNING, Finding
+from .finding import ERROR, LIMIT, WARNING, Finding
 from .rows import chains_have_rows, final_states_were_not_left, rows_agree_with_the_journal
 
 RECENT = 1_000
-LIMIT = 100
+HEAD = ("pk", "version", "state", "chain_head")
 
 
+@contextmanager
+def _whatever_the_bytes() -> Iterator[None]:
+    """SQLite would stop at a text that a flipped bit left undecodable, which is just what is looked for."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    connection.connection.text_factory = lambda raw: raw.decode(errors="replace")
+    try:
+        yield
+    finally:
+        connection.connection.text_factory = str
+
+
+@_whatever_the_bytes()
 def check_all() -> list[Finding]:
-    with _whatever_the_bytes():
-        return _all()
-
-
-def check_recent(count: int = RECENT) -> list[Finding]:
-    """The triggers, the chains that moved last, and where their rows stand: cheap at any size of the journal."""
-    with _whatever_the_bytes():
-        return _recent(count)
-
-
-def _all() -> list[Finding]:
     found = list(triggers_are_in_place())
     if bad := verify_chain():
         found.append(bad)
@@ -46,7 +50,9 @@ def _all() -> list[Finding]:
     return [*found, *agent_jobs_agree_with_their_logs()]
 
 
-def _recent(count: int) -> list[Finding]:
+@_whatever_the_bytes()
+def check_recent(count: int = RECENT) -> list[Finding]:
+    """The triggers, the chains that moved last, and where their rows stand: what it costs is up to those chains."""
     latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
     moved = list(dict.fromkeys(latest))
     found = list(triggers_are_in_place())
@@ -70,7 +76,7 @@ def ids_are_unique(flow: Flow) -> Iterator[Finding]:
 
 
 def agent_jobs_agree_with_their_logs() -> Iterator[Finding]:
-    kind = agent_events.FLOW.entity_type
+    kind = "agent_job"
     for wrong in agent_events.disagreements():
         detail = f"it is {wrong.column}, and its log adds up to {wrong.folded or 'nothing'}"
         yield Finding("log", ERROR, kind, wrong.job_id, detail)
@@ -93,26 +99,9 @@ def invariants_hold(flow: Flow) -> Iterator[Finding]:
 
 
 def _heads(flow: Flow, ids: list[str]) -> Iterator[Finding]:
-    rows = {pk: stands for pk, *stands in flow.model.objects.filter(pk__in=ids).values_list(*_HEAD)}
+    rows = {pk: stands for pk, *stands in flow.model.objects.filter(pk__in=ids).values_list(*HEAD)}
     events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids).order_by("sequence")
     last = {pk: stands for pk, *stands in events.values_list("entity_id", "sequence", "to_state", "hash")}
     for entity_id, stands in last.items():
         if rows.get(entity_id) != stands:
             yield Finding("row", ERROR, flow.entity_type, entity_id, "its row is not where its last event left it")
-
-
-_HEAD = ("pk", "version", "state", "chain_head")
-
-
-@contextmanager
-def _whatever_the_bytes() -> Iterator[None]:
-    """SQLite would stop at a text that a flipped bit left undecodable, which is just what is looked for."""
-    if connection.vendor != "sqlite":
-        yield
-        return
-    connection.ensure_connection()
-    connection.connection.text_factory = lambda raw: raw.decode(errors="replace")
-    try:
-        yield
-    finally:
-        connection.connection.text_factory = str

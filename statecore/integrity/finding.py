@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 ERROR, WARNING = "error", "warning"
+LIMIT = 100  # findings of one kind; who has more needs no longer list
 
 
 @dataclass(frozen=True, slots=True)

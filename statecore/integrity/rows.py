@@ -9,9 +9,7 @@ from django.db import connection
 
 from ..journal import Event
 from ..kernel.flow import Flow
-from .finding import ERROR, Finding
-
-LIMIT = 100
+from .finding import ERROR, LIMIT, Finding
 
 
 def rows_agree_with_the_journal(flow: Flow) -> Iterator[Finding]:
@@ -32,15 +30,11 @@ def chains_have_rows(flow: Flow) -> Iterator[Finding]:
 
 def final_states_were_not_left(flow: Flow) -> Iterator[Finding]:
     """Over the whole journal: nothing ever left a final state but by an exit that a decision allows."""
-    for entity_type, entity_id, from_state, to_state in (
-        Event.objects.filter(entity_type=flow.entity_type, from_state__in=flow.final)
-        .exclude(kind="created")
-        .values_list("entity_type", "entity_id", "from_state", "to_state")
-        .iterator()
-    ):
-        if (from_state, to_state) not in flow.final_exits():
-            detail = f"it left the final state {from_state} for {to_state}"
-            yield Finding("final", ERROR, entity_type, entity_id, detail)
+    exits = flow.final_exits()
+    left = Event.objects.filter(entity_type=flow.entity_type, from_state__in=flow.final)
+    for entity_id, from_state, to_state in left.values_list("entity_id", "from_state", "to_state").iterator():
+        if (from_state, to_state) not in exits:
+            yield Finding("final", ERROR, flow.entity_type, entity_id, f"it left the final {from_state} for {to_state}")
 
 
 _DISAGREEING = """

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 # Names are written into the canonical bytes of an event as they are: no quote, no backslash, no control character.
-NAME_PATTERN = re.compile(r'[^"\\\x00-\x1f\x7f]{1,150}')
+NAME_LENGTH = 150
+NAME_PATTERN = re.compile(rf'[^"\\\x00-\x1f\x7f]{{1,{NAME_LENGTH}}}')
 
 
 class Kind(StrEnum):
@@ -35,7 +36,6 @@ class Channel(StrEnum):
 
 
 AGENT, OPERATOR, SYSTEM = Kind.AGENT, Kind.OPERATOR, Kind.SYSTEM
-ANYONE = frozenset(Kind)
 
 
 def _never(permission: str) -> bool:

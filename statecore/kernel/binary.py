@@ -18,7 +18,7 @@ def ask_for_binary(cursor: Any, connection: BaseDatabaseWrapper) -> None:
         cursor.cursor.format = BINARY
 
 
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def _use_fast_loaders(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -40,7 +40,7 @@ def _use_fast_loaders(connection: BaseDatabaseWrapper, **_: Any) -> None:
         format = Format.BINARY
 
         def load(self, data: Buffer) -> datetime:
-            return EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+            return POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
 
     connection.connection.adapters.register_loader("jsonb", JsonbLoader)
     connection.connection.adapters.register_loader("timestamptz", MomentLoader)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
 from . import registry
@@ -95,3 +96,16 @@ def problems(flow: Flow) -> list[CheckMessage]:
 
 def machines_are_sound(app_configs: Any, **_: Any) -> list[CheckMessage]:
     return [problem for flow in registry.flows() for problem in problems(flow)]
+
+
+def settings_name_known_states(app_configs: Any, **_: Any) -> list[CheckMessage]:
+    """A typo would otherwise switch a deadline or a second person off without a word."""
+    known = {f"{flow.entity_type}.{state}" for flow in registry.flows() for state in flow.states}
+    edges = {f"{state}->{target}" for state in known for target in _states_beside(state)}
+    wrong = [(name, "STATECORE_DEADLINES") for name in settings.STATECORE_DEADLINES if name not in known]
+    wrong += [(edge, "STATECORE_SECOND_PERSON") for edge in settings.STATECORE_SECOND_PERSON if edge not in edges]
+    return [Error(f"{setting} names {name!r}, which does not exist", id="statecore.E009") for name, setting in wrong]
+
+
+def _states_beside(state: str) -> tuple[str, ...]:
+    return registry.flow(state.partition(".")[0]).states

@@ -28,6 +28,7 @@ class WriteOutsideTheDoor(TypeError):
 
 class Entity(models.Model):
     flow: ClassVar[Flow]
+    creation_trigger: ClassVar[str] = "created"
     objects: ClassVar[Any]
     state: Any  # each machine declares its own StateField
 
@@ -65,12 +66,21 @@ class Entity(models.Model):
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise WriteOutsideTheDoor(f"{self} is never deleted")
 
+    def standing(self) -> dict[str, Any]:
+        """The facts a refused caller needs: where the entity is and what is open to it."""
+        return {"state": self.state, "version": self.version, "allowed": self.flow.allowed(self.state)}
+
     def settle(self, at: datetime, reason: str) -> None:
         """Make the fields that depend on the state agree with it; runs after each change of state, forced or not."""
 
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         """What this machine adds to the metadata of each of its events; read before the state is settled."""
         return {}
+
+    @classmethod
+    def plain_fields(cls) -> set[str]:
+        """What a caller may set, and a successor takes over."""
+        return {field.name for field in cls._meta.concrete_fields if field.editable} - {"id"}
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:

@@ -31,12 +31,12 @@ Timing = timedelta | Rest
 class Succession:
     """What a successor takes over from a final entity.
 
-    `fields` carry over as they are; `guards` must hold for a retry; each of `children` that did not end in its
-    machine's `done` is retried along with it; the unfinished rows of `followers` (reverse relations) point to the
-    successor from then on, as do all links.
+    Every plain field carries over but those in `leaves_behind`; `guards` must hold for a retry; each of `children`
+    that did not end in its machine's `done` is retried along with it; the unfinished rows of `followers` (reverse
+    relations) point to the successor from then on, as do all links.
     """
 
-    fields: tuple[str, ...] = ()
+    leaves_behind: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     children: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
@@ -76,6 +76,7 @@ class Flow:
         self.event_noun = self.event_noun or self.entity_type
         self.initial = state.default
         self.states = tuple(name for name, _label in state.choices or ())
+        self.rising = ("attempt", *self.rising)
         self.final = frozenset(map(str, self.final))
         self.done = frozenset(map(str, self.done))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
@@ -117,7 +118,7 @@ class Flow:
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
 
     def describe(self) -> dict[str, Any]:
-        """The shape of `GET machines/{entity_type}/`."""
+        """The whole declaration, as it is written; settings do not change it."""
         return {
             "entity_type": self.entity_type,
             "version": self.version,
@@ -129,11 +130,10 @@ class Flow:
 
     def _describe_state(self, state: str) -> dict[str, Any]:
         timing = self.timing.get(state)
-        deadline = self.deadline(state)
         return {
             "name": state,
             "terminal": self.is_final(state),
-            "deadline_seconds": deadline.total_seconds() if deadline else None,
+            "deadline_seconds": timing.total_seconds() if isinstance(timing, timedelta) else None,
             "may_rest": timing.because if isinstance(timing, Rest) else None,
         }
 

@@ -10,7 +10,8 @@ from .refusals import LeaseLost, Unmet
 
 
 def lost(entity: Any, attempt: object) -> Unmet:
-    return Unmet(LeaseLost.code, f"attempt {attempt} has lost its lease: the current attempt is {entity.attempt}")
+    said = "no attempt was named" if attempt is None else f"attempt {attempt} has lost its lease"
+    return Unmet(LeaseLost.code, f"{said}: the current attempt is {entity.attempt}")
 
 
 def the_attempt_is_current(entity: Any, facts: Facts) -> Unmet | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
 from django_fsm import TransitionNotAllowed, transition
 
-from .actors import THE_SYSTEM, Actor, Kind
-from .clock import now
+from .actors import Actor, Kind
 from .params import Param, params_of
 from .refusals import Unmet
 
@@ -29,22 +28,26 @@ class Severity(StrEnum):
 
 class MoveKind(StrEnum):
     NORMAL = "normal"  # somebody outside may ask for it
-    PROPAGATED = "propagated"  # only another change brings it about
+    PROPAGATED = "propagated"  # the system alone does, because something else has changed
 
 
 @dataclass(slots=True)
 class Facts:
     """What is known while a move is made: when, by whom, why, and the trigger's own fields."""
 
-    at: datetime = field(default_factory=now)
-    actor: Actor = THE_SYSTEM
-    params: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    at: datetime
+    actor: Actor
+    params: Mapping[str, Any]
+    reason: str
     # The declaration the fields were last read by, so that a batch reads them once.
     read_by: tuple[Param, ...] | None = None
 
 
 Guard = Callable[[Any, Facts], Unmet | None]
+
+
+def unmet_among(guards: Iterable[Guard], entity: Entity, facts: Facts) -> list[Unmet]:
+    return [reason for guard in guards if (reason := guard(entity, facts)) is not None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +66,7 @@ class Move:
     method: Callable[..., None]
 
     def unmet(self, entity: Entity, facts: Facts) -> list[Unmet]:
-        return [reason for guard in self.guards if (reason := guard(entity, facts)) is not None]
+        return unmet_among(self.guards, entity, facts)
 
     def make(self, entity: Entity, facts: Facts) -> list[Unmet]:
         """Fire the django-fsm method; the reasons it refused, empty when the move was made."""
@@ -81,7 +84,7 @@ def move(
     *,
     source: str | Iterable[str],
     target: str,
-    by: Kind | Iterable[Kind],
+    by: Iterable[Kind],
     guards: Iterable[Guard] = (),
     severity: Severity = Severity.INFO,
     kind: MoveKind = MoveKind.NORMAL,
@@ -91,8 +94,7 @@ def move(
     """Declare one move. `leaves_final` names the decision that lets it out of a final state."""
     # Sorted: sources may be given as a set, and what is derived from them must not depend on its order.
     sources = (str(source),) if isinstance(source, str) else tuple(sorted(map(str, source)))
-    actors = frozenset((by,) if isinstance(by, Kind) else by)
-    guards = tuple(guards)
+    actors, guards = frozenset(by), tuple(guards)
 
     def declare(method: Callable[..., None]) -> Callable[..., None]:
         def guards_hold(entity: Any) -> bool:

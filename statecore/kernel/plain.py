@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import orjson
+
+from .refusals import Invalid
 
 TEXT_LIMIT = 1_000_000
 JSON_LIMIT = 262_144
@@ -36,3 +39,11 @@ def json_complaint(value: object, limit: int = JSON_LIMIT) -> str | None:
     if rb"\u0000" in text.replace(rb"\\", b""):
         return "must be without NUL."
     return None
+
+
+def plain_payload(payload: object, limit: int = JSON_LIMIT) -> dict[str, Any]:
+    """The payload, if it is an object that both databases keep; else a refusal."""
+    complaint = json_complaint(payload, limit) if isinstance(payload, dict) else "must be an object."
+    if complaint:
+        raise Invalid({"payload": [complaint]})
+    return cast("dict[str, Any]", payload)

@@ -21,6 +21,7 @@ class Refusal(Exception):
 
     code: ClassVar[str]
     status: ClassVar[int] = 409
+    counted = False
 
     def __init__(self, detail: str, **facts: Any) -> None:
         super().__init__(detail)
@@ -70,9 +71,10 @@ class AlreadyInState(Refusal):
 class GuardFailed(Refusal):
     code = "guard_failed"
 
-    def __init__(self, detail: str, unmet: Iterable[Unmet], **facts: Any) -> None:
+    def __init__(self, about: str, unmet: Iterable[Unmet], **facts: Any) -> None:
         self.unmet = tuple(unmet)
-        super().__init__(detail, unmet=[asdict(reason) for reason in self.unmet], **facts)
+        reasons = "; ".join(reason.detail for reason in self.unmet)
+        super().__init__(f"{about}: {reasons}", unmet=[asdict(reason) for reason in self.unmet], **facts)
 
 
 class LeaseLost(GuardFailed):

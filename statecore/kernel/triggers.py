@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from . import registry
 from .flow import Flow
-from .gate import FUNCTION, SETTING
+from .latch import FUNCTION, SETTING
 
 PREFIX = "statecore_guard_"
 
@@ -137,12 +137,12 @@ class _SQLite:
         else:
             yield (
                 f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
-                f"only the door creates a {flow.entity_type}",
+                f"only the door creates {flow.entity_type} rows",
             )
             moved = f"NOT ({_untouched('IS')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)}))"
             yield (
                 f"{moved} OR {_illegal_edit(flow, 'IS NOT')}",
-                f"only the door moves a {flow.entity_type}; what is final or frozen stays",
+                f"only the door moves {flow.entity_type} rows; what is final or frozen stays",
             )
         yield ("TRUE", f"no row of {guarded.table} is ever deleted")
 
@@ -184,12 +184,12 @@ class _PostgreSQL:
         else:
             insert = self._refuse(
                 f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
-                f"only the door creates a {flow.entity_type}",
+                f"only the door creates {flow.entity_type} rows",
             )
             update = self._refuse(
                 f"NOT ({_untouched('=')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})) "
                 f"OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
-                f"only the door moves a {flow.entity_type}; what is final or frozen stays",
+                f"only the door moves {flow.entity_type} rows; what is final or frozen stays",
             )
         return f"IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF;"
 

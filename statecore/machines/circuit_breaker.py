@@ -10,6 +10,7 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest
 from ..kernel.moves import Facts, Severity, move
@@ -31,7 +32,7 @@ def the_threshold_is_reached(breaker: CircuitBreaker, facts: Facts) -> Unmet | N
 
 def the_cooldown_has_passed(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
     until = breaker.cools_down_at()
-    return Unmet("cooling_down", f"it cools down until {until:%H:%M:%S} UTC") if facts.at < until else None
+    return Unmet("cooling_down", f"it cools down until {told(until)}") if facts.at < until else None
 
 
 def enough_probes_succeeded(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
@@ -57,7 +58,6 @@ class CircuitBreaker(Entity):
             State.OPEN: timedelta(minutes=5),
             State.HALF_OPEN: timedelta(minutes=5),
         },
-        rising=("attempt",),
     )
 
     state = StateField(State, initial=State.CLOSED)
@@ -72,7 +72,7 @@ class CircuitBreaker(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("breaker", State),
+            constraints.one_of("breaker", "state", State),
             constraints.set_exactly_in("breaker", "opened_at", {State.OPEN}),
         )
         indexes = (models.Index(fields=("state",), name="breaker_by_state"),)

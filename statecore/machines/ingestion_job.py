@@ -10,8 +10,10 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
+from ..kernel.clock import told
 from ..kernel.entity import Entity
-from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.flow import Flow, Rest
+from ..kernel.indexes import live_by_state
 from ..kernel.lease import the_lease_is_held
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -35,7 +37,7 @@ FINAL = {State.SUCCEEDED, State.QUARANTINED}
 def the_delay_has_passed(job: IngestionJob, facts: Facts) -> Unmet | None:
     if job.run_after is None or facts.at >= job.run_after:
         return None
-    return Unmet("delayed", f"it may not start before {job.run_after:%H:%M:%S} UTC")
+    return Unmet("delayed", f"it may not start before {told(job.run_after)}")
 
 
 def attempts_remain_or_an_operator_insists(job: IngestionJob, facts: Facts) -> Unmet | None:
@@ -62,8 +64,7 @@ class IngestionJob(Entity):
             State.FAILED: timedelta(minutes=10),
         },
         repeats_are_noops=True,
-        rising=("attempts", "attempt"),
-        succession=Succession(fields=("source", "max_attempts", "metadata")),
+        rising=("attempts",),
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -79,27 +80,15 @@ class IngestionJob(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("ingestion_job", State),
+            constraints.one_of("ingestion_job", "state", State),
             models.CheckConstraint(condition=models.Q(attempts__gte=0), name="ingestion_job_attempts_not_negative"),
-            models.CheckConstraint(
-                condition=(models.Q(state=State.RUNNING) & ~models.Q(worker_name=""))
-                | (~models.Q(state=State.RUNNING) & models.Q(worker_name="")),
-                name="ingestion_job_runs_exactly_with_a_worker",
-            ),
+            constraints.filled_exactly_in("ingestion_job", "worker_name", {State.RUNNING}),
             constraints.unset_in("ingestion_job", "run_after", set(State) - {State.PENDING}),
             constraints.set_in("ingestion_job", "started_at", {State.RUNNING}),
             constraints.set_exactly_in("ingestion_job", "completed_at", FINAL),
-            constraints.in_order("ingestion_job", "created_at", "started_at"),
-            constraints.in_order("ingestion_job", "started_at", "completed_at"),
-            constraints.in_order("ingestion_job", "created_at", "completed_at"),
+            *constraints.in_time_order("ingestion_job", "created_at", "started_at", "completed_at"),
         )
-        indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="ingestion_job_live_by_state",
-            ),
-        )
+        indexes = (live_by_state("ingestion_job", FINAL),)
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
@@ -150,7 +139,7 @@ class IngestionJob(Entity):
         by={OPERATOR},
         guards=[the_delay_is_not_negative],
         severity=Severity.WARNING,
-        leaves_final="a job put aside by mistake is given back by hand (000, manual retry)",
+        leaves_final="a job put aside by mistake is given back by hand",
     )
     def release(self, delay_seconds: int = 0) -> None:
         self._delay(delay_seconds)

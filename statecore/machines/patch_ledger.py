@@ -14,6 +14,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -90,8 +91,8 @@ class PatchLedger(Entity):
             State.APPLY_FAILED: timedelta(minutes=30),
             State.VERIFIED: timedelta(minutes=30),
         },
-        rising=("attempt", "apply_retries"),
-        succession=Succession(fields=("patch", "workstream", "metadata"), followers=("tasks",)),
+        rising=("apply_retries",),
+        succession=Succession(followers=("tasks",)),
     )
 
     state = StateField(State, initial=State.CREATED)
@@ -117,21 +118,21 @@ class PatchLedger(Entity):
     class Meta(Entity.Meta):
         verbose_name_plural = "patch ledger"
         constraints = (
-            constraints.known_state("patch", State),
+            constraints.one_of("patch", "state", State),
             constraints.filled_in("patch", "quarantine_reason", {State.QUARANTINED}),
             constraints.set_in("patch", "quarantined_at", {State.QUARANTINED}),
             constraints.filled_in("patch", "rollback_reason", {State.ROLLED_BACK}),
             constraints.set_exactly_in("patch", "rolled_back_at", {State.ROLLED_BACK}),
-            constraints.in_order("patch", "created_at", "updated_at"),
-            constraints.in_order("patch", "created_at", "quarantined_at"),
-            constraints.in_order("patch", "created_at", "rolled_back_at"),
+            *constraints.in_time_order("patch", "created_at", "updated_at"),
+            *constraints.in_time_order("patch", "created_at", "quarantined_at"),
+            *constraints.in_time_order("patch", "created_at", "rolled_back_at"),
             models.CheckConstraint(
                 condition=Q(apply_retries__lte=APPLY_RETRIES),
                 name="patch_apply_retries_at_most_three",
             ),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), name="patch_by_state"),
+            live_by_state("patch", FINAL),
             models.Index(fields=("updated_at",), name="patch_by_update"),
         )
 

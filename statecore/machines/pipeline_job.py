@@ -10,7 +10,8 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
-from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.flow import Flow, Rest
+from ..kernel.indexes import live_by_state
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -58,9 +59,7 @@ class PipelineJob(Entity):
             State.MATERIALIZING: timedelta(hours=2),
             State.VALIDATING: timedelta(minutes=30),
         },
-        rising=("attempt",),
         # Its checkpoints need no copy: reading them falls back along `retry_of` (see records.checkpoint).
-        succession=Succession(fields=("profile", "command", "metadata")),
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -73,22 +72,14 @@ class PipelineJob(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("pipeline_job", State),
+            constraints.one_of("pipeline_job", "state", State),
             constraints.filled_in("pipeline_job", "last_error", {State.FAILED}),
             constraints.set_in("pipeline_job", "started_at", WORKING),
             constraints.unset_in("pipeline_job", "started_at", {State.PENDING}),
             constraints.set_exactly_in("pipeline_job", "completed_at", FINAL),
-            constraints.in_order("pipeline_job", "created_at", "started_at"),
-            constraints.in_order("pipeline_job", "started_at", "completed_at"),
-            constraints.in_order("pipeline_job", "created_at", "completed_at"),
+            *constraints.in_time_order("pipeline_job", "created_at", "started_at", "completed_at"),
         )
-        indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="pipeline_job_live_by_state",
-            ),
-        )
+        indexes = (live_by_state("pipeline_job", FINAL),)
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None

@@ -13,6 +13,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -48,8 +49,7 @@ class Run(Entity):
         final=FINAL,
         done={State.SUCCEEDED},
         timing={State.PENDING: timedelta(hours=24), State.RUNNING: timedelta(hours=24)},
-        rising=("attempt",),
-        succession=Succession(fields=("phase", "metadata"), children=("workstreams",)),
+        succession=Succession(children=("workstreams",)),
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -59,16 +59,14 @@ class Run(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("run", State),
+            constraints.one_of("run", "state", State),
             constraints.set_exactly_in("run", "completed_at", FINAL),
             # A run that was canceled before it started has no start.
             constraints.set_in("run", "started_at", {State.RUNNING, State.SUCCEEDED, State.FAILED}),
             constraints.unset_in("run", "started_at", {State.PENDING}),
-            constraints.in_order("run", "created_at", "started_at"),
-            constraints.in_order("run", "started_at", "completed_at"),
-            constraints.in_order("run", "created_at", "completed_at"),
+            *constraints.in_time_order("run", "created_at", "started_at", "completed_at"),
         )
-        indexes = (models.Index(fields=("state", "state_entered_at"), name="run_by_state"),)
+        indexes = (live_by_state("run", FINAL),)
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:

@@ -11,7 +11,8 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
-from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.flow import Flow, Rest
+from ..kernel.indexes import live_by_state
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -71,8 +72,6 @@ class SupervisedJob(Entity):
             State.PENDING: Rest("it waits for workers; allocation is tried again"),
             State.RUNNING: timedelta(hours=1),
         },
-        rising=("attempt",),
-        succession=Succession(fields=("task_description", "depth", "parent_job", "worker_count", "metadata")),
     )
 
     state = StateField(State, initial=State.SUBMITTED)
@@ -90,24 +89,16 @@ class SupervisedJob(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("supervised_job", State),
+            constraints.one_of("supervised_job", "state", State),
             constraints.between("supervised_job", "depth", 0, DEEPEST),
             constraints.between("supervised_job", "worker_count", 1, MOST_WORKERS),
             constraints.filled_in("supervised_job", "task_description", VALID),
             constraints.set_in("supervised_job", "started_at", {State.RUNNING}),
             constraints.unset_in("supervised_job", "started_at", {State.SUBMITTED, State.PENDING}),
             constraints.set_exactly_in("supervised_job", "completed_at", FINAL),
-            constraints.in_order("supervised_job", "created_at", "started_at"),
-            constraints.in_order("supervised_job", "started_at", "completed_at"),
-            constraints.in_order("supervised_job", "created_at", "completed_at"),
+            *constraints.in_time_order("supervised_job", "created_at", "started_at", "completed_at"),
         )
-        indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="supervised_job_live_by_state",
-            ),
-        )
+        indexes = (live_by_state("supervised_job", FINAL),)
 
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None

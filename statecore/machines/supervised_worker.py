@@ -12,6 +12,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.indexes import live_by_state
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -39,7 +40,7 @@ def it_has_capacity(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
 
 def no_task_is_pending(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
     pending = worker.pending_tasks
-    return Unmet("tasks_pending", f"{pending} task(s) are still pending") if pending else None
+    return Unmet("tasks_pending", f"tasks still pending: {pending}") if pending else None
 
 
 def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
@@ -59,8 +60,7 @@ class SupervisedWorker(Entity):
             State.RUNNING: timedelta(hours=1),
             State.PAUSED: Rest("its supervisor paused it and resumes or terminates it"),
         },
-        rising=("attempt",),
-        succession=Succession(fields=("workspace_id", "capacity", "metadata")),
+        succession=Succession(leaves_behind=("pending_tasks", "active_tasks")),
     )
 
     state = StateField(State, initial=State.IDLE)
@@ -75,21 +75,15 @@ class SupervisedWorker(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("supervised_worker", State),
+            constraints.one_of("supervised_worker", "state", State),
             constraints.at_most("supervised_worker", "active_tasks", "capacity"),
             constraints.set_in("supervised_worker", "started_at", UNDER_WAY),
             constraints.unset_in("supervised_worker", "started_at", {State.IDLE}),
             constraints.set_exactly_in("supervised_worker", "completed_at", FINAL),
-            constraints.in_order("supervised_worker", "created_at", "started_at"),
-            constraints.in_order("supervised_worker", "started_at", "completed_at"),
-            constraints.in_order("supervised_worker", "created_at", "completed_at"),
+            *constraints.in_time_order("supervised_worker", "created_at", "started_at", "completed_at"),
         )
         indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="super_worker_live_by_state",
-            ),
+            live_by_state("super_worker", FINAL),
             models.Index(fields=("workspace_id",), name="sworker_by_workspace"),
         )
 

@@ -12,9 +12,11 @@ from django.db.models import F, Q
 
 from ..kernel import backoff, constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
 from ..kernel.links import first_outside
@@ -107,13 +109,13 @@ def retries_are_exhausted(task: Task, facts: Facts) -> Unmet | None:
 
 def the_timeout_has_passed(task: Task, facts: Facts) -> Unmet | None:
     until = task.times_out_at()
-    return Unmet("not_timed_out", f"it may run until {until:%H:%M:%S} UTC") if facts.at < until else None
+    return Unmet("not_timed_out", f"it may run until {told(until)}") if facts.at < until else None
 
 
 def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
     if task.retry_at is None or facts.at >= task.retry_at:
         return None
-    return Unmet("backing_off", f"the next try is due at {task.retry_at:%H:%M:%S} UTC")
+    return Unmet("backing_off", f"the next try is due at {told(task.retry_at)}")
 
 
 def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
@@ -147,20 +149,8 @@ class Task(Entity):
             State.BLOCKED: Rest("it waits for what blocks it, which has a deadline of its own"),
         },
         frozen={"is_critical": ()},
-        rising=("retry_count", "attempt"),
+        rising=("retry_count",),
         succession=Succession(
-            fields=(
-                "workstream",
-                "is_critical",
-                "required_capabilities",
-                "priority",
-                "max_retries",
-                "timeout_sec",
-                "expected_exit_codes",
-                "payload",
-                "patch",
-                "metadata",
-            ),
             guards=(its_workstream_is_live,),
         ),
     )
@@ -195,23 +185,15 @@ class Task(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("task", State),
+            constraints.one_of("task", "state", State),
             constraints.set_exactly_in("task", "worker", {State.RUNNING}),
             constraints.set_exactly_in("task", "completed_at", FINAL),
             constraints.set_exactly_in("task", "cancelled_at", {State.CANCELLED}),
             constraints.set_in("task", "started_at", {State.RUNNING}),
             constraints.at_most("task", "retry_count", "max_retries"),
-            constraints.in_order("task", "created_at", "started_at"),
-            constraints.in_order("task", "started_at", "completed_at"),
-            constraints.in_order("task", "created_at", "completed_at"),
+            *constraints.in_time_order("task", "created_at", "started_at", "completed_at"),
         )
-        indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="task_live_by_state",
-            ),
-        )
+        indexes = (live_by_state("task", FINAL),)
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:

@@ -11,9 +11,11 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
-from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.flow import Flow, Rest
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, Severity, move
@@ -72,7 +74,7 @@ def the_exit_code_is_unexpected(gate: TestGate, facts: Facts) -> Unmet | None:
 
 def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
     until = gate.times_out_at or gate.state_entered_at
-    return Unmet("not_timed_out", f"it may run until {until:%H:%M:%S} UTC") if facts.at < until else None
+    return Unmet("not_timed_out", f"it may run until {told(until)}") if facts.at < until else None
 
 
 class TestGate(Entity):
@@ -90,18 +92,6 @@ class TestGate(Entity):
             State.RUNNING: timedelta(minutes=30),
             State.BLOCKED: Rest("it waits for a re-run of the gate it depends on"),
         },
-        rising=("attempt",),
-        succession=Succession(
-            fields=(
-                "gate_type",
-                "phase",
-                "workstream",
-                "command",
-                "expected_exit_code",
-                "timeout_sec",
-                "metadata",
-            )
-        ),
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -123,18 +113,16 @@ class TestGate(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("gate", State),
+            constraints.one_of("gate", "state", State),
             constraints.one_of("gate", "gate_type", Type),
             constraints.set_exactly_in("gate", "exit_code", FINAL),
             constraints.set_exactly_in("gate", "stdout", FINAL),
             constraints.set_exactly_in("gate", "stderr", FINAL),
             constraints.set_exactly_in("gate", "completed_at", FINAL),
-            constraints.in_order("gate", "created_at", "started_at"),
-            constraints.in_order("gate", "started_at", "completed_at"),
-            constraints.in_order("gate", "created_at", "completed_at"),
+            *constraints.in_time_order("gate", "created_at", "started_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), name="gate_by_state"),
+            live_by_state("gate", FINAL),
             models.Index(fields=("gate_type",), name="gate_by_type"),
         )
 

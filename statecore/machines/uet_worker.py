@@ -11,7 +11,7 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
-from ..kernel.flow import Flow, Succession
+from ..kernel.flow import Flow
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Severity, move
 from ..kernel.state_field import StateField
@@ -45,8 +45,6 @@ class UetWorker(Entity):
         },
         measured_from=dict.fromkeys((State.IDLE, State.BUSY), "last_heartbeat"),
         frozen={"affinity": {State.SPAWNING}},
-        rising=("attempt",),
-        succession=Succession(fields=("worker_type", "affinity", "metadata")),
     )
 
     state = StateField(State, initial=State.SPAWNING)
@@ -59,10 +57,10 @@ class UetWorker(Entity):
     class Meta(Entity.Meta):
         verbose_name = "UET worker"
         constraints = (
-            constraints.known_state("uet_worker", State),
+            constraints.one_of("uet_worker", "state", State),
             constraints.set_exactly_in("uet_worker", "terminated_at", FINAL),
-            constraints.in_order("uet_worker", "created_at", "last_heartbeat"),
-            constraints.in_order("uet_worker", "created_at", "terminated_at"),
+            *constraints.in_time_order("uet_worker", "created_at", "last_heartbeat"),
+            *constraints.in_time_order("uet_worker", "created_at", "terminated_at"),
         )
         indexes = (
             models.Index(

@@ -12,8 +12,9 @@ from django.db.models import Count, F
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.clock import told
 from ..kernel.entity import Entity
-from ..kernel.flow import Flow, Succession
+from ..kernel.flow import Flow
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -42,21 +43,28 @@ def it_holds_a_task(worker: Worker, facts: Facts) -> Unmet | None:
 
 def it_holds_no_task(worker: Worker, facts: Facts) -> Unmet | None:
     load = worker.current_load
-    return Unmet("has_load", f"it still holds {load} task(s)") if load else None
+    return Unmet("has_load", f"its load is {load}, not 0") if load else None
 
 
 def heartbeats_were_missed(worker: Worker, facts: Facts) -> Unmet | None:
-    return worker.silent_for_less_than(SILENCE_LIMIT, facts)
+    return _silent_beyond(worker, SILENCE_LIMIT, facts)
 
 
 def its_heartbeat_is_back(worker: Worker, facts: Facts) -> Unmet | None:
     if facts.at - worker.last_heartbeat <= SILENCE_LIMIT:
         return None
-    return Unmet("no_heartbeat", f"its last heartbeat was at {worker.last_heartbeat:%H:%M:%S} UTC")
+    return Unmet("no_heartbeat", f"its last heartbeat was at {told(worker.last_heartbeat)}")
 
 
 def the_recovery_window_has_passed(worker: Worker, facts: Facts) -> Unmet | None:
-    return worker.silent_for_less_than(RECOVERY_WINDOW, facts)
+    return _silent_beyond(worker, RECOVERY_WINDOW, facts)
+
+
+def _silent_beyond(worker: Worker, limit: timedelta, facts: Facts) -> Unmet | None:
+    silence = facts.at - worker.last_heartbeat
+    if silence > limit:
+        return None
+    return Unmet("heard_from", f"it was heard from {silence.total_seconds():.0f} s ago, within {limit}")
 
 
 class Type(models.TextChoices):
@@ -77,8 +85,6 @@ class Worker(Entity):
         },
         measured_from=dict.fromkeys((State.IDLE, State.BUSY, State.UNRESPONSIVE), "last_heartbeat"),
         frozen={"affinity": {State.INITIALIZING}},
-        rising=("attempt",),
-        succession=Succession(fields=("worker_type", "capabilities", "affinity", "max_concurrent_tasks", "metadata")),
     )
 
     state = StateField(State, initial=State.INITIALIZING)
@@ -92,12 +98,12 @@ class Worker(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("worker", State),
+            constraints.one_of("worker", "state", State),
             constraints.one_of("worker", "worker_type", Type),
             constraints.set_exactly_in("worker", "shutdown_at", FINAL),
             constraints.at_most("worker", "current_load", "max_concurrent_tasks"),
-            constraints.in_order("worker", "created_at", "last_heartbeat"),
-            constraints.in_order("worker", "created_at", "shutdown_at"),
+            *constraints.in_time_order("worker", "created_at", "last_heartbeat"),
+            *constraints.in_time_order("worker", "created_at", "shutdown_at"),
         )
         indexes = (
             models.Index(
@@ -140,12 +146,6 @@ class Worker(Entity):
         if self.affinity and workstream_id not in self.affinity.get("workstreams", []):
             return f"has no affinity to workstream {workstream_id}"
         return None
-
-    def silent_for_less_than(self, limit: timedelta, facts: Facts) -> Unmet | None:
-        silence = facts.at - self.last_heartbeat
-        if silence > limit:
-            return None
-        return Unmet("heard_from", f"it was heard from {silence.total_seconds():.0f} s ago, within {limit}")
 
     def settle(self, at: datetime, reason: str) -> None:
         if self._state.adding:

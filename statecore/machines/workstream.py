@@ -14,6 +14,7 @@ from ..kernel.actors import OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
@@ -62,19 +63,19 @@ def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
 
 
 def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _first_outside(workstream.tasks, "task", {"completed"})
+    return _child_outside(workstream.tasks, "task", {"completed"})
 
 
 def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _first_outside(workstream.gates.filter(successor=None), "gate", {"PASSED"})
+    return _child_outside(workstream.gates.filter(successor=None), "gate", {"PASSED"})
 
 
 def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
     """A dropped patch does not count."""
-    return _first_outside(workstream.patches, "patch", {"committed", "dropped"})
+    return _child_outside(workstream.patches, "patch", {"committed", "dropped"})
 
 
-def _first_outside(children: Any, noun: str, states: set[str]) -> Unmet | None:
+def _child_outside(children: Any, noun: str, states: set[str]) -> Unmet | None:
     other = children.exclude(state__in=states).values_list("pk", "state").first()
     return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0])
 
@@ -111,9 +112,8 @@ class Workstream(Entity):
             State.VALIDATING: timedelta(hours=1),
         },
         frozen={"is_critical": ()},
-        rising=("attempt",),
         succession=Succession(
-            fields=("run", "is_critical", "metadata"),
+            leaves_behind=("expected_tasks",),
             guards=(its_run_is_live,),
             children=("gates", "tasks"),
         ),
@@ -131,13 +131,13 @@ class Workstream(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("workstream", State),
+            constraints.one_of("workstream", "state", State),
             constraints.set_exactly_in("workstream", "completed_at", FINAL),
-            constraints.in_order("workstream", "created_at", "updated_at"),
-            constraints.in_order("workstream", "updated_at", "completed_at"),
+            *constraints.in_time_order("workstream", "created_at", "updated_at"),
+            *constraints.in_time_order("workstream", "updated_at", "completed_at"),
         )
         indexes = (
-            models.Index(fields=("state", "state_entered_at"), name="workstream_by_state"),
+            live_by_state("workstream", FINAL),
             models.Index(fields=("updated_at",), name="workstream_by_update"),
         )
 

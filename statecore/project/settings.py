@@ -18,7 +18,6 @@ DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 ROOT_URLCONF = "statecore.project.urls"
 ASGI_APPLICATION = "statecore.project.asgi.application"
-WSGI_APPLICATION = "statecore.project.wsgi.application"
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -66,7 +65,6 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": ENVIRONMENT.database}
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -115,8 +113,6 @@ CONTENT_SECURITY_POLICY = {
         "object-src": [NONE],
     },
 }
-X_FRAME_OPTIONS = "DENY"
-SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = ENVIRONMENT.https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https

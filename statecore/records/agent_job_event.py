@@ -3,13 +3,12 @@
 import re
 from typing import Any
 
-from django.core.validators import RegexValidator
 from django.db import models
 
 from ..journal import EVENT_ID_LENGTH
+from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import rfc3339
-from ..kernel.plain import json_complaint
-from ..kernel.refusals import Invalid
+from ..kernel.state_field import STATE_LENGTH
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -19,13 +18,13 @@ class AgentJobEvent(models.Model):
 
     job = models.ForeignKey("statecore.AgentJob", models.PROTECT, related_name="events")
     sequence = models.PositiveIntegerField()
-    type = models.CharField(max_length=64, validators=[RegexValidator(rf"^{TYPE_PATTERN.pattern}\Z")])
+    type = models.CharField(max_length=64)
     payload = models.JSONField(default=dict)
     # Where an override led; the other types say it themselves.
-    to_state = models.CharField(max_length=32, default="")
+    to_state = models.CharField(max_length=STATE_LENGTH, default="")
     # The change of state in the journal that this event is; empty for an event that changes none.
     journal_event = models.CharField(max_length=EVENT_ID_LENGTH, default="")
-    actor = models.CharField(max_length=150)
+    actor = models.CharField(max_length=NAME_LENGTH)
     at = models.DateTimeField()
 
     class Meta:
@@ -46,12 +45,3 @@ class AgentJobEvent(models.Model):
             "actor": self.actor,
             "at": rfc3339(self.at),
         }
-
-
-def plain_payload(payload: object, limit: int) -> dict[str, Any]:
-    """The payload as both databases keep it, or a refusal."""
-    if not isinstance(payload, dict):
-        raise Invalid({"payload": ["must be an object."]})
-    if complaint := json_complaint(payload, limit):
-        raise Invalid({"payload": [complaint]})
-    return payload

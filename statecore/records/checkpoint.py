@@ -7,9 +7,9 @@ from typing import Any
 from django.db import models, transaction
 
 from ..kernel.clock import now, rfc3339
+from ..kernel.plain import plain_payload
 from ..kernel.refusals import Invalid, NotFound, TerminalState
 from ..kernel.ulid import is_valid_id
-from .agent_job_event import plain_payload
 
 PAYLOAD_LIMIT = 1_048_576
 

@@ -14,7 +14,6 @@ NO_FILE = "/dev/null"
 class Patch(models.Model):
     id = models.CharField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
-    author = models.CharField(max_length=150, blank=True)
     diff = models.TextField()
     created_at = models.DateTimeField(default=now, editable=False)
 

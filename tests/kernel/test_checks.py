@@ -31,6 +31,33 @@ def test_the_checks_run_with_django() -> None:
     assert [message for message in run_checks() if message.id.startswith("statecore.")] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STATECORE_DEADLINES", {"task.sleeping": 5}),
+        ("STATECORE_DEADLINES", {"tusk.running": 5}),
+        ("STATECORE_SECOND_PERSON", {"task.running->complete"}),
+        ("STATECORE_SECOND_PERSON", {"task.running"}),
+    ],
+)
+def test_a_setting_that_names_what_does_not_exist_is_refused(settings, name: str, value) -> None:
+    setattr(settings, name, value)
+    assert [message.id for message in run_checks()] == ["statecore.E009"]
+
+
+def test_settings_that_name_what_exists_are_taken(settings) -> None:
+    settings.STATECORE_DEADLINES = {"task.running": 5}
+    settings.STATECORE_SECOND_PERSON = {"patch_ledger.committed->rolled_back"}
+    assert run_checks() == []
+
+
+def test_a_deadline_in_the_settings_counts_and_does_not_change_the_declaration(settings) -> None:
+    before = registry.flow("task").describe()
+    settings.STATECORE_DEADLINES = {"task.running": 5}
+    assert registry.flow("task").deadline("running") == timedelta(seconds=5)
+    assert registry.flow("task").describe() == before
+
+
 def test_an_unreachable_state_is_refused() -> None:
     run = registry.flow("run")
     flow = changed("run", states=(*run.states, "limbo"), timing={**run.timing, "limbo": timedelta(hours=1)})

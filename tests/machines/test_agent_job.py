@@ -1,4 +1,4 @@
-"""The agent job's guards and fields, its log, and the fold that its state is (002)."""
+"""The agent job's guards and fields, its log, and the fold that its state is."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +10,7 @@ import time_machine
 from django.db import IntegrityError, connection, transaction
 
 from statecore import agent_events, door
+from statecore.agent_events.fold import Logged, derive
 from statecore.door import RequestKey
 from statecore.door.override import TRIGGER as OVERRIDE_TRIGGER
 from statecore.kernel import registry
@@ -27,7 +28,7 @@ from statecore.kernel.refusals import (
     TerminalState,
 )
 from statecore.machines import agent_job
-from statecore.machines.agent_job import AgentJob, Logged, derive
+from statecore.machines.agent_job import AgentJob
 from statecore.records.agent_job_event import AgentJobEvent
 from tests.support import world
 
@@ -396,7 +397,7 @@ def test_a_job_without_a_log_is_found(monkeypatch):
     assert (found.job_id, found.column, found.folded) == (entity.pk, "queued", "")
 
 
-# The invariants of 002 §5
+# The invariants of a log
 
 
 def test_what_follows_an_end_is_found():

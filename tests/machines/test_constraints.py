@@ -1,4 +1,4 @@
-"""The CHECK constraints of 001 §6 and §8.3 and their like: each refuses the row that it is there for.
+"""The CHECK constraints: each refuses the row that it is there for.
 
 The gate is open, so that the triggers let the row through and the constraint alone stands in its way.
 """
@@ -127,8 +127,13 @@ CIRCUIT_BREAKER: list[Row] = [
 
 INGESTION_JOB: list[Row] = [
     ("ingestion_job_state_is_known", "ingestion_job", "pending", {"state": "stalled"}),
-    ("ingestion_job_runs_exactly_with_a_worker", "ingestion_job", "pending", {"state": "running", "started_at": LATE}),
-    ("ingestion_job_runs_exactly_with_a_worker", "ingestion_job", "pending", {"worker_name": "w"}),
+    (
+        "ingestion_job_worker_name_exactly_in_state",
+        "ingestion_job",
+        "pending",
+        {"state": "running", "started_at": LATE},
+    ),
+    ("ingestion_job_worker_name_exactly_in_state", "ingestion_job", "pending", {"worker_name": "w"}),
     ("ingestion_job_run_after_unset_in_state", "ingestion_job", "running", {"run_after": LATE}),
     ("ingestion_job_started_at_set_in_state", "ingestion_job", "pending", {"state": "running", "worker_name": "w"}),
     *filled_exactly(
@@ -146,8 +151,8 @@ INGESTION_JOB: list[Row] = [
 
 AGENT_JOB: list[Row] = [
     ("agent_job_state_is_known", "agent_job", "queued", {"state": "Queued"}),
-    ("agent_job_runs_exactly_with_a_worker", "agent_job", "queued", {"state": "running", "started_at": LATE}),
-    ("agent_job_runs_exactly_with_a_worker", "agent_job", "queued", {"worker_name": "w"}),
+    ("agent_job_worker_name_exactly_in_state", "agent_job", "queued", {"state": "running", "started_at": LATE}),
+    ("agent_job_worker_name_exactly_in_state", "agent_job", "queued", {"worker_name": "w"}),
     ("agent_job_waits_for_something_only_when_blocked", "agent_job", "queued", {"waiting_for": "a signal"}),
     ("agent_job_retry_at_unset_in_state", "agent_job", "queued", {"retry_at": LATE}),
     ("agent_job_started_at_set_in_state", "agent_job", "queued", {"state": "running", "worker_name": "w"}),

@@ -1,4 +1,4 @@
-"""The ingestion job's guards and what its moves do to its fields (000)."""
+"""The ingestion job's guards and what its moves do to its fields."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -49,5 +49,5 @@ def test_a_patch_against_the_policy_is_not_queued_and_told_why() -> None:
     Phase.objects.filter(pk=entry.phase_id).update(forbidden_paths=["core/*"])
     passed = {"format_passed": True, "scope_passed": True, "constraints_passed": True}
     door.transition(PatchLedger, entry.pk, "validation_passed", actor=THE_SYSTEM, params=passed)
-    with pytest.raises(GuardFailed, match="core/engine.py is forbidden"):
+    with pytest.raises(GuardFailed, match=r"core/engine\.py is forbidden"):
         door.transition(PatchLedger, entry.pk, "accepted_for_merge", actor=THE_SYSTEM)

@@ -1,4 +1,4 @@
-"""The pipeline job's guards and fields, and the checkpoints it is resumed from (004)."""
+"""The pipeline job's guards and fields, and the checkpoints it is resumed from."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The supervised job's guards and what its moves do to its fields (003 §2)."""
+"""The supervised job's guards and what its moves do to its fields."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -237,6 +237,7 @@ PREPARE: dict[Key, Setting] = {
     ("supervised_job", "allocate_resources", "RUNNING"): _given(workers=["sworker-1"]),
 }
 
+
 # One way, for each guarded move, to have its guards refuse.
 def _forbidden_by_its_phase(clock: Clock, entry: Any) -> None:
     type(entry.phase).objects.filter(pk=entry.phase_id).update(forbidden_paths=["*"])

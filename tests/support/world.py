@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from statecore import door
 from statecore.journal import Event
-from statecore.kernel import gate as database_gate
+from statecore.kernel import latch as database_gate
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase

@@ -51,8 +51,9 @@ class Command(BaseCommand):
     def _write_docs(self) -> None:
         self._refuse_unversioned()
         versions.FOLDER.mkdir(parents=True, exist_ok=True)
+        made = pages.pages()
         for name in pages.outdated():
-            text = pages.pages().get(name)
+            text = made.get(name)
             path = versions.FOLDER / name
             path.unlink() if text is None else path.write_text(text)
             self.stdout.write(f"{'removed' if text is None else 'wrote'} docs/machines/{name}")

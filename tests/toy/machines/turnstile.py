@@ -49,7 +49,7 @@ class Turnstile(Entity):
 
     class Meta(Entity.Meta):
         constraints = (
-            constraints.known_state("turnstile", State),
+            constraints.one_of("turnstile", "state", State),
             constraints.set_exactly_in("turnstile", "scrapped_at", FINAL),
         )
 

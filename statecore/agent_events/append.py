@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Any, cast
 
 from django.db.models import Max, QuerySet
 
-from . import door
-from .door import Outcome, RequestKey, rights, rows
-from .door.change import Change
-from .door.idempotency import answer_once
-from .door.refused import counted
-from .door.transition import check_version
-from .door.work import perform
-from .journal import Entry, Kind
-from .kernel.actors import Actor
-from .kernel.clock import now
-from .kernel.entity import Entity
-from .kernel.refusals import Invalid, InvalidTransition
-from .machines.agent_job import INVARIANTS, OPENINGS, OVERRIDDEN, AgentJob, Logged, derive
-from .records.agent_job_event import TYPE_PATTERN, AgentJobEvent, plain_payload
+from .. import door
+from ..door import Outcome, RequestKey, rights, rows
+from ..door.change import Change
+from ..door.idempotency import answer_once
+from ..door.refused import counted
+from ..door.transition import check_version
+from ..door.work import perform
+from ..journal import OVERRIDDEN, Entry, EventKind
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.plain import plain_payload
+from ..kernel.refusals import Invalid, InvalidTransition
+from ..machines.agent_job import AgentJob
+from ..records.agent_job_event import TYPE_PATTERN, AgentJobEvent
+from .fold import OPENINGS
 
-PAYLOAD_LIMIT = 262_144
 FLOW = AgentJob.flow
-DRIVING = (*OPENINGS, *FLOW.triggers, OVERRIDDEN)
-CHUNK = 2_000
 
 
 class Appended(Outcome):
@@ -41,7 +38,7 @@ class Appended(Outcome):
 
 def append(
     job_id: str,
-    type: str,  # noqa: A002 - the word of 002
+    type: str,  # noqa: A002 - the caller's word for it
     *,
     actor: Actor,
     payload: Mapping[str, Any] | None = None,
@@ -51,15 +48,15 @@ def append(
     dry_run: bool = False,
 ) -> Outcome:
     """One more event of a job's log; an `Appended`, or what a repeated request was told."""
-    plain = plain_payload(payload or {}, PAYLOAD_LIMIT)
 
     def step() -> Outcome:
+        plain = plain_payload(payload or {})
         if type in FLOW.triggers:
             return _drive(job_id, type, plain, actor=actor, reason=reason, expected_version=expected_version)
-        with counted(FLOW.entity_type, actor, job_id, "append"):
-            return _note(job_id, type, plain, actor=actor, expected_version=expected_version)
+        return _note(job_id, type, plain, actor=actor, expected_version=expected_version)
 
-    return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+    with counted(FLOW.entity_type):
+        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
 
 
 def _drive(job_id: str, trigger: str, payload: dict[str, Any], **given: Any) -> Outcome:
@@ -88,8 +85,7 @@ def _note(job_id: str, type_: str, payload: dict[str, Any], *, actor: Actor, exp
     job = rows.lock(AgentJob, job_id)
     check_version(job, expected_version)
     if type_ in OPENINGS:
-        standing = {"state": job.state, "version": job.version, "allowed": FLOW.allowed(job.state)}
-        raise InvalidTransition(f"{type_} opens a log, and {job} has one", **standing)
+        raise InvalidTransition(f"{type_} opens a log, and {job} has one", **job.standing())
     row = _add(job_id, type_, payload, actor=actor.name, at=max(now(), job.updated_at))
     return Appended(job, None, answer=_answer(row, job, changed=False))
 
@@ -105,9 +101,9 @@ def mirror(change: Change) -> None:
         return
     _add(
         entry.entity_id,
-        AgentJob.creation_trigger if entry.kind == Kind.CREATED else entry.trigger,
+        AgentJob.creation_trigger if entry.kind == EventKind.CREATED else entry.trigger,
         {**entry.as_dict()["metadata"], **change.entity.facts.params},
-        to_state=entry.to_state if entry.kind == Kind.OVERRIDE else "",
+        to_state=entry.to_state if entry.kind == EventKind.OVERRIDE else "",
         journal_event=entry.event_id,
         actor=entry.actor,
         at=entry.timestamp,
@@ -122,49 +118,3 @@ def _add(job_id: str, type_: str, payload: dict[str, Any], **columns: Any) -> Ag
 
 def events_of(job_id: str) -> QuerySet[AgentJobEvent]:
     return AgentJobEvent.objects.filter(job=job_id).order_by("sequence")
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A job whose column is not what its log adds up to."""
-
-    job_id: str
-    column: str
-    folded: str
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A job whose log breaks an invariant of 002 §5."""
-
-    job_id: str
-    invariant: str
-    sentence: str
-
-
-def disagreements() -> Iterator[Disagreement]:
-    for job_id, column, events in _logs():
-        if (folded := derive(events)) != column:
-            yield Disagreement(job_id, column, folded)
-
-
-def violations() -> Iterator[Violation]:
-    for job_id, column, events in _logs():
-        for invariant in INVARIANTS:
-            if sentence := invariant(column, events):
-                yield Violation(job_id, invariant.__name__, sentence)
-
-
-def _logs() -> Iterator[tuple[str, str, Sequence[Logged]]]:
-    """Every job with its column and the events that drive it: one statement, so both are of the same moment."""
-    driving = AgentJobEvent.objects.filter(type__in=DRIVING).order_by("job_id", "sequence")
-    found = driving.values_list("job_id", "job__state", "type", "to_state").iterator(chunk_size=CHUNK)
-    for (job_id, column), group in groupby(found, key=lambda row: (row[0], row[1])):
-        yield job_id, column, [Logged(type_, to_state) for _job, _column, type_, to_state in group]
-    yield from ((job_id, column, ()) for job_id, column in _without_a_log())
-
-
-def _without_a_log() -> Iterator[tuple[str, str]]:
-    unlogged = AgentJob.objects.exclude(pk__in=AgentJobEvent.objects.filter(type__in=DRIVING).values("job"))
-    found: Iterator[tuple[str, str]] = unlogged.order_by("pk").values_list("pk", "state").iterator(chunk_size=CHUNK)
-    return found

@@ -1,10 +1,10 @@
-"""What we declare is what the seeds say, both ways."""
+"""What we declare is what was specified, both ways."""
 
 import pytest
 
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
-from tests.machines.seed_tables import TABLES, Edge, Table, edges
+from tests.machines.tables import TABLES, Edge, Table, edges
 
 every_machine = pytest.mark.parametrize("name", sorted(TABLES))
 every_counted_machine = pytest.mark.parametrize("name", sorted(name for name in TABLES if TABLES[name].counts))
@@ -22,38 +22,38 @@ def both(name: str) -> tuple[Flow, Table]:
     return registry.flow(name), TABLES[name]
 
 
-def test_the_thirteen_machines_of_the_seeds_are_declared():
+def test_the_thirteen_machines_of_the_table_are_declared():
     ours = {flow.entity_type for flow in registry.flows() if flow.model._meta.app_label == "statecore"}
     assert ours == set(TABLES)
 
 
 @every_machine
-def test_the_states_are_those_of_the_seed(name):
+def test_the_states_are_those_specified(name):
     flow, table = both(name)
     assert set(flow.states) == table.state_set
     assert len(flow.states) == len(set(flow.states))
 
 
 @every_machine
-def test_the_initial_state_is_that_of_the_seed(name):
+def test_the_initial_state_is_that_specified(name):
     flow, table = both(name)
     assert flow.initial == table.initial
 
 
 @every_machine
-def test_the_final_states_are_those_of_the_seed(name):
+def test_the_final_states_are_those_specified(name):
     flow, table = both(name)
     assert flow.final == table.final_set
 
 
 @every_machine
-def test_every_edge_of_the_seed_is_declared(name):
+def test_every_edge_of_the_table_is_declared(name):
     flow, table = both(name)
     assert table.every_edge - declared_edges(flow) == set()
 
 
 @every_machine
-def test_no_edge_is_declared_that_the_seed_does_not_know(name):
+def test_no_edge_is_declared_that_the_table_does_not_know(name):
     flow, table = both(name)
     assert declared_edges(flow) - table.every_edge == set()
 
@@ -65,9 +65,9 @@ def test_an_edge_and_its_trigger_are_declared_once(name):
 
 
 @every_counted_machine
-def test_the_seed_has_as_many_states_and_edges_as_its_change_log_says(name):
+def test_the_table_has_as_many_states_and_edges_as_its_change_log_says(name):
     table = TABLES[name]
-    assert (len(table.state_set), len(table.seed_pairs)) == table.counts
+    assert (len(table.state_set), len(table.table_pairs)) == table.counts
 
 
 @every_machine
@@ -91,7 +91,7 @@ def test_an_exit_from_a_final_state_names_its_decision(name):
 
 
 @every_machine
-def test_the_severities_are_those_of_the_seed(name):
+def test_the_severities_are_those_specified(name):
     flow, table = both(name)
     declared = severities(flow)
     wanted = {next(iter(edges(row))): severity for row, severity in table.severity.items()}
@@ -99,7 +99,7 @@ def test_the_severities_are_those_of_the_seed(name):
 
 
 @every_machine
-def test_what_is_added_to_a_seed_is_fired_by_the_system_or_an_operator_only(name):
+def test_what_is_added_to_a_table_is_fired_by_the_system_or_an_operator_only(name):
     flow, table = both(name)
     added = edges(table.added)
     by_agents = [

@@ -1,7 +1,8 @@
-"""The machines as the seeds tell them, written out by hand: nothing here is read off our own code.
+"""The machines as they were specified, written out by hand: nothing here is read off our own code.
 
-A row is "from -> to: trigger". `seed` holds the rows of a machine's table, `more` the ways the same table's edges
-are also fired, and `added` the edges of DESIGN §9. `forbidden` is what a seed lists as invalid, `*` for any state.
+A row is "from -> to: trigger". `table` holds the rows of a machine's table, `more` the ways the same table's edges
+are also fired, and `added` the edges that were decided on later. `forbidden` is what must never be an edge, `*` for
+any state.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def pairs(text: str) -> frozenset[Pair]:
 class Table:
     states: str
     final: str
-    seed: str
+    table: str
     initial: str
     more: str = ""
     added: str = ""
@@ -38,7 +39,7 @@ class Table:
     # Final states that a decision lets an entity leave.
     exits: frozenset[Pair] = frozenset()
     severity: dict[str, str] = field(default_factory=dict)
-    # How many states and transitions 001 §9.2 says there are.
+    # How many states and transitions the specification counts.
     counts: tuple[int, int] | None = None
 
     @property
@@ -51,15 +52,15 @@ class Table:
 
     @property
     def every_edge(self) -> frozenset[Edge]:
-        return edges(self.seed) | edges(self.more) | edges(self.added)
+        return edges(self.table) | edges(self.more) | edges(self.added)
 
     @property
-    def seed_pairs(self) -> frozenset[Pair]:
-        return frozenset((source, target) for source, target, _trigger in edges(self.seed))
+    def table_pairs(self) -> frozenset[Pair]:
+        return frozenset((source, target) for source, target, _trigger in edges(self.table))
 
     @property
     def forbidden_pairs(self) -> frozenset[Pair]:
-        """The invalid transitions, `*` written out; a state's own exits (DESIGN §9.2) are not among them."""
+        """The invalid transitions, `*` written out; a final state's own exits are not among them."""
         listed = pairs(self.forbidden) if self.forbidden else frozenset()
         return (
             frozenset(
@@ -73,13 +74,12 @@ class Table:
 
 TABLES: dict[str, Table] = {}
 
-# 001 §1.2
 TABLES["run"] = Table(
     initial="pending",
     states="pending running succeeded failed canceled",
     final="succeeded failed canceled",
     counts=(5, 5),
-    seed="""
+    table="""
         pending -> running: run_started
         running -> succeeded: all_workstreams_completed
         running -> failed: critical_workstream_failed
@@ -97,13 +97,13 @@ TABLES["run"] = Table(
     severity={"pending -> running: run_started": "info", "running -> succeeded: all_workstreams_completed": "info"},
 )
 
-# 001 §1.3; a quarantined patch fails the workstream: §3.2.1 rule 2
+# a quarantined patch fails the workstream
 TABLES["workstream"] = Table(
     initial="planned",
     states="planned ready blocked executing validating completed failed cancelled skipped",
     final="completed failed cancelled skipped",
     counts=(9, 13),
-    seed="""
+    table="""
         planned -> ready: tasks_created
         planned -> blocked: dependency_unsatisfied
         planned -> skipped: workstream_skipped
@@ -147,13 +147,13 @@ TABLES["workstream"] = Table(
     },
 )
 
-# 001 §1.4; a failed gate blocks (§3.1.2 rule 2), a timeout is retried too (DESIGN §9.5)
+# a failed gate blocks, a timeout is retried too
 TABLES["task"] = Table(
     initial="pending",
     states="pending queued running validating completed failed retrying cancelled blocked",
     final="completed failed cancelled",
     counts=(9, 11),
-    seed="""
+    table="""
         pending -> queued: scheduler_assigned
         pending -> blocked: dependency_check_failed
         blocked -> pending: dependency_satisfied
@@ -205,13 +205,12 @@ TABLES["task"] = Table(
     },
 )
 
-# 001 §1.5
 TABLES["worker"] = Table(
     initial="initializing",
     states="initializing idle busy unresponsive shutdown",
     final="shutdown",
     counts=(5, 8),
-    seed="""
+    table="""
         initializing -> idle: registration_completed
         idle -> busy: task_assigned
         busy -> idle: task_completed
@@ -233,13 +232,12 @@ TABLES["worker"] = Table(
     },
 )
 
-# 001 §2.1
 TABLES["uet_worker"] = Table(
     initial="SPAWNING",
     states="SPAWNING IDLE BUSY DRAINING TERMINATED",
     final="TERMINATED",
     counts=(5, 8),
-    seed="""
+    table="""
         SPAWNING -> IDLE: initialization_completed
         SPAWNING -> TERMINATED: spawn_failed
         IDLE -> BUSY: task_assigned
@@ -263,13 +261,13 @@ TABLES["uet_worker"] = Table(
     },
 )
 
-# 001 §2.2, final states as in §8.2.1; quarantine is a warning (§2.5.1), rolling back is critical (§2.5.2)
+# final states as policy says; quarantine is a warning, rolling back is critical
 TABLES["patch_ledger"] = Table(
     initial="created",
     states="created validated queued applied apply_failed verified committed rolled_back quarantined dropped",
     final="committed rolled_back quarantined dropped",
     counts=(10, 12),
-    seed="""
+    table="""
         created -> validated: validation_passed
         created -> quarantined: validation_failed
         validated -> queued: accepted_for_merge
@@ -309,13 +307,13 @@ TABLES["patch_ledger"] = Table(
     },
 )
 
-# 001 §2.3; the timeout is §2.3.6's first invariant
+# the timeout is an invariant
 TABLES["test_gate"] = Table(
     initial="PENDING",
     states="PENDING RUNNING PASSED FAILED BLOCKED",
     final="PASSED FAILED",
     counts=(5, 5),
-    seed="""
+    table="""
         PENDING -> RUNNING: gate_started
         PENDING -> BLOCKED: dependency_gate_failed
         RUNNING -> PASSED: gate_passed
@@ -337,13 +335,12 @@ TABLES["test_gate"] = Table(
     },
 )
 
-# 001 §2.4
 TABLES["circuit_breaker"] = Table(
     initial="CLOSED",
     states="CLOSED OPEN HALF_OPEN",
     final="",
     counts=(3, 4),
-    seed="""
+    table="""
         CLOSED -> OPEN: failure_threshold_exceeded
         OPEN -> HALF_OPEN: cooldown_expires
         HALF_OPEN -> CLOSED: success
@@ -353,12 +350,12 @@ TABLES["circuit_breaker"] = Table(
     severity={"CLOSED -> OPEN: failure_threshold_exceeded": "error"},
 )
 
-# 000; staying in a state is a no-op, not an edge
+# staying in a state is a no-op, not an edge
 TABLES["ingestion_job"] = Table(
     initial="pending",
     states="pending running succeeded failed quarantined",
     final="succeeded quarantined",
-    seed="""
+    table="""
         pending -> running: start
         running -> succeeded: succeed
         running -> failed: fail
@@ -385,12 +382,11 @@ TABLES["ingestion_job"] = Table(
     },
 )
 
-# 002 §3
 TABLES["agent_job"] = Table(
     initial="queued",
     states="queued running waiting parked retrying completed failed cancelled",
     final="completed failed cancelled",
-    seed="""
+    table="""
         queued -> queued: job_requeued
         queued -> running: job_leased
         queued -> running: job_running
@@ -442,12 +438,12 @@ TABLES["agent_job"] = Table(
     severity={"running -> completed: job_completed": "info", "running -> failed: job_failed": "error"},
 )
 
-# 003 §1; terminated from any state that is not final (DESIGN §9.8)
+# terminated from any state that is not final
 TABLES["supervised_worker"] = Table(
     initial="IDLE",
     states="IDLE RUNNING PAUSED COMPLETED FAILED TERMINATED",
     final="COMPLETED FAILED TERMINATED",
-    seed="""
+    table="""
         IDLE -> RUNNING: start_task
         RUNNING -> PAUSED: pause
         PAUSED -> RUNNING: resume
@@ -470,12 +466,12 @@ TABLES["supervised_worker"] = Table(
     severity={"IDLE -> RUNNING: start_task": "info", "RUNNING -> FAILED: error_unrecoverable": "error"},
 )
 
-# 003 §2: the table of §2.3 and the map of §2.5, which has SUBMITTED -> CANCELED as well
+# its map has SUBMITTED -> CANCELED as well
 TABLES["supervised_job"] = Table(
     initial="SUBMITTED",
     states="SUBMITTED PENDING RUNNING COMPLETED FAILED CANCELED",
     final="COMPLETED FAILED CANCELED",
-    seed="""
+    table="""
         SUBMITTED -> PENDING: validate
         SUBMITTED -> CANCELED: cancel
         PENDING -> RUNNING: allocate_resources
@@ -500,12 +496,12 @@ TABLES["supervised_job"] = Table(
     },
 )
 
-# 004: forward only, any later stage (DESIGN §9.9)
+# forward only, any later stage
 TABLES["pipeline_job"] = Table(
     initial="PENDING",
     states="PENDING ANALYZING MAPPING MATERIALIZING VALIDATING DONE FAILED CANCELLED",
     final="DONE FAILED CANCELLED",
-    seed="""
+    table="""
         PENDING -> ANALYZING: analyze
         PENDING -> MAPPING: map
         ANALYZING -> MAPPING: map

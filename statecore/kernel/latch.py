@@ -1,4 +1,4 @@
-"""The gate in the database: triggers let a state change through only while the door holds it open.
+"""The latch in the database: triggers let a state change through only while the door holds it open.
 
 SQLite asks a function that only connections of this application have; PostgreSQL reads a setting that the door's
 own statement turns on and off again. Neither is open outside the door's single write.
@@ -27,7 +27,7 @@ connection_created.connect(_add_function)
 
 @contextmanager
 def opened(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Hold the gate open on SQLite; on PostgreSQL the statement itself does it (see `door.write`)."""
+    """Hold the latch open on SQLite; on PostgreSQL the statement itself does it (see `door.statements`)."""
     connection.door_is_open = True  # type: ignore[attr-defined]
     try:
         yield
