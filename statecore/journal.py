@@ -22,7 +22,7 @@ from .kernel.ulid import ID_LENGTH, new_id
 
 GENESIS = "0" * 64
 EVENT_ID_LENGTH = 30
-KEY_LENGTH = 200
+KEY_LENGTH, ENDPOINT_LENGTH = 200, 255
 OVERRIDDEN = "manual_override"  # the trigger of every override
 
 
@@ -36,7 +36,7 @@ class EventKind(models.TextChoices):
 class Event(models.Model):
     """One change of one entity. Written by the door, never changed, never deleted."""
 
-    append_only = "door"
+    append_only = True
 
     event_id = models.CharField(primary_key=True, max_length=EVENT_ID_LENGTH)
     entity_type = models.CharField(max_length=32)
@@ -150,7 +150,7 @@ class IdempotencyRecord(models.Model):
     actor = models.CharField(max_length=NAME_LENGTH)
     actor_kind = models.CharField(max_length=16)
     key = models.CharField(max_length=KEY_LENGTH)
-    endpoint = models.CharField(max_length=255)
+    endpoint = models.CharField(max_length=ENDPOINT_LENGTH)
     body_hash = models.CharField(max_length=64)
     response = models.JSONField(null=True)
     created_at = models.DateTimeField()

@@ -13,11 +13,12 @@ from ..door.change import Change
 from ..door.idempotency import answer_once
 from ..door.refused import counted
 from ..door.transition import check_version
-from ..door.work import perform
+from ..door.work import current, perform
 from ..journal import OVERRIDDEN, Entry, EventKind
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
+from ..kernel.latch import opened
 from ..kernel.plain import plain_payload
 from ..kernel.refusals import Invalid, InvalidTransition
 from ..machines.agent_job import AgentJob
@@ -113,7 +114,8 @@ def mirror(change: Change) -> None:
 def _add(job_id: str, type_: str, payload: dict[str, Any], **columns: Any) -> AgentJobEvent:
     """The job's row is locked or new, so that nobody else takes the same sequence number."""
     last = AgentJobEvent.objects.filter(job=job_id).aggregate(last=Max("sequence"))["last"] or 0
-    return AgentJobEvent.objects.create(job_id=job_id, sequence=last + 1, type=type_, payload=payload, **columns)
+    with opened(current().connection):
+        return AgentJobEvent.objects.create(job_id=job_id, sequence=last + 1, type=type_, payload=payload, **columns)
 
 
 def events_of(job_id: str) -> QuerySet[AgentJobEvent]:

@@ -49,14 +49,14 @@ def transition_many(
     def step() -> list[Item]:
         moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
         for change in _written(moved, items):
-            items[change.entity.pk] = Item(change.entity.pk, Outcome(change.entity, change.entry, react_to(change)))
+            items[change.entity.pk] = _told(change, react_to(change))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
     def account(move: Move, facts: Facts) -> Account:
         return account_of(move, facts, metadata or {}, cause)
 
     with counted(model.flow.entity_type):
-        check_words(reason, metadata or {})
+        check_words(reason, metadata or {}, params or {})
         return perform(step, keep=not dry_run)
 
 
@@ -72,13 +72,12 @@ def _fire_all(
         own = facts if entity.updated_at <= facts.at else replace(facts, at=entity.updated_at)
         try:
             move = fire(entity, trigger, own)
+            if move is not None:
+                moved.append(record(entity, before, account(move, own)))
         except Refusal as refusal:
             others[entity.pk] = _refused(entity, refusal)
-            continue
-        if move is None:
-            others[entity.pk] = Item(entity.pk, Outcome(entity, None))
         else:
-            moved.append(record(entity, before, account(move, own)))
+            others.setdefault(entity.pk, Item(entity.pk, Outcome(entity, None)))
     return moved, others
 
 
@@ -93,6 +92,11 @@ def _written(moved: list[Change], items: dict[str, Item]) -> list[Change]:
         items[moved[0].entity.pk] = _refused(moved[0].entity, violation)
         return []
     return moved
+
+
+def _told(change: Change, caused: tuple[Entry, ...]) -> Item:
+    entity = rows.as_it_is_now(change.entity, caused)
+    return Item(entity.pk, Outcome(entity, change.entry, caused))
 
 
 def _refused(entity: Entity, refusal: Refusal) -> Item:

@@ -10,7 +10,7 @@ from .. import journal
 from ..journal import Entry, EventKind
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Severity
-from ..kernel.plain import json_complaint, text_complaint
+from ..kernel.plain import object_complaint, text_complaint
 from ..kernel.refusals import Invalid
 
 REASON_LIMIT = 2_000
@@ -108,7 +108,7 @@ def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.operator_name,
             "reason": facts.reason or None,
-            "metadata": {**metadata, **account.metadata},
+            "metadata": {**account.metadata, **metadata},
             "context": entity.context(),
             "dwell_seconds": dwell,
             "attempt": entity.attempt,
@@ -117,12 +117,14 @@ def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[
     )
 
 
-def check_words(reason: str, metadata: Mapping[str, Any]) -> None:
-    """A reason and metadata that the journal can keep."""
+def check_words(reason: str, metadata: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> None:
+    """What a caller says beside the trigger: of the right type, and such that the journal can keep it."""
     errors = {}
     if complaint := text_complaint(reason, REASON_LIMIT):
         errors["reason"] = [complaint]
-    if metadata and (complaint := json_complaint(metadata, METADATA_LIMIT)):
+    if complaint := object_complaint(metadata, METADATA_LIMIT):
         errors["metadata"] = [complaint]
+    if not isinstance(params or {}, Mapping):
+        errors["params"] = ["must be an object."]
     if errors:
         raise Invalid(errors)

@@ -17,7 +17,7 @@ from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
-from . import rights, write
+from . import rights, rows, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
@@ -78,7 +78,8 @@ def create_now(
     entity._state.adding = False
     for name, ids in wanted.items():
         getattr(entity, name).add(*ids)
-    return Created(entity, change.entry, react_to(change))
+    caused = react_to(change)
+    return Created(rows.as_it_is_now(entity, caused), change.entry, caused)
 
 
 def _insert(change: Change) -> None:
@@ -125,12 +126,26 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
 
 
 def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
-    """What Django's own validation lets through and a database refuses."""
-    if value is None and not column(model, name).null:
-        return "may not be null."
-    if isinstance(value, str):
-        return text_complaint(value)
-    return json_complaint(value) if isinstance(value, dict | list) else None
+    """What Django's own validation lets through: it skips empty values and turns others into what it wants."""
+    field = column(model, name)
+    if value is None:
+        return None if field.null else "may not be null."
+    if isinstance(field, models.JSONField):
+        return json_complaint(value)
+    if isinstance(field, models.ForeignKey):
+        return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
+    wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        return "has the wrong type."
+    return text_complaint(value) if isinstance(value, str) else None
+
+
+_TYPES: tuple[tuple[type[models.Field[Any, Any]], type], ...] = (
+    (models.BooleanField, bool),
+    (models.IntegerField, int),
+    (models.CharField, str),
+    (models.TextField, str),
+)
 
 
 def _wanted(model: type[Entity], entity_id: str, name: str, ids: Any) -> list[str]:
@@ -143,4 +158,11 @@ def _wanted(model: type[Entity], entity_id: str, name: str, ids: Any) -> list[st
     there = set(target.objects.filter(pk__in=ids).values_list("pk", flat=True))
     if missing := [each for each in ids if each not in there]:
         raise Invalid({name: [f"there is no {target.flow.entity_type} {', '.join(missing)}."]})
-    return list(dict.fromkeys(ids))
+    return list(dict.fromkeys(newest(target, each) for each in ids))
+
+
+def newest(model: type[Entity], pk: str) -> str:
+    """The last of the successors: whoever depends on something retried depends on what took its place."""
+    while (successor := model.objects.filter(retry_of=pk).values_list("pk", flat=True).first()) is not None:
+        pk = successor
+    return pk

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.conf import settings
 
-from ..journal import KEY_LENGTH, IdempotencyRecord
+from ..journal import ENDPOINT_LENGTH, KEY_LENGTH, IdempotencyRecord
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.plain import text_complaint
@@ -26,7 +26,7 @@ class RequestKey:
 
     def __post_init__(self) -> None:
         complaint = text_complaint(self.key, KEY_LENGTH) if self.key else "must not be empty."
-        if complaint:
+        if complaint := complaint or text_complaint(self.endpoint, ENDPOINT_LENGTH):
             raise Invalid({"idempotency_key": [complaint]})
 
 

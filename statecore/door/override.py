@@ -22,7 +22,7 @@ from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
-from .transition import check_version
+from .transition import check_not_succeeded, check_version
 from .work import perform, react_to
 
 log = structlog.get_logger(__name__)
@@ -63,17 +63,18 @@ def override(
         before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
         _may_leave(entity, to_state, facts)
-        _second_person(entity, to_state, actor, approver)
+        approved_by = _second_person(entity, to_state, actor, approver)
         bypassed = _force(entity, to_state, facts)
         details = {
             "category": str(category),
             "guards_bypassed": bypassed,
-            "approver": approver and approver.name,
+            "approver": approved_by,
         }
         account = Account(EventKind.OVERRIDE, OVERRIDDEN, Severity.WARNING, facts, metadata or {}, details=details)
         change = record(entity, before, account)
         write.update([change])
-        return Outcome(entity, change.entry, react_to(change))
+        caused = react_to(change)
+        return Outcome(rows.as_it_is_now(entity, caused), change.entry, caused)
 
     with counted(model.flow.entity_type), _refusals_logged(model, entity_id, actor):
         _may_override(model, actor)
@@ -103,7 +104,7 @@ def _check_request(model: type[Entity], to_state: str, reason: str, category: st
     errors: dict[str, list[str]] = {}
     if to_state not in model.flow.states:
         errors["to_state"] = [f"is not a state of {model.flow.entity_type}: {', '.join(model.flow.states)}."]
-    if len(reason.strip()) < SHORTEST_REASON:
+    if len(reason.strip()) < SHORTEST_REASON or not any(map(str.isalnum, reason)):
         errors["reason"] = [f"must be at least {SHORTEST_REASON} characters: it stays on record for ever."]
     if category not in Category.values:
         errors["category"] = [f"must be one of {', '.join(Category.values)}."]
@@ -121,6 +122,7 @@ def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
         raise AlreadyInState(f"{entity} is {to_state} already", **entity.standing())
     if not entity.flow.is_final(entity.state):
         return
+    check_not_succeeded(entity)
     exits = _moves_between(entity, to_state)
     if not exits:
         raise TerminalState(f"{entity} is {entity.state}, which is final: retry it instead", **entity.standing())
@@ -128,13 +130,15 @@ def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
         raise GuardFailed(f"{entity} may leave {entity.state} only when", unmet[0], **entity.standing())
 
 
-def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> None:
+def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> str | None:
+    """The name of the operator who approved; nobody is named who was not checked."""
     edge = f"{entity.flow.entity_type}.{entity.state}->{to_state}"
-    if edge not in settings.STATECORE_SECOND_PERSON:
-        return
+    if approver is None and edge not in settings.STATECORE_SECOND_PERSON:
+        return None
     if approver is None or approver.name == actor.name or approver.kind is not Kind.OPERATOR:
         raise PermissionDenied(f"{edge} takes a second operator's approval", required="second_person")
     rights.require(approver, entity.flow, "override")
+    return approver.name
 
 
 def _force(entity: Entity, to_state: str, facts: Facts) -> list[str]:
@@ -149,5 +153,7 @@ def _force(entity: Entity, to_state: str, facts: Facts) -> list[str]:
 
 def _would_refuse(move: Move, entity: Entity, facts: Facts) -> list[str]:
     """A move that asks for fields cannot be asked without them: all its guards are bypassed."""
+    if move.leaves_final:  # its guards were asked before, and held
+        return []
     unasked = any(param.required for param in move.params)
     return [guard.__name__ for guard in move.guards if unasked or guard(entity, facts) is not None]

@@ -12,14 +12,15 @@ from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related, reverse_key
 from ..kernel.moves import Facts, unmet_among
-from ..kernel.refusals import AlreadyRetried, GuardFailed, InvalidTransition, PermissionDenied
+from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Unmet
 from ..kernel.ulid import new_id
 from . import rights, rows
 from .change import check_words
-from .create import Created, create_now
+from .create import Created, create_now, newest
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
+from .transition import check_not_succeeded
 from .work import perform
 
 TRIGGER = "retried"
@@ -58,9 +59,7 @@ def _may_retry(model: type[Entity], actor: Actor) -> None:
 def _may_be_retried(entity: Entity, facts: Facts) -> None:
     if not entity.flow.is_final(entity.state):
         raise InvalidTransition(f"{entity} is {entity.state}: only what is final is retried", **entity.standing())
-    successor = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
-    if successor is not None:
-        raise AlreadyRetried(f"{entity} was retried as {successor}", successor=successor, **entity.standing())
+    check_not_succeeded(entity)
     if unmet := unmet_among(entity.flow.succession.guards, entity, facts):
         raise GuardFailed("retry", unmet, **entity.standing())
 
@@ -94,16 +93,20 @@ class Family:
         return heir
 
     def _inherited(self, entity: Entity, name: str) -> Any:
-        value = getattr(entity, column(entity, name).attname)
-        heir = self.heirs.get((related(entity, name), value)) if column(entity, name).is_relation else None
-        return heir.pk if heir else value
+        value: Any = getattr(entity, column(entity, name).attname)
+        target: Any = related(entity, name)
+        if value is None or not isinstance(target, type) or not issubclass(target, Entity):
+            return value
+        return self._current(target, value)
 
     def _children_of(self, entity: Entity, cause: Entry) -> list[Entry]:
         made: list[Entry] = []
         for name in entity.flow.succession.children:
             children = getattr(entity, name)
             unfinished = children.exclude(state__in=children.model.flow.done).filter(successor=None)
-            for child in unfinished.order_by("pk"):
+            wanted = list(unfinished.order_by("pk").values_list("pk", flat=True))
+            for child in rows.lock_many(children.model, wanted):
+                _must_have_ended(child, entity)
                 heir = self._heir_of(child, cause)
                 made += [heir.entry, *heir.caused, *self._children_of(child, heir.entry)]
         return made
@@ -116,7 +119,7 @@ class Family:
 
     def _current(self, model: Any, pk: str) -> str:
         heir = self.heirs.get((model, pk))
-        return heir.pk if heir else pk
+        return heir.pk if heir else newest(model, pk)
 
     def _lead_followers(self, model: type[Entity], old: str, heir: Entity) -> None:
         for owner, link in _links_to(model):
@@ -129,6 +132,13 @@ class Family:
         for name in model.flow.succession.followers:
             owner, key = related(model, name), reverse_key(model, name)
             owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final).update(**{key: heir.pk})
+
+
+def _must_have_ended(child: Entity, parent: Entity) -> None:
+    """Else the same work would be done twice, by the old one and by its successor."""
+    if not child.flow.is_final(child.state):
+        unmet = [Unmet("child_live", f"{child} is still {child.state}", child.pk)]
+        raise GuardFailed("retry", unmet, **parent.standing())
 
 
 def _links_to(model: type[Entity]) -> list[tuple[type[Entity], Any]]:

@@ -12,6 +12,7 @@ import orjson
 from django.db import connection, models
 from django.db.models.base import ModelState
 
+from ..journal import Entry
 from ..kernel.entity import Entity
 from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
@@ -74,6 +75,13 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
         for row in work.cursor.fetchall():
             return reader.build(row)
     raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
+
+
+def as_it_is_now(entity: Entity, caused: Iterable[Entry]) -> Entity:
+    """The entity, read again where a reaction to its own change has moved it further."""
+    me = (entity.flow.entity_type, entity.pk)
+    moved_on = any((entry.entity_type, entry.entity_id) == me for entry in caused)
+    return lock(type(entity), entity.pk) if moved_on else entity
 
 
 def lock_many(model: type[Entity], entity_ids: list[str]) -> list[Entity]:

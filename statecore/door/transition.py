@@ -16,6 +16,7 @@ from ..kernel.moves import Facts, Move
 from ..kernel.params import read_params
 from ..kernel.refusals import (
     AlreadyInState,
+    AlreadyRetried,
     GuardFailed,
     InvalidTransition,
     LeaseLost,
@@ -61,28 +62,30 @@ def transition(
             return Outcome(entity, None)
         change = record(entity, before, account_of(move, facts, metadata or {}, cause))
         write.update([change])
-        return Outcome(entity, change.entry, react_to(change))
+        caused = react_to(change)
+        return Outcome(rows.as_it_is_now(entity, caused), change.entry, caused)
 
     with counted(model.flow.entity_type):
-        check_words(reason, metadata or {})
+        check_words(reason, metadata or {}, params or {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
 
 
 def check_version(entity: Entity, expected: int | None) -> None:
-    if expected is not None and expected != entity.version:
+    if expected is not None and (isinstance(expected, bool) or expected != entity.version):
         raise StaleVersion(f"{entity} is at version {entity.version}, not {expected}", **entity.standing())
 
 
 def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
     """Make the first move of this trigger whose guards hold; None for a repeat that changes nothing."""
     flow = entity.flow
-    open_moves = flow.open_moves(entity.state, trigger)
+    open_moves = flow.open_moves(entity.state, str(trigger))
     if not open_moves:
-        if flow.repeats_are_noops and _is_repeat(entity, trigger):
-            rights.require(facts.actor, flow, "operate")
+        if flow.repeats_are_noops and _repeats(entity, trigger, facts):
             return None
         raise _not_open(entity, trigger, facts)
     mine = rights.may_fire(facts.actor, flow, open_moves)
+    if flow.is_final(entity.state):
+        check_not_succeeded(entity)
     if facts.read_by is not mine[0].params:
         facts.params, facts.read_by = read_params(mine[0].params, facts.params), mine[0].params
     unmet: list[Unmet] = []
@@ -93,6 +96,13 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
             return move
         unmet += reasons
     raise _guarded(entity, trigger, unmet)
+
+
+def check_not_succeeded(entity: Entity) -> None:
+    """What was retried stays where it ended: its successor goes on in its place."""
+    successor = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
+    if successor is not None:
+        raise AlreadyRetried(f"{entity} was retried as {successor}", successor=successor, **entity.standing())
 
 
 def account_of(move: Move, facts: Facts, metadata: Mapping[str, Any], cause: Entry | None) -> Account:
@@ -107,8 +117,18 @@ def account_of(move: Move, facts: Facts, metadata: Mapping[str, Any], cause: Ent
     )
 
 
-def _is_repeat(entity: Entity, trigger: str) -> bool:
-    return any(move.trigger == trigger and move.target == entity.state for move in entity.flow.moves)
+def _moves_here(entity: Entity, trigger: str) -> tuple[Move, ...]:
+    """The moves of this trigger that would have led to where the entity is already."""
+    return tuple(move for move in entity.flow.moves if move.trigger == trigger and move.target == entity.state)
+
+
+def _repeats(entity: Entity, trigger: str, facts: Facts) -> bool:
+    """Whether this says again what is true already: it must be somebody who might have said it the first time."""
+    moves = _moves_here(entity, trigger)
+    if not moves:
+        return False
+    facts.params = read_params(rights.may_fire(facts.actor, entity.flow, moves)[0].params, facts.params)
+    return entity.is_repeated_by(facts)
 
 
 def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
@@ -118,7 +138,7 @@ def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
     if (attempt := facts.params.get("attempt")) is not None and attempt != entity.attempt:
         # The entity moved on without this caller: what it needs to hear is that its lease is gone.
         return _guarded(entity, trigger, [lost(entity, attempt)])
-    if _is_repeat(entity, trigger):
+    if _moves_here(entity, trigger):
         return AlreadyInState(f"{entity} is {state} already", **entity.standing())
     if flow.is_final(state):
         return TerminalState(f"{trigger} is not open: {entity} is {state}, which is final", **entity.standing())

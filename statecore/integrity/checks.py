@@ -15,10 +15,15 @@ from ..kernel.clock import now
 from ..kernel.flow import Flow
 from .chain import verify_chain
 from .finding import ERROR, LIMIT, WARNING, Finding
-from .rows import chains_have_rows, final_states_were_not_left, rows_agree_with_the_journal
+from .rows import (
+    chains_are_of_known_machines,
+    chains_have_rows,
+    final_states_were_not_left,
+    moves_were_declared,
+    rows_agree_with_the_journal,
+)
 
 RECENT = 1_000
-HEAD = ("pk", "version", "state", "chain_head")
 
 
 @contextmanager
@@ -45,9 +50,10 @@ def check_all() -> list[Finding]:
         found += rows_agree_with_the_journal(flow)
         found += chains_have_rows(flow)
         found += final_states_were_not_left(flow)
+        found += moves_were_declared(flow)
         found += constraints_hold(flow)
         found += invariants_hold(flow)
-    return [*found, *agent_jobs_agree_with_their_logs()]
+    return [*found, *chains_are_of_known_machines(), *agent_jobs_agree_with_their_logs()]
 
 
 @_whatever_the_bytes()
@@ -59,7 +65,9 @@ def check_recent(count: int = RECENT) -> list[Finding]:
     if bad := verify_chain(moved):
         found.append(bad)
     for entity_type in {entity_type for entity_type, _ in moved} & {flow.entity_type for flow in registry.flows()}:
-        found += _heads(registry.flow(entity_type), [pk for kind, pk in moved if kind == entity_type])
+        ids = [pk for kind, pk in moved if kind == entity_type]
+        found += rows_agree_with_the_journal(registry.flow(entity_type), ids)
+        found += chains_have_rows(registry.flow(entity_type), ids)
     return found
 
 
@@ -96,12 +104,3 @@ def invariants_hold(flow: Flow) -> Iterator[Finding]:
     for invariant in flow.model.invariants():
         for pk in invariant.broken(now()).values_list("pk", flat=True)[:LIMIT]:
             yield Finding(invariant.name, WARNING, flow.entity_type, pk, invariant.sentence)
-
-
-def _heads(flow: Flow, ids: list[str]) -> Iterator[Finding]:
-    rows = {pk: stands for pk, *stands in flow.model.objects.filter(pk__in=ids).values_list(*HEAD)}
-    events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids).order_by("sequence")
-    last = {pk: stands for pk, *stands in events.values_list("entity_id", "sequence", "to_state", "hash")}
-    for entity_id, stands in last.items():
-        if rows.get(entity_id) != stands:
-            yield Finding("row", ERROR, flow.entity_type, entity_id, "its row is not where its last event left it")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Names are written into the canonical bytes of an event as they are: no quote, no backslash, no control character.
 NAME_LENGTH = 150
-NAME_PATTERN = re.compile(rf'[^"\\\x00-\x1f\x7f]{{1,{NAME_LENGTH}}}')
+NAME_PATTERN = re.compile(rf'[^"\\\x00-\x1f\x7f\ud800-\udfff]{{1,{NAME_LENGTH}}}')
 
 
 class Kind(StrEnum):

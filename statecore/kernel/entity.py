@@ -86,6 +86,10 @@ class Entity(models.Model):
     def complete(cls, fields: dict[str, Any]) -> None:
         """Fill in, before creation, what follows from the given fields."""
 
+    def is_repeated_by(self, facts: Facts) -> bool:
+        """Where repeats change nothing: whether this one comes from who brought the entity here."""
+        return True
+
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
         """What must hold between this machine's entities and others; integrity looks for what breaks it."""

@@ -77,6 +77,7 @@ class Flow:
         self.initial = state.default
         self.states = tuple(name for name, _label in state.choices or ())
         self.rising = ("attempt", *self.rising)
+        self.frozen = {"created_at": (), "retry_of_id": (), **self.frozen}
         self.final = frozenset(map(str, self.final))
         self.done = frozenset(map(str, self.done))
         self.timing = {str(name): timing for name, timing in self.timing.items()}

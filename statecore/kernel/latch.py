@@ -27,9 +27,19 @@ connection_created.connect(_add_function)
 
 @contextmanager
 def opened(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Hold the latch open on SQLite; on PostgreSQL the statement itself does it (see `door.statements`)."""
-    connection.door_is_open = True  # type: ignore[attr-defined]
+    """Hold the latch open while a write runs. The hot statement on PostgreSQL does it by itself (`door.statements`)."""
+    _set(connection, is_open=True)
     try:
         yield
-    finally:
+    except BaseException:
+        # A transaction that failed on PostgreSQL takes its settings with it, and would refuse to be told anything.
         connection.door_is_open = False  # type: ignore[attr-defined]
+        raise
+    _set(connection, is_open=False)
+
+
+def _set(connection: BaseDatabaseWrapper, *, is_open: bool) -> None:
+    connection.door_is_open = is_open  # type: ignore[attr-defined]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT set_config('{SETTING}', %s, true)", ["open" if is_open else "shut"])

@@ -15,16 +15,9 @@ def lost(entity: Any, attempt: object) -> Unmet:
 
 
 def the_attempt_is_current(entity: Any, facts: Facts) -> Unmet | None:
-    """An agent names the attempt it was given."""
+    """An agent names the attempt it was given, as soon as there was one."""
     attempt = facts.params.get("attempt")
-    if attempt == entity.attempt or (attempt is None and facts.actor.kind is not Kind.AGENT):
+    may_be_silent = facts.actor.kind is not Kind.AGENT or entity.attempt == 0
+    if attempt == entity.attempt or (attempt is None and may_be_silent):
         return None
     return lost(entity, attempt)
-
-
-def the_lease_is_held(entity: Any, facts: Facts) -> Unmet | None:
-    """An agent names the attempt it was given, or holds the entity by name, or nobody holds it."""
-    attempt = facts.params.get("attempt")
-    if attempt is None and (facts.actor.kind is not Kind.AGENT or entity.worker_name in ("", facts.actor.name)):
-        return None
-    return None if attempt == entity.attempt else lost(entity, attempt)

@@ -41,17 +41,19 @@ def lowered(connection: BaseDatabaseWrapper) -> Iterator[None]:
         install(connection)
 
 
-def installed(connection: BaseDatabaseWrapper) -> set[tuple[str, str]]:
+def missing(connection: BaseDatabaseWrapper) -> list[str]:
+    """The triggers that should guard the tables there are, and are not there or not as they were written."""
+    dialect = _dialect(connection)
+    there = installed(connection)
+    expected = {key: text for guarded in _guarded(connection) for key, text in dialect.texts(guarded).items()}
+    return sorted(name for (name, table), text in expected.items() if there.get((name, table)) != text)
+
+
+def installed(connection: BaseDatabaseWrapper) -> dict[tuple[str, str], str]:
+    """The text of each trigger by its name and its table; on PostgreSQL that of its function."""
     with connection.cursor() as cursor:
         cursor.execute(_dialect(connection).installed, [PREFIX])
-        return set(cursor.fetchall())
-
-
-def missing(connection: BaseDatabaseWrapper) -> list[str]:
-    """The triggers that should guard the tables there are, and do not."""
-    dialect = _dialect(connection)
-    expected = {f"{PREFIX}{guarded.table}_{action}" for guarded in _guarded(connection) for action in dialect.actions}
-    return sorted(expected - {name for name, _table in installed(connection)})
+        return {(name, table): text for name, table, text in cursor.fetchall()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +62,10 @@ class Guarded:
 
     table: str
     flow: Flow | None
-    behind_the_door: bool = True
 
 
 def _guarded(connection: BaseDatabaseWrapper) -> list[Guarded]:
-    """Append-only tables carry `append_only`: "door" where only the door may add, "anyone" where anybody may."""
-    found = [
-        Guarded(model._meta.db_table, None, behind_the_door=added_by == "door")
-        for model in apps.get_models()
-        if (added_by := getattr(model, "append_only", None))
-    ]
+    found = [Guarded(model._meta.db_table, None) for model in apps.get_models() if getattr(model, "append_only", False)]
     found += [Guarded(flow.model._meta.db_table, flow) for flow in registry.flows()]
     there = set(connection.introspection.table_names())
     return [guarded for guarded in found if guarded.table in there]
@@ -109,7 +105,7 @@ def _untouched(same: str) -> str:
 
 class _SQLite:
     actions = ("insert", "update", "delete")
-    installed = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
+    installed = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
     shut = f"NOT {FUNCTION}()"
 
     @staticmethod
@@ -117,22 +113,25 @@ class _SQLite:
         return ""
 
     def statements(self, guarded: Guarded) -> Iterator[str]:
+        for (name, _table), text in self.texts(guarded).items():
+            yield f"DROP TRIGGER IF EXISTS {name}"
+            yield text
+
+    def texts(self, guarded: Guarded) -> dict[tuple[str, str], str]:
+        made = {}
         for action, (when, sentence) in zip(self.actions, self._rules(guarded), strict=True):
             name = f"{PREFIX}{guarded.table}_{action}"
-            yield f"DROP TRIGGER IF EXISTS {name}"
-            yield (
+            made[name, guarded.table] = (
                 f"CREATE TRIGGER {name} BEFORE {action.upper()} ON {guarded.table} WHEN {when} "
                 f"BEGIN SELECT RAISE(ABORT, {_quoted(sentence)}); END"
             )
+        return made
 
     def _rules(self, guarded: Guarded) -> Iterator[tuple[str, str]]:
         """When the triggers fire, and what they say, in the order of the actions."""
         flow = guarded.flow
         if flow is None:
-            yield (
-                self.shut if guarded.behind_the_door else "FALSE",
-                f"only the door adds to {guarded.table}",
-            )
+            yield (self.shut, f"only the door adds to {guarded.table}")
             yield ("TRUE", f"{guarded.table} is append-only: no row is changed")
         else:
             yield (
@@ -149,9 +148,11 @@ class _SQLite:
 
 class _PostgreSQL:
     actions = ("insert", "update", "delete", "truncate")
+    # Enabled always: not even a session that plays a replica gets past them.
     installed = (
-        "SELECT tgname, tgrelid::regclass::text FROM pg_trigger "
-        "WHERE NOT tgisinternal AND tgenabled <> 'D' AND starts_with(tgname::text, %s)"
+        "SELECT t.tgname::text, t.tgrelid::regclass::text, f.prosrc FROM pg_trigger AS t "
+        "JOIN pg_proc AS f ON f.oid = t.tgfoid "
+        "WHERE NOT t.tgisinternal AND t.tgenabled = 'A' AND t.tgqual IS NULL AND starts_with(t.tgname::text, %s)"
     )
     shut = f"current_setting('{SETTING}', true) IS DISTINCT FROM 'open'"
 
@@ -160,26 +161,26 @@ class _PostgreSQL:
         return f" ON {table}"
 
     def statements(self, guarded: Guarded) -> Iterator[str]:
-        name = f"{PREFIX}{guarded.table}"
-        yield (
-            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $guard$ BEGIN "
-            f"{self._body(guarded)} {self._refuse('TRUE', f'no row of {guarded.table} is ever deleted')} END $guard$"
-        )
-        for action in self.actions:
+        function = f"{PREFIX}{guarded.table}"
+        body = self._body(guarded)
+        yield f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $guard${body}$guard$"
+        for (name, table), action in zip(self.texts(guarded), self.actions, strict=True):
             each = "STATEMENT" if action == "truncate" else "ROW"
             yield (
-                f"CREATE OR REPLACE TRIGGER {name}_{action} BEFORE {action.upper()} ON {guarded.table} "
-                f"FOR EACH {each} EXECUTE FUNCTION {name}()"
+                f"CREATE OR REPLACE TRIGGER {name} BEFORE {action.upper()} ON {table} "
+                f"FOR EACH {each} EXECUTE FUNCTION {function}()"
             )
+            yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+
+    def texts(self, guarded: Guarded) -> dict[tuple[str, str], str]:
+        body = self._body(guarded)
+        return {(f"{PREFIX}{guarded.table}_{action}", guarded.table): body for action in self.actions}
 
     def _body(self, guarded: Guarded) -> str:
         """The comparisons stand in the body: in a WHEN clause they would forbid altering the columns."""
         flow = guarded.flow
         if flow is None:
-            insert = self._refuse(
-                self.shut if guarded.behind_the_door else "FALSE",
-                f"only the door adds to {guarded.table}",
-            )
+            insert = self._refuse(self.shut, f"only the door adds to {guarded.table}")
             update = self._refuse("TRUE", f"{guarded.table} is append-only: no row is changed")
         else:
             insert = self._refuse(

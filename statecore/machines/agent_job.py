@@ -13,7 +13,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest
 from ..kernel.indexes import live_by_state
-from ..kernel.lease import the_lease_is_held
+from ..kernel.lease import the_attempt_is_current
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -104,7 +104,7 @@ class AgentJob(Entity):
         source={State.QUEUED, State.RUNNING, State.RETRYING},
         target=State.QUEUED,
         by={AGENT, OPERATOR, SYSTEM},
-        guards=[the_lease_is_held],
+        guards=[the_attempt_is_current],
         severity=Severity.WARNING,
     )
     def requeue(self, attempt: int | None = None) -> None: ...
@@ -114,7 +114,7 @@ class AgentJob(Entity):
         source=State.FAILED,
         target=State.QUEUED,
         by={AGENT, OPERATOR, SYSTEM},
-        guards=[the_lease_is_held],
+        guards=[the_attempt_is_current],
         severity=Severity.WARNING,
         leaves_final="a failed job is queued again in place: its log goes on",
     )
@@ -140,7 +140,9 @@ class AgentJob(Entity):
     def run(self, worker: str = "") -> None:
         self._begin(worker)
 
-    @move("job_waiting", source=State.RUNNING, target=State.WAITING, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
+    @move(
+        "job_waiting", source=State.RUNNING, target=State.WAITING, by={AGENT, SYSTEM}, guards=[the_attempt_is_current]
+    )
     def wait(self, signal: str = "", attempt: int | None = None) -> None:
         self.waiting_for = signal
 
@@ -155,7 +157,13 @@ class AgentJob(Entity):
     )
     def wake(self) -> None: ...
 
-    @move("job_completed", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
+    @move(
+        "job_completed",
+        source=State.RUNNING,
+        target=State.COMPLETED,
+        by={AGENT, SYSTEM},
+        guards=[the_attempt_is_current],
+    )
     def finish(self, result: dict[str, Any] | None = None, attempt: int | None = None) -> None:
         self.result = result
 
@@ -164,7 +172,7 @@ class AgentJob(Entity):
         source=State.RUNNING,
         target=State.FAILED,
         by={AGENT, SYSTEM},
-        guards=[the_lease_is_held],
+        guards=[the_attempt_is_current],
         severity=Severity.ERROR,
     )
     def fail(self, error: str = "", attempt: int | None = None) -> None:
@@ -175,7 +183,7 @@ class AgentJob(Entity):
         source={State.RUNNING, *BLOCKED},
         target=State.CANCELLED,
         by={AGENT, OPERATOR, SYSTEM},
-        guards=[the_lease_is_held],
+        guards=[the_attempt_is_current],
         severity=Severity.WARNING,
     )
     def cancel(self, attempt: int | None = None) -> None: ...

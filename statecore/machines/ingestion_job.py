@@ -14,7 +14,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest
 from ..kernel.indexes import live_by_state
-from ..kernel.lease import the_lease_is_held
+from ..kernel.lease import the_attempt_is_current
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -100,6 +100,11 @@ class IngestionJob(Entity):
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         return {"attempts": self.attempts, "worker_name": self.worker_name or None}
 
+    def is_repeated_by(self, facts: Facts) -> bool:
+        """Another worker must not believe that it has the job."""
+        named = facts.params.get("worker") or facts.actor.name
+        return facts.actor.kind is not Kind.AGENT or self.worker_name in ("", named)
+
     @move("start", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_delay_has_passed])
     def start(self, worker: str = "") -> None:
         self.worker_name = worker or self.facts.actor.name
@@ -107,7 +112,7 @@ class IngestionJob(Entity):
         self.attempts += 1
         self.attempt += 1
 
-    @move("succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_lease_is_held])
+    @move("succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current])
     def succeed(self, attempt: int | None = None) -> None: ...
 
     @move(
@@ -115,7 +120,7 @@ class IngestionJob(Entity):
         source=State.RUNNING,
         target=State.FAILED,
         by={AGENT, SYSTEM},
-        guards=[the_lease_is_held],
+        guards=[the_attempt_is_current],
         severity=Severity.ERROR,
     )
     def fail(self, error: str = "", attempt: int | None = None) -> None:
@@ -126,10 +131,10 @@ class IngestionJob(Entity):
         source=State.FAILED,
         target=State.PENDING,
         by={AGENT, OPERATOR, SYSTEM},
-        guards=[attempts_remain_or_an_operator_insists, the_delay_is_not_negative],
+        guards=[the_attempt_is_current, attempts_remain_or_an_operator_insists, the_delay_is_not_negative],
         severity=Severity.WARNING,
     )
-    def retry(self, delay_seconds: int = RETRY_DELAY_SECONDS) -> None:
+    def retry(self, delay_seconds: int = RETRY_DELAY_SECONDS, attempt: int | None = None) -> None:
         self._delay(delay_seconds)
 
     @move(
@@ -149,9 +154,10 @@ class IngestionJob(Entity):
         source=State.FAILED,
         target=State.QUARANTINED,
         by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_attempt_is_current],
         severity=Severity.ERROR,
     )
-    def quarantine(self) -> None: ...
+    def quarantine(self, attempt: int | None = None) -> None: ...
 
     def _delay(self, seconds: int) -> None:
         self.run_after = self.facts.at + timedelta(seconds=seconds)

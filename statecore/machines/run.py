@@ -32,12 +32,13 @@ FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 
 
 def all_workstreams_are_completed_or_skipped(run: Run, facts: Facts) -> Unmet | None:
-    open_one = run.workstreams.exclude(state__in=("completed", "skipped")).values_list("pk", "state").first()
+    counting = run.workstreams.filter(successor=None)  # what was retried is answered for by its successor
+    open_one = counting.exclude(state__in=("completed", "skipped")).values_list("pk", "state").first()
     return open_one and Unmet("workstream_open", f"workstream {open_one[0]} is {open_one[1]}", open_one[0])
 
 
 def a_critical_workstream_has_failed(run: Run, facts: Facts) -> Unmet | None:
-    if run.workstreams.filter(is_critical=True, state="failed").exists():
+    if run.workstreams.filter(is_critical=True, state="failed", successor=None).exists():
         return None
     return Unmet("no_critical_failure", "no critical workstream has failed")
 
@@ -70,7 +71,8 @@ class Run(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        open_workstreams = related(cls, "workstreams").objects.exclude(state__in=("completed", "skipped"))
+        workstreams = related(cls, "workstreams").objects.filter(successor=None)
+        open_workstreams = workstreams.exclude(state__in=("completed", "skipped"))
         return (
             Invariant(
                 "succeeded_runs_have_completed_workstreams",

@@ -13,6 +13,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest
 from ..kernel.indexes import live_by_state
+from ..kernel.lease import the_attempt_is_current
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -135,13 +136,21 @@ class SupervisedJob(Entity):
     )
     def allocate(self, workers: list[str]) -> None:
         self.allocated_workers = list(dict.fromkeys(workers))
+        self.attempt += 1
 
-    @move("success", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM})
-    def finish(self, result: dict[str, Any] | None = None) -> None:
+    @move("success", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current])
+    def finish(self, result: dict[str, Any] | None = None, attempt: int | None = None) -> None:
         self.result = result
 
-    @move("error", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
-    def fail(self, error: str = "") -> None:
+    @move(
+        "error",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={AGENT, SYSTEM},
+        guards=[the_attempt_is_current],
+        severity=Severity.ERROR,
+    )
+    def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
     @move("cancel", source=LIVE, target=State.CANCELED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)

@@ -18,7 +18,7 @@ from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
-from ..kernel.refusals import Unmet
+from ..kernel.refusals import GuardFailed, Unmet
 from ..kernel.state_field import StateField
 
 
@@ -67,7 +67,7 @@ def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | Non
 
 
 def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _child_outside(workstream.gates.filter(successor=None), "gate", {"PASSED"})
+    return _child_outside(workstream.gates, "gate", {"PASSED"})
 
 
 def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -76,18 +76,19 @@ def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | N
 
 
 def _child_outside(children: Any, noun: str, states: set[str]) -> Unmet | None:
-    other = children.exclude(state__in=states).values_list("pk", "state").first()
+    """One that is in none of these states; what was retried is answered for by its successor."""
+    other = children.filter(successor=None).exclude(state__in=states).values_list("pk", "state").first()
     return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0])
 
 
 def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    if workstream.tasks.filter(is_critical=True, state="failed").exists():
+    if workstream.tasks.filter(is_critical=True, state="failed", successor=None).exists():
         return None
     return Unmet("no_critical_failure", "no critical task has failed")
 
 
 def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None:
-    if workstream.patches.filter(state="quarantined").exists():
+    if workstream.patches.filter(state="quarantined", successor=None).exists():
         return None
     return Unmet("no_patch_quarantined", "none of its patches is quarantined")
 
@@ -143,20 +144,20 @@ class Workstream(Entity):
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
-        run = _instance(related(cls, "run"), fields.get("run"))
+        run = _live_parent("run", related(cls, "run"), fields)
         if run is not None:
             fields["phase"] = run.phase_id
 
     @classmethod
     def hand_down(cls, fields: dict[str, Any]) -> None:
         """Give a child of a workstream the run and the phase it belongs to."""
-        workstream = _instance(cls, fields.get("workstream"))
+        workstream = _live_parent("workstream", cls, fields)
         if workstream is not None:
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        open_tasks = related(cls, "tasks").objects.exclude(state="completed")
+        open_tasks = related(cls, "tasks").objects.filter(successor=None).exclude(state="completed")
         past_ready = (State.EXECUTING, State.VALIDATING, State.COMPLETED)
         return (
             Invariant(
@@ -294,6 +295,10 @@ class Workstream(Entity):
     def cancel_with_parent(self) -> None: ...
 
 
-def _instance(model: Any, given: Any) -> Any:
-    """The row a foreign key was given for, by id or as an instance; None where there is none to be found."""
-    return given if isinstance(given, models.Model) else model.objects.filter(pk=given).first()
+def _live_parent(name: str, model: Any, fields: dict[str, Any]) -> Any:
+    """The row a child is to be created in; None where there is none to be found, which validation will say."""
+    given = fields.get(name)
+    parent: Any = given if isinstance(given, models.Model) else model.objects.filter(pk=given).first()
+    if parent is not None and parent.flow.is_final(parent.state):
+        raise GuardFailed("created", [Unmet("parent_final", f"{parent} is {parent.state}", parent.pk)])
+    return parent

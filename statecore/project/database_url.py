@@ -18,8 +18,9 @@ def parse(url: str, *, synchronous: str = "FULL", pool: int = 0) -> DatabaseSett
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  urlsplit checks a port only when it is asked for
-    except ValueError as error:
-        raise Refused(f"DATABASE_URL cannot be read ({error}); it should be {SHAPES}.") from None
+    except ValueError:
+        # Not what Python says of it: that quotes the part it stumbled over, which may be a password.
+        raise Refused(f"DATABASE_URL cannot be read; it should be {SHAPES}.") from None
     if parts.scheme == "sqlite":
         return _sqlite(parts, synchronous)
     if parts.scheme in ("postgres", "postgresql"):

@@ -106,7 +106,7 @@ def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
     found = {}
     for word in _words(environ, "STATECORE_DEADLINES"):
         where, _, seconds = word.partition("=")
-        if "." not in where or not seconds.strip().isdigit():
+        if "." not in where or not seconds.strip().isascii() or not seconds.strip().isdigit():
             raise Refused(f"STATECORE_DEADLINES has {word!r}, but it must read machine.state=seconds.")
         found[where.strip()] = float(seconds)
     return found

@@ -44,8 +44,10 @@ SHARED: list[Processor] = [
 
 def _renderers(log_format: str) -> list[Processor]:
     if log_format == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=False)]
+        # Without the local variables: a password may be among them.
+        plain = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [structlog.processors.ExceptionRenderer(plain), structlog.processors.JSONRenderer()]
+    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
 
 
 def configuration(log_format: str, log_level: str) -> dict[str, Any]:

@@ -17,8 +17,9 @@ def check(url: str) -> str:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  urlsplit checks a port only when it is asked for
-    except ValueError as error:
-        raise Refused(f"REDIS_URL cannot be read ({error}); it should be {SHAPES}.") from None
+    except ValueError:
+        # Not what Python says of it: that quotes the part it stumbled over, which may be a password.
+        raise Refused(f"REDIS_URL cannot be read; it should be {SHAPES}.") from None
     if parts.scheme in ("redis", "rediss") and parts.hostname:
         return url
     if parts.scheme == "unix" and parts.path and not parts.netloc:

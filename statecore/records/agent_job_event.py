@@ -14,7 +14,7 @@ TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class AgentJobEvent(models.Model):
-    append_only = "anyone"
+    append_only = True
 
     job = models.ForeignKey("statecore.AgentJob", models.PROTECT, related_name="events")
     sequence = models.PositiveIntegerField()

@@ -144,7 +144,7 @@ def test_an_empty_batch_is_fine() -> None:
 
 
 def test_a_repeat_within_a_batch_changes_nothing_for_ingestion_jobs() -> None:
-    running, pending = fire(created("IngestionJob"), "start"), created("IngestionJob")
+    running, pending = fire(created("IngestionJob"), "start", actor=AGENT), created("IngestionJob")
     items = move_all([running, pending], "start", actor=AGENT)
     assert [item.outcome.changed for item in items] == [False, True]
     assert len(events_of(running)) == 2

@@ -151,7 +151,7 @@ def test_a_dry_run_is_not_remembered() -> None:
 
 
 def test_a_no_op_is_remembered_too() -> None:
-    job = fire(world.created("IngestionJob"), "start")
+    job = fire(world.created("IngestionJob"), "start", actor=AGENT)
 
     def again() -> door.Outcome:
         return door.transition(type(job), job.pk, "start", actor=AGENT, request=KEY)

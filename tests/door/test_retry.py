@@ -36,6 +36,15 @@ def retried(entity):
     return retry(entity).entity
 
 
+def ended(entity):
+    """With its children: what goes on is not retried along with its parent."""
+    for name in entity.flow.succession.children:
+        children = getattr(entity, name)
+        for child in children.exclude(state__in=children.model.flow.final):
+            forced(ended(child), {"test_gate": "FAILED"}.get(child.flow.entity_type, "cancelled"))
+    return entity
+
+
 def stored(entity):
     return type(entity).objects.get(pk=entity.pk)
 
@@ -46,7 +55,7 @@ def links(entity, name: str = "depends_on") -> set[str]:
 
 @pytest.mark.parametrize(("flow", "state"), FINAL, **named(FINAL))
 def test_whatever_is_final_has_a_successor(flow, state, clock) -> None:
-    entity = worlds.brought_to(flow, state, clock)
+    entity = ended(worlds.brought_to(flow, state, clock))
     row_before = trace(entity)[0]
 
     heir = retried(entity)
@@ -59,10 +68,10 @@ def test_whatever_is_final_has_a_successor(flow, state, clock) -> None:
 
 @pytest.mark.parametrize(("flow", "state"), FINAL, **named(FINAL))
 def test_a_successor_carries_over_what_its_machine_says(flow, state, clock) -> None:
-    entity = worlds.brought_to(flow, state, clock)
+    entity = ended(worlds.brought_to(flow, state, clock))
     world.touched(entity, metadata={"ticket": "OPS-1"})
     heir = stored(retried(entity))
-    for name in flow.succession.fields:
+    for name in flow.model.plain_fields() - set(flow.succession.leaves_behind):
         assert heir.as_dict()[name] == stored(entity).as_dict()[name]
     assert heir.metadata == {"ticket": "OPS-1"}
 
@@ -103,7 +112,7 @@ def test_a_thing_is_retried_once() -> None:
     before = trace(task)
     with pytest.raises(AlreadyRetried) as refused:
         retry(task)
-    assert refused.value.facts == {"successor": heir.pk, "state": "failed", "version": 2}
+    assert refused.value.facts == {"successor": heir.pk, "state": "failed", "version": 2, "allowed": []}
     assert trace(task) == before
 
 
@@ -267,7 +276,7 @@ def test_a_run_is_retried_with_what_it_did_not_complete() -> None:
     done, failed, later = (world.workstream(run=run) for _ in range(3))
     failed.depends_on.add(done)
     later.depends_on.add(failed)
-    world.task(workstream=failed, id="t-1")
+    forced(world.task(workstream=failed, id="t-1"), "failed")
     forced(done, "completed")
     forced(failed, "failed")
     forced(later, "cancelled")
@@ -281,10 +290,56 @@ def test_a_run_is_retried_with_what_it_did_not_complete() -> None:
     assert again[failed.pk].tasks.get().run_id == outcome.entity.pk
 
 
+def test_a_run_whose_work_goes_on_is_not_retried() -> None:
+    run = world.run()
+    task = world.task(workstream=world.workstream(run=run))
+    forced(task.workstream, "failed")
+    with pytest.raises(GuardFailed) as refused:
+        retry(forced(run, "canceled"))
+    assert refused.value.unmet[0].entity == task.pk
+    assert not type(run).objects.exclude(pk=run.pk).exists()
+
+
+def test_a_successor_waits_for_the_successor_of_what_the_old_one_waited_for() -> None:
+    first = world.task()
+    second = world.task(workstream=first.workstream_id, depends_on=[first.pk])
+    forced(second, "failed")
+    newer = retried(forced(first, "failed"))
+    assert links(retried(second)) == {newer.pk}
+
+
+def test_whoever_is_created_to_wait_for_something_retried_waits_for_its_successor() -> None:
+    first = forced(world.task(), "failed")
+    newer = retried(first)
+    assert links(world.task(workstream=first.workstream_id, depends_on=[first.pk])) == {newer.pk}
+
+
+def test_a_parent_looks_at_the_successor_of_a_retried_child() -> None:
+    workstream = forced(world.workstream(), "executing")
+    task = forced(world.task(workstream=workstream, is_critical=True), "failed")
+    forced(retried(task), "completed")
+    with pytest.raises(GuardFailed):
+        fire(workstream, "critical_task_failed")
+    assert fire(workstream, "all_tasks_completed").state == "validating"
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "trigger"), [("AgentJob", "failed", "job_requeued"), ("IngestionJob", "quarantined", "retry")]
+)
+def test_what_has_a_successor_stays_where_it_ended(name: str, state: str, trigger: str) -> None:
+    job = forced(world.created(name), state)
+    retried(job)
+    with pytest.raises(AlreadyRetried):
+        fire(job, trigger, actor=operator())
+    with pytest.raises(AlreadyRetried):
+        door.override(type(job), job.pk, {"AgentJob": "queued", "IngestionJob": "pending"}[name],
+                      actor=operator(), reason="put it back to work", category="stuck")  # fmt: skip
+
+
 def test_a_retried_run_tells_of_every_successor() -> None:
     run = world.run()
     workstream = world.workstream(run=run)
-    world.task(workstream=workstream)
+    forced(world.task(workstream=workstream), "cancelled")
     forced(workstream, "failed")
     outcome = retry(forced(run, "failed"))
     assert [entry.entity_type for entry in outcome.caused] == ["workstream", "task"]

@@ -492,8 +492,15 @@ def test_a_repeat_is_a_conflict() -> None:
     assert refused.value.code == "already_in_state"
 
 
+def test_a_repeat_by_another_worker_is_a_conflict() -> None:
+    job = fire(world.created("IngestionJob"), "start", actor=AGENT, worker="w-1")
+    with pytest.raises(Refusal) as refused:
+        fire(job, "start", actor=AGENT, worker="w-2")
+    assert refused.value.code == "already_in_state"
+
+
 def test_a_repeat_of_an_ingestion_job_changes_nothing() -> None:
-    job = fire(world.created("IngestionJob"), "start")
+    job = fire(world.created("IngestionJob"), "start", actor=AGENT)
     before = trace(job)
     outcome = door.transition(type(job), job.pk, "start", actor=AGENT)
     assert outcome.as_dict()["changed"] is False

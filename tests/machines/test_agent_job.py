@@ -10,10 +10,11 @@ import time_machine
 from django.db import IntegrityError, connection, transaction
 
 from statecore import agent_events, door
+from statecore.agent_events import fold
 from statecore.agent_events.fold import Logged, derive
 from statecore.door import RequestKey
-from statecore.door.override import TRIGGER as OVERRIDE_TRIGGER
-from statecore.kernel import registry
+from statecore.journal import OVERRIDDEN as OVERRIDE_TRIGGER
+from statecore.kernel import registry, triggers
 from statecore.kernel.actors import THE_SYSTEM, Actor
 from statecore.kernel.refusals import (
     ConstraintViolated,
@@ -27,7 +28,6 @@ from statecore.kernel.refusals import (
     StaleVersion,
     TerminalState,
 )
-from statecore.machines import agent_job
 from statecore.machines.agent_job import AgentJob
 from statecore.records.agent_job_event import AgentJobEvent
 from tests.support import world
@@ -137,7 +137,7 @@ def test_a_failed_job_keeps_its_error():
 
 
 def test_a_failed_job_is_queued_again_in_place():
-    again = world.fire(failed(), "job_requeued", actor=world.AGENT)
+    again = world.fire(failed(), "job_requeued", actor=world.AGENT, attempt=1)
     assert (again.state, again.completed_at) == ("queued", None)
 
 
@@ -332,7 +332,7 @@ def test_the_log_is_append_only_in_the_database(statement):
 
 
 def test_the_fold_knows_the_name_of_an_override():
-    assert agent_job.OVERRIDDEN == OVERRIDE_TRIGGER
+    assert fold.OVERRIDDEN == OVERRIDE_TRIGGER
 
 
 def test_a_trigger_leads_to_one_state_only():
@@ -402,42 +402,43 @@ def test_a_job_without_a_log_is_found(monkeypatch):
 
 def test_what_follows_an_end_is_found():
     events = log("job_created", "job_leased", "job_completed", "job_running")
-    assert agent_job.nothing_follows_an_end("running", events) == "job_running follows the end completed"
+    assert fold.nothing_follows_an_end("running", events) == "job_running follows the end completed"
 
 
 @pytest.mark.parametrize("type_", ["job_requeued", "job_retry_scheduled"])
 def test_a_failure_may_be_followed_by_another_try(type_):
     events = log("job_created", "job_leased", "job_failed", type_)
-    assert agent_job.nothing_follows_an_end("queued", events) is None
+    assert fold.nothing_follows_an_end("queued", events) is None
 
 
 @pytest.mark.parametrize("state", ["waiting", "parked"])
 def test_a_wait_that_no_event_began_is_found(state):
     events = log("job_created", "job_leased")
-    assert agent_job.a_wait_begins_with_its_event(state, events) is not None
-    assert agent_job.a_wait_begins_with_its_event("running", events) is None
+    assert fold.a_wait_begins_with_its_event(state, events) is not None
+    assert fold.a_wait_begins_with_its_event("running", events) is None
 
 
 def test_a_run_that_no_event_began_is_found():
-    assert agent_job.a_run_begins_with_its_event("running", log("job_created")) is not None
-    assert agent_job.a_run_begins_with_its_event("running", log("job_created", "job_running")) is None
-    assert agent_job.a_run_begins_with_its_event("running", []) is not None
+    assert fold.a_run_begins_with_its_event("running", log("job_created")) is not None
+    assert fold.a_run_begins_with_its_event("running", log("job_created", "job_running")) is None
+    assert fold.a_run_begins_with_its_event("running", []) is not None
 
 
 def test_a_blocked_job_that_was_reclaimed_is_found():
     events = log("job_created", "job_leased", "job_waiting", "job_leased")
-    assert agent_job.the_blocked_are_not_reclaimed("running", events) == "job_leased was not open from waiting"
+    assert fold.the_blocked_are_not_reclaimed("running", events) == "job_leased was not open from waiting"
 
 
 def test_a_log_that_skips_a_step_is_found():
     events = log("job_created", "job_completed")
-    assert agent_job.every_event_was_open("completed", events) == "job_completed was not open from queued"
-    assert agent_job.every_event_was_open("running", log("job_leased")) == "job_leased was not open from nothing"
+    assert fold.every_event_was_open("completed", events) == "job_completed was not open from queued"
+    assert fold.every_event_was_open("running", log("job_leased")) == "job_leased was not open from nothing"
 
 
 def test_a_broken_log_is_found_in_the_database():
     entity = running()
-    AgentJobEvent.objects.create(job=entity, sequence=3, type="job_queued", actor="x", at=NOON)
+    with triggers.lowered(connection):
+        AgentJobEvent.objects.create(job=entity, sequence=3, type="job_queued", actor="x", at=NOON)
     assert {(found.job_id, found.invariant) for found in agent_events.violations()} == {
         (entity.pk, "every_event_was_open"),
         (entity.pk, "a_run_begins_with_its_event"),

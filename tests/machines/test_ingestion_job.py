@@ -109,7 +109,7 @@ def test_a_negative_delay_is_refused():
 @pytest.mark.parametrize("actor", [THE_SYSTEM, world.AGENT], ids=lambda actor: str(actor.kind))
 def test_a_job_without_attempts_left_is_not_retried_by_machines(actor):
     with pytest.raises(GuardFailed) as refusal:
-        world.fire(failed(max_attempts=1), "retry", actor=actor)
+        world.fire(failed(max_attempts=1), "retry", actor=actor, attempt=1)
     assert refusal.value.unmet[0].code == "attempts_exhausted"
 
 

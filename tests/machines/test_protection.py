@@ -549,6 +549,6 @@ def test_installing_the_triggers_twice_changes_nothing() -> None:
 def test_lowered_triggers_are_back_afterwards() -> None:
     entity = world.run()
     with triggers.lowered(connection):
-        assert triggers.installed(connection) == set()
+        assert triggers.installed(connection) == {}
     with pytest.raises(DatabaseError), transaction.atomic():
         raw_update(entity)

@@ -9,7 +9,7 @@ from django.db import models
 from statecore.kernel import constraints
 from statecore.kernel.actors import AGENT, OPERATOR, SYSTEM
 from statecore.kernel.entity import Entity
-from statecore.kernel.flow import Flow, Rest, Succession
+from statecore.kernel.flow import Flow, Rest
 from statecore.kernel.moves import Facts, Severity, move
 from statecore.kernel.refusals import Unmet
 from statecore.kernel.state_field import StateField
@@ -39,7 +39,6 @@ class Turnstile(Entity):
             State.UNLOCKED: timedelta(minutes=1),
         },
         rising=("attempt", "earned"),
-        succession=Succession(fields=("price",)),
     )
 
     state = StateField(State, initial=State.LOCKED)
