@@ -164,6 +164,8 @@ class _PostgreSQL:
         function = f"{PREFIX}{guarded.table}"
         body = self._body(guarded)
         yield f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $guard${body}$guard$"
+        # What a transaction has yet to check would forbid altering the table.
+        yield "SET CONSTRAINTS ALL IMMEDIATE"
         for (name, table), action in zip(self.texts(guarded), self.actions, strict=True):
             each = "STATEMENT" if action == "truncate" else "ROW"
             yield (
@@ -171,6 +173,7 @@ class _PostgreSQL:
                 f"FOR EACH {each} EXECUTE FUNCTION {function}()"
             )
             yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        yield "SET CONSTRAINTS ALL DEFERRED"
 
     def texts(self, guarded: Guarded) -> dict[tuple[str, str], str]:
         body = self._body(guarded)
@@ -192,7 +195,11 @@ class _PostgreSQL:
                 f"OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
                 f"only the door moves {flow.entity_type} rows; what is final or frozen stays",
             )
-        return f"IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF;"
+        delete = self._refuse("TRUE", f"no row of {guarded.table} is ever deleted")
+        return (
+            f" BEGIN IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; "
+            f"ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF; {delete} END "
+        )
 
     @staticmethod
     def _refuse(when: str, sentence: str) -> str:
