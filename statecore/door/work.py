@@ -88,14 +88,19 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
 
 
 def _cursor(connection: BaseDatabaseWrapper) -> Any:
-    """The connection's own cursor for the door, kept: a new one would look up how to read each column again."""
+    """On PostgreSQL the connection's own cursor, kept: a new one would look up how to read each column again.
+
+    Not on SQLite, where an open cursor would keep a closed connection, and its lock, alive; and not a cursor that
+    logs its queries, which would go on logging them.
+    """
     kept = getattr(connection, "door_cursor", None)
-    if kept is None or kept.cursor.connection is not connection.connection or connection.queries_logged:
-        kept = connection.cursor()
-        ask_for_binary(kept, connection)
-        # A cursor that logs its queries is not kept: it would go on logging them.
-        connection.door_cursor = None if connection.queries_logged else kept  # type: ignore[attr-defined]
-    return kept
+    if kept is not None and kept.cursor.connection is connection.connection and not connection.queries_logged:
+        return kept
+    cursor = connection.cursor()
+    ask_for_binary(cursor, connection)
+    if connection.vendor == "postgresql" and not connection.queries_logged:
+        connection.door_cursor = cursor  # type: ignore[attr-defined]
+    return cursor
 
 
 def current() -> Work:
