@@ -6,7 +6,7 @@ from statecore import door
 from statecore.journal import GENESIS, Event
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.kernel.refusals import DuplicateId, Invalid, PermissionDenied, Refusal, StateIsProtected
+from statecore.kernel.refusals import DuplicateId, GuardFailed, Invalid, PermissionDenied, Refusal, StateIsProtected
 from statecore.kernel.ulid import is_valid_id
 from tests.machines import worlds
 from tests.support import world
@@ -246,3 +246,28 @@ def test_a_refused_creation_keeps_nothing() -> None:
         created("Task", id="half", workstream=workstream, depends_on=["nowhere"])
     assert Event.objects.count() == before
     assert world.model("Task").objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("parent", "state", "child"), [("run", "canceled", "Workstream"), ("workstream", "failed", "Task")]
+)
+def test_nothing_is_created_in_what_has_ended(parent: str, state: str, child: str) -> None:
+    ended = world.forced(getattr(world, parent)(), state)
+    with pytest.raises(GuardFailed) as refused:
+        world.created(child, **{parent: ended.pk})
+    assert refused.value.unmet[0].entity == ended.pk
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("AgentJob", {"goal": {}}),
+        ("AgentJob", {"goal": []}),
+        ("IngestionJob", {"max_attempts": 2.9}),
+        ("IngestionJob", {"max_attempts": True}),
+        ("IngestionJob", {"max_attempts": float("inf")}),
+        ("Task", {"workstream": {}}),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, fields: dict) -> None:
+    assert list(refused(name, **fields)) == list(fields)

@@ -387,3 +387,14 @@ def test_an_override_continues_the_chain() -> None:
     task = forced(world.queued_task(), "failed")
     assert [event["sequence"] for event in events_of(task)] == [1, 2, 3]
     assert last_event(task)["prev_hash"] == events_of(task)[1]["hash"]
+
+
+def test_nobody_is_named_as_approver_who_was_not_checked() -> None:
+    with pytest.raises(PermissionDenied):
+        override(world.run(), "running", approver=AGENT)
+
+
+def test_a_guard_that_was_asked_is_not_told_to_be_bypassed() -> None:
+    entry = forced(world.patch(), "committed")
+    world.touched(entry, compensation_plan={"actions": []}, compensation_approved_by="ann")
+    assert last_event(forced(entry, "rolled_back"))["guards_bypassed"] == []

@@ -21,6 +21,7 @@ from statecore.kernel.refusals import (
     Refusal,
     StaleVersion,
 )
+from statecore.machines.ingestion_job import IngestionJob
 from tests.support import world
 from tests.support.world import AGENT, events_of, fire, last_event, trace
 
@@ -512,3 +513,27 @@ def test_a_repeat_is_open_only_to_those_who_may_operate() -> None:
     job = fire(world.created("IngestionJob"), "start")
     with pytest.raises(PermissionDenied):
         fire(job, "start", actor=world.operator_with("view_ingestionjob"))
+
+
+def test_a_caller_cannot_overwrite_what_the_machine_records() -> None:
+    job = world.created("IngestionJob")
+    said = {"worker_name": "somebody else", "ticket": "OPS-1"}
+    door.transition(IngestionJob, job.pk, "start", actor=AGENT, metadata=said)
+    metadata = last_event(job)["metadata"]
+    assert (metadata["worker_name"], metadata["ticket"]) == (AGENT.name, "OPS-1")
+
+
+def test_an_outcome_tells_where_a_reaction_left_the_entity(monkeypatch) -> None:
+    def fail_at_once(change) -> None:
+        if change.entry.to_state == "running":
+            door.transition(type(change.entity), change.entity.pk, "fail", actor=THE_SYSTEM, cause=change.entry)
+
+    monkeypatch.setattr(registry, "reactions", [fail_at_once])
+    outcome = door.transition(IngestionJob, world.created("IngestionJob").pk, "start", actor=THE_SYSTEM)
+    assert (outcome.entry.to_state, outcome.entity.state, outcome.entity.version) == ("running", "failed", 3)
+
+
+@pytest.mark.parametrize("said", [{"reason": None}, {"reason": 5}, {"metadata": ["a"]}, {"params": ["a"]}])
+def test_words_of_the_wrong_type_are_refused(said) -> None:
+    with pytest.raises(Invalid):
+        door.transition(IngestionJob, world.created("IngestionJob").pk, "start", actor=THE_SYSTEM, **said)

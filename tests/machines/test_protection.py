@@ -17,6 +17,7 @@ from django.db import DatabaseError, IntegrityError, connection, migrations, tra
 from django.db.migrations.state import ProjectState
 from django.db.models import F, Model
 
+from statecore import door
 from statecore.journal import GENESIS, Event
 from statecore.kernel import triggers
 from statecore.kernel.clock import now
@@ -552,3 +553,27 @@ def test_lowered_triggers_are_back_afterwards() -> None:
         assert triggers.installed(connection) == {}
     with pytest.raises(DatabaseError), transaction.atomic():
         raw_update(entity)
+
+
+def test_the_log_of_an_agent_job_is_written_by_the_door_only() -> None:
+    job = world.created("AgentJob")
+    with pytest.raises(DatabaseError), transaction.atomic():
+        job.events.create(sequence=2, type="job_completed", actor="mallory", at=job.created_at)
+
+
+def test_a_successor_stays_the_successor_of_what_it_followed() -> None:
+    task = world.forced(world.task(), "failed")
+    heir = door.retry(type(task), task.pk, actor=world.operator()).entity
+    with pytest.raises(DatabaseError), transaction.atomic():
+        type(task).objects.filter(pk=heir.pk).update(retry_of=None)
+
+
+def test_a_trigger_that_was_neutered_is_missing() -> None:
+    name, table = "statecore_guard_statecore_task_update", "statecore_task"
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"DROP TRIGGER {name}")
+            cursor.execute(f"CREATE TRIGGER {name} BEFORE UPDATE ON {table} WHEN FALSE BEGIN SELECT 1; END")
+        else:
+            cursor.execute(f"ALTER TABLE {table} ENABLE REPLICA TRIGGER {name}")
+    assert triggers.missing(connection) == [name]

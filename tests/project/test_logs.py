@@ -68,3 +68,15 @@ def test_the_configuration_is_one_that_logging_accepts() -> None:
         configuration = logs.configuration(log_format, "INFO")
         configuration.pop("root")
         dictConfig(configuration)
+
+
+def test_a_traceback_tells_no_local_variable(json_lines: Callable[[], list[dict[str, str]]]) -> None:
+    password = "hunter2"
+    try:
+        raise ValueError(f"{len(password)} characters")
+    except ValueError:
+        logging.getLogger("tests.logs").exception("it broke")
+
+    (line,) = json_lines()
+    assert "ValueError" in json.dumps(line)
+    assert password not in json.dumps(line)
