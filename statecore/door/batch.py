@@ -46,9 +46,9 @@ def transition_many(
     """Each entity moves or is refused by itself; what moves is committed together."""
     wanted = list(dict.fromkeys(entity_ids))
 
-    def step() -> list[Item]:
+    def step(write_all: Callable[[list[Change], dict[str, Item]], list[Change]]) -> list[Item]:
         moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
-        for change in _written(moved, items):
+        for change in write_all(moved, items):
             items[change.entity.pk] = _told(change, react_to(change))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
@@ -57,7 +57,11 @@ def transition_many(
 
     with counted(model.flow.entity_type):
         check_words(reason, metadata or {}, params or {})
-        return perform(step, keep=not dry_run)
+        try:
+            return perform(lambda: step(_together), keep=not dry_run)
+        except ConstraintViolated:
+            # From the start again: a savepoint around every batch would cost each row a multixact on PostgreSQL.
+            return perform(lambda: step(_one_by_one), keep=not dry_run)
 
 
 def _fire_all(
@@ -81,17 +85,22 @@ def _fire_all(
     return moved, others
 
 
-def _written(moved: list[Change], items: dict[str, Item]) -> list[Change]:
-    """Write all at once; where the database refuses a row, one by one, so that it is refused alone."""
-    try:
-        with transaction.atomic():
-            write.update(moved)
-    except ConstraintViolated as violation:
-        if len(moved) > 1:
-            return [change for each in moved for change in _written([each], items)]
-        items[moved[0].entity.pk] = _refused(moved[0].entity, violation)
-        return []
+def _together(moved: list[Change], items: dict[str, Item]) -> list[Change]:
+    write.update(moved)
     return moved
+
+
+def _one_by_one(moved: list[Change], items: dict[str, Item]) -> list[Change]:
+    """So that what the database refuses is refused alone."""
+    written = []
+    for change in moved:
+        try:
+            with transaction.atomic():
+                write.update([change])
+            written.append(change)
+        except ConstraintViolated as violation:
+            items[change.entity.pk] = _refused(change.entity, violation)
+    return written
 
 
 def _told(change: Change, caused: tuple[Entry, ...]) -> Item:
