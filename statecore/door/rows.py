@@ -77,8 +77,10 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
     raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
 
 
-def as_it_is_now(entity: Entity, caused: Iterable[Entry]) -> Entity:
+def as_it_is_now(entity: Entity, caused: tuple[Entry, ...]) -> Entity:
     """The entity, read again where a reaction to its own change has moved it further."""
+    if not caused:
+        return entity
     me = (entity.flow.entity_type, entity.pk)
     moved_on = any((entry.entity_type, entry.entity_id) == me for entry in caused)
     return lock(type(entity), entity.pk) if moved_on else entity

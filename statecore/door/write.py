@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, models
@@ -37,18 +36,16 @@ def _write(changes: Sequence[Change], *, creating: bool) -> None:
     """Changes that touch the same columns of the same machine go together."""
     work = current()
     send = _to_postgresql if work.connection.vendor == "postgresql" else _to_sqlite
-    for (_type, columns), group in groupby(sorted(changes, key=_shape), key=_shape):
-        alike = list(group)
+    groups: dict[tuple[str, tuple[str, ...]], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.entry.entity_type, change.columns), []).append(change)
+    for (_type, columns), alike in groups.items():
         try:
             written = send(work, columns, alike, creating=creating)
         except (IntegrityError, DataError) as error:
             raise _refused_by_the_database(error) from error
         if written != len(alike):
             raise LostRow(f"{len(alike) - written} of {len(alike)} rows were not written")
-
-
-def _shape(change: Change) -> tuple[str, tuple[str, ...]]:
-    return change.entry.entity_type, change.columns
 
 
 @cache

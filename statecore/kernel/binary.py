@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -19,6 +20,11 @@ def ask_for_binary(cursor: Any, connection: BaseDatabaseWrapper) -> None:
 
 
 POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@lru_cache(maxsize=4096)  # rows that were written together share their moments
+def _moment(data: bytes) -> datetime:
+    return POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
 
 
 def _use_fast_loaders(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -40,7 +46,7 @@ def _use_fast_loaders(connection: BaseDatabaseWrapper, **_: Any) -> None:
         format = Format.BINARY
 
         def load(self, data: Buffer) -> datetime:
-            return POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+            return _moment(bytes(data))
 
     connection.connection.adapters.register_loader("jsonb", JsonbLoader)
     connection.connection.adapters.register_loader("timestamptz", MomentLoader)

@@ -1,6 +1,7 @@
 """The one place the product reads the time from."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def now() -> datetime:
@@ -12,6 +13,7 @@ def told(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+@lru_cache(maxsize=16)  # the events of a batch and of a cascade share their moment
 def rfc3339(moment: datetime) -> str:
     """The canonical spelling of a moment: UTC, microseconds, `Z`; it sorts as text."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"

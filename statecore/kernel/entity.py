@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cache
 from typing import Any, ClassVar
 
 from django.core.validators import RegexValidator
@@ -97,9 +98,8 @@ class Entity(models.Model):
 
     def context(self) -> dict[str, str]:
         """What the entity belongs to; a run or a workstream belongs to itself, so that it is found with its parts."""
-        own = {self.flow.entity_type: self.pk}
-        found = {f"{name}_id": own.get(name) or getattr(self, f"{name}_id", None) for name in CONTEXT}
-        return {name: value for name, value in found.items() if value is not None}
+        values = self.__dict__
+        return {key: values[name] for key, name in _context_columns(type(self)) if values[name] is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """The plain fields, ready for JSON."""
@@ -116,6 +116,14 @@ class Entity(models.Model):
             super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         finally:
             del self.__dict__["_refreshing"]
+
+
+@cache
+def _context_columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
+    own = model.flow.entity_type
+    columns = {field.attname for field in model._meta.concrete_fields}
+    found = {f"{name}_id": "id" if name == own else f"{name}_id" for name in CONTEXT}
+    return tuple((key, column) for key, column in found.items() if column in columns)
 
 
 def _plain(value: Any) -> Any:
