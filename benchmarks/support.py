@@ -80,8 +80,11 @@ def _do(pipe: Connection, environ: Environ, work: Callable[..., Any], args: tupl
 def _set_up(environ: Environ) -> None:
     import django
 
+    from statecore.project.memory import keep_what_is_loaded
+
     os.environ.update(environ)
     django.setup()
+    keep_what_is_loaded()
 
 
 def _reply(pipe: Connection, work: Callable[[], Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -15,7 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Move
 from ..kernel.refusals import ConstraintViolated, NotFound, Refusal
 from . import rows, write
-from .change import Account, Change, as_it_was, check_words, record
+from .change import Account, Before, Change, as_it_was, check_words, record
 from .outcome import Outcome
 from .refused import count, counted
 from .transition import account_of, fire
@@ -46,10 +46,13 @@ def transition_many(
     """Each entity moves or is refused by itself; what moves is committed together."""
     wanted = list(dict.fromkeys(entity_ids))
 
-    def step(write_all: Callable[[list[Change], dict[str, Item]], list[Change]]) -> list[Item]:
-        moved, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason), account)
-        for change in write_all(moved, items):
-            items[change.entity.pk] = _told(change, react_to(change))
+    def step(write_all: Callable[[Iterator[Change], dict[str, Item]], None]) -> list[Item]:
+        fired, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason))
+        moved: list[Change] = []
+        write_all(_recorded(fired, account, moved, items), items)
+        for change in moved:
+            if change.entity.pk not in items:
+                items[change.entity.pk] = _told(change, react_to(change))
         return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
     def account(move: Move, facts: Facts) -> Account:
@@ -64,11 +67,20 @@ def transition_many(
             return perform(lambda: step(_one_by_one), keep=not dry_run)
 
 
+class Fired(NamedTuple):
+    """An entity that has made its move and is yet to be recorded."""
+
+    entity: Entity
+    before: Before
+    move: Move
+    facts: Facts
+
+
 def _fire_all(
-    model: type[Entity], wanted: list[str], trigger: str, facts: Facts, account: Callable[[Move, Facts], Account]
-) -> tuple[list[Change], dict[str, Item]]:
-    """Lock them all, move those that may; what has moved and is to be written, and what became of the others."""
-    moved: list[Change] = []
+    model: type[Entity], wanted: list[str], trigger: str, facts: Facts
+) -> tuple[list[Fired], dict[str, Item]]:
+    """Lock them all, then move those that may: no guard sees what another of the batch has become."""
+    fired: list[Fired] = []
     others: dict[str, Item] = {}
     for entity in rows.lock_many(model, wanted):
         before = as_it_was(entity)
@@ -76,31 +88,42 @@ def _fire_all(
         own = facts if entity.updated_at <= facts.at else replace(facts, at=entity.updated_at)
         try:
             move = fire(entity, trigger, own)
-            if move is not None:
-                moved.append(record(entity, before, account(move, own)))
         except Refusal as refusal:
             others[entity.pk] = _refused(entity, refusal)
+            continue
+        if move is None:
+            others[entity.pk] = Item(entity.pk, Outcome(entity, None))
         else:
-            others.setdefault(entity.pk, Item(entity.pk, Outcome(entity, None)))
-    return moved, others
+            fired.append(Fired(entity, before, move, own))
+    return fired, others
 
 
-def _together(moved: list[Change], items: dict[str, Item]) -> list[Change]:
-    write.update(moved)
-    return moved
+def _recorded(
+    fired: list[Fired], account: Callable[[Move, Facts], Account], moved: list[Change], items: dict[str, Item]
+) -> Iterator[Change]:
+    """One after the other, while the database writes those before; all that came of it is left in `moved`."""
+    for entity, before, move, facts in fired:
+        try:
+            change = record(entity, before, account(move, facts))
+        except Refusal as refusal:
+            items[entity.pk] = _refused(entity, refusal)
+        else:
+            moved.append(change)
+            yield change
 
 
-def _one_by_one(moved: list[Change], items: dict[str, Item]) -> list[Change]:
+def _together(changes: Iterator[Change], items: dict[str, Item]) -> None:
+    write.update(changes)
+
+
+def _one_by_one(changes: Iterator[Change], items: dict[str, Item]) -> None:
     """So that what the database refuses is refused alone."""
-    written = []
-    for change in moved:
+    for change in changes:
         try:
             with transaction.atomic():
                 write.update([change])
-            written.append(change)
         except ConstraintViolated as violation:
             items[change.entity.pk] = _refused(change.entity, violation)
-    return written
 
 
 def _told(change: Change, caused: tuple[Entry, ...]) -> Item:

@@ -32,6 +32,9 @@ class Work:
     cursor: Any
     entries: list[Entry] = field(default_factory=list)
 
+    def new_cursor(self) -> Any:
+        return _new_cursor(self.connection)
+
 
 _current: ContextVar[Work | None] = ContextVar("statecore_work", default=None)
 
@@ -74,7 +77,7 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
 
 def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool) -> T:
     with transaction.atomic():
-        token = _current.set(Work(connection, _cursor(connection)))
+        token = _current.set(_work(connection))
         try:
             result = step()
         finally:
@@ -87,19 +90,24 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
     return result
 
 
-def _cursor(connection: BaseDatabaseWrapper) -> Any:
-    """On PostgreSQL the connection's own cursor, kept: a new one would look up how to read each column again.
+def _work(connection: BaseDatabaseWrapper) -> Work:
+    """On PostgreSQL with the connection's own cursor, kept: a new one would look up how to read each column again.
 
     Not on SQLite, where an open cursor would keep a closed connection, and its lock, alive; and not a cursor that
     logs its queries, which would go on logging them.
     """
     kept = getattr(connection, "door_cursor", None)
     if kept is not None and kept.cursor.connection is connection.connection and not connection.queries_logged:
-        return kept
+        return Work(connection, kept)
+    work = Work(connection, _new_cursor(connection))
+    if connection.vendor == "postgresql" and not connection.queries_logged:
+        connection.door_cursor = work.cursor  # type: ignore[attr-defined]
+    return work
+
+
+def _new_cursor(connection: BaseDatabaseWrapper) -> Any:
     cursor = connection.cursor()
     ask_for_binary(cursor, connection)
-    if connection.vendor == "postgresql" and not connection.queries_logged:
-        connection.door_cursor = cursor  # type: ignore[attr-defined]
     return cursor
 
 

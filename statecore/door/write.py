@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, models
@@ -16,7 +18,9 @@ from . import statements
 from .change import Change
 from .work import Work, current
 
+PORTION = 200
 Prepare = Callable[[Any, Any], Any]
+Count = Callable[[], int]  # how many rows were written, once the database has answered
 ADAPTED = {"postgresql": (models.JSONField,), "sqlite": (models.JSONField, models.DateTimeField)}
 
 
@@ -24,28 +28,51 @@ class LostRow(RuntimeError):
     """A locked row was not there to be written: the database broke its promise."""
 
 
-def update(changes: Sequence[Change]) -> None:
-    _write(changes, creating=False)
+def update(changes: Iterable[Change]) -> None:
+    _write(iter(changes), creating=False)
 
 
-def insert(changes: Sequence[Change]) -> None:
-    _write(changes, creating=True)
+def insert(changes: Iterable[Change]) -> None:
+    _write(iter(changes), creating=True)
 
 
-def _write(changes: Sequence[Change], *, creating: bool) -> None:
-    """Changes that touch the same columns of the same machine go together."""
+def _write(changes: Iterator[Change], *, creating: bool) -> None:
+    """A portion at a time: the server writes one while the next is being made."""
     work = current()
-    send = _to_postgresql if work.connection.vendor == "postgresql" else _to_sqlite
+    portion = list(islice(changes, PORTION))
+    try:
+        # One portion alone has nothing to overlap with.
+        with _pipeline(work) if len(portion) == PORTION else nullcontext():
+            sent: list[tuple[int, Count]] = []
+            while portion:
+                for alike in _groups(portion):
+                    # The kept cursor for one change; many need one each, for their answers are read at the end.
+                    cursor = work.cursor if len(portion) == 1 else work.new_cursor()
+                    sent.append((len(alike), _send(work, cursor, alike, creating=creating)))
+                portion = list(islice(changes, PORTION))
+            missing = sum(wanted - count() for wanted, count in sent)
+    except (IntegrityError, DataError) as error:
+        raise _refused_by_the_database(error) from error
+    if missing:
+        raise LostRow(f"{missing} of {sum(wanted for wanted, _count in sent)} rows were not written")
+
+
+def _groups(changes: list[Change]) -> Iterable[list[Change]]:
+    """Changes that touch the same columns of the same machine go together."""
     groups: dict[tuple[str, tuple[str, ...]], list[Change]] = {}
     for change in changes:
         groups.setdefault((change.entry.entity_type, change.columns), []).append(change)
-    for (_type, columns), alike in groups.items():
-        try:
-            written = send(work, columns, alike, creating=creating)
-        except (IntegrityError, DataError) as error:
-            raise _refused_by_the_database(error) from error
-        if written != len(alike):
-            raise LostRow(f"{len(alike) - written} of {len(alike)} rows were not written")
+    return groups.values()
+
+
+def _pipeline(work: Work) -> AbstractContextManager[Any]:
+    """In a pipeline PostgreSQL is not waited for until an answer is read."""
+    return work.connection.connection.pipeline() if work.connection.vendor == "postgresql" else nullcontext()
+
+
+def _send(work: Work, cursor: Any, changes: list[Change], *, creating: bool) -> Count:
+    send = _to_postgresql if work.connection.vendor == "postgresql" else _to_sqlite
+    return send(work, cursor, changes[0].columns, changes, creating=creating)
 
 
 @cache
@@ -63,7 +90,9 @@ def _row_values(work: Work, change: Change, columns: tuple[str, ...]) -> list[An
     ]
 
 
-def _to_postgresql(work: Work, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
+def _to_postgresql(
+    work: Work, cursor: Any, columns: tuple[str, ...], changes: list[Change], *, creating: bool
+) -> Count:
     model, columns = type(changes[0].entity), statements.sent(columns, creating=creating)
     rows = [[*_row_values(work, change, columns), *change.entry] for change in changes]
     if len(rows) == 1:
@@ -71,8 +100,8 @@ def _to_postgresql(work: Work, columns: tuple[str, ...], changes: list[Change], 
     else:
         varying, values = _columnwise([*(f"r_{name}" for name in columns), *_EVENT_NAMES], rows)
         statement = statements.postgresql(model, columns, varying, creating=creating)
-    work.cursor.execute(statement, values)
-    return int(work.cursor.fetchone()[0])
+    cursor.execute(statement, values)
+    return lambda: int(cursor.fetchone()[0])
 
 
 _TIMESTAMP = COLUMNS.index("timestamp")
@@ -93,7 +122,7 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     return frozenset(varying), same + arrays
 
 
-def _to_sqlite(work: Work, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> int:
+def _to_sqlite(work: Work, cursor: Any, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> Count:
     row_statement, event_statement = statements.sqlite(type(changes[0].entity), columns, creating=creating)
     rows, events = [], []
     for change in changes:
@@ -102,10 +131,10 @@ def _to_sqlite(work: Work, columns: tuple[str, ...], changes: list[Change], *, c
         moment = work.connection.ops.adapt_datetimefield_value(change.entry.timestamp)
         events.append([*change.entry[:_TIMESTAMP], moment, *change.entry[_TIMESTAMP + 1 :]])
     with opened(work.connection):
-        work.cursor.executemany(row_statement, rows)
-        written = work.cursor.rowcount
-        work.cursor.executemany(event_statement, events)
-    return int(written)
+        cursor.executemany(row_statement, rows)
+        written = cursor.rowcount
+        cursor.executemany(event_statement, events)
+    return lambda: int(written)
 
 
 def _refused_by_the_database(error: DatabaseError) -> ConstraintViolated:

@@ -4,7 +4,7 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from statecore.project import preflight
+from statecore.project import memory, preflight
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
@@ -14,3 +14,4 @@ os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 application = get_asgi_application()
 preflight.check_database()
 preflight.check_broker()
+memory.keep_what_is_loaded()

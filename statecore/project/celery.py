@@ -21,7 +21,8 @@ def keep_our_logging(**_: Any) -> None:
 @worker_init.connect
 @beat_init.connect
 def check_what_it_needs(**_: Any) -> None:
-    from statecore.project import preflight
+    from statecore.project import memory, preflight
 
     preflight.check_database()
     preflight.check_broker()
+    memory.keep_what_is_loaded()

@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from statecore import door, journal
 from statecore.door.refused import refusals_total
+from statecore.door.write import PORTION
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
@@ -52,7 +53,7 @@ def test_a_batch_writes_the_same_rows_as_one_by_one() -> None:
     assert rows[0].as_dict() == item.outcome.entity.as_dict()
 
 
-@pytest.mark.parametrize("number", [1, 2, 300])
+@pytest.mark.parametrize("number", [1, 2, PORTION, 2 * PORTION + 1])
 def test_every_entity_of_a_batch_is_moved_and_chained(number) -> None:
     entities = workers(number)
     items = move_all(entities, "registration_completed")
@@ -204,11 +205,13 @@ def test_a_reaction_that_fails_undoes_the_whole_batch(monkeypatch) -> None:
     assert [trace(entity) for entity in entities] == before
 
 
-def test_a_row_that_the_database_refuses_is_refused_alone() -> None:
+@pytest.mark.parametrize("others", [1, 2 * PORTION])
+def test_a_row_that_the_database_refuses_is_refused_alone(others) -> None:
     """The database holds a rule that no guard asks about: a task ends after it began."""
-    sound, late = world.running_task(), world.running_task()
+    late = world.running_task()
     world.touched(late, started_at=late.started_at + timedelta(days=400), lease_expires_at=None)
-    items = door.transition_many(Task, [late.pk, sound.pk], "cascade_cancelled", actor=THE_SYSTEM)
-    assert [item.refusal and item.refusal.code for item in items] == ["constraint_violated", None]
-    assert Task.objects.get(pk=sound.pk).state == "cancelled"
+    sound = [created("Task", workstream=late.workstream_id).pk for _ in range(others)]
+    items = door.transition_many(Task, [*sound, late.pk], "cascade_cancelled", actor=THE_SYSTEM)
+    assert [item.refusal and item.refusal.code for item in items] == [None] * others + ["constraint_violated"]
+    assert Task.objects.filter(state="cancelled", pk__in=sound).count() == others
     assert Task.objects.get(pk=late.pk).state == "running"
