@@ -13,13 +13,13 @@ class StatecoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import agent_events
+        from . import agent_events, reactions
         from .kernel import checks, registry
         from .records import checkpoint
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
-        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done]
+        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done, reactions.follow]
         post_migrate.connect(_install_triggers, sender=self)
 
 

@@ -4,6 +4,7 @@ import structlog
 from celery import shared_task
 
 from statecore import integrity, journal
+from statecore.scheduling import timers
 
 log = structlog.get_logger(__name__)
 
@@ -17,3 +18,17 @@ def expire_idempotency_records() -> None:
 def check_recent_integrity() -> None:
     for finding in integrity.check_recent():
         log.error("integrity_finding", finding=str(finding))
+
+
+@shared_task
+def sweep_tasks() -> None:
+    """Time-outs and back-offs."""
+    timers.time_out_tasks()
+    timers.queue_retries()
+
+
+@shared_task
+def sweep_workers() -> None:
+    """Missed heartbeats, and workers that did not come back."""
+    timers.miss_heartbeats()
+    timers.give_up_workers()

@@ -106,6 +106,20 @@ def _flush_with_lowered_triggers() -> Iterator[None]:
         yield
 
 
+# Here the machines are looked at one by one: what one does to another is for tests/work and its neighbours.
+MACHINES_ALONE = {"crash", "door", "integrity", "kernel", "machines", "properties", "races", "toy"}
+
+
+@pytest.fixture(autouse=True)
+def _machines_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    from statecore import reactions
+    from statecore.kernel import registry
+
+    if MACHINES_ALONE & set(request.path.relative_to(Path(__file__).parent).parts):
+        others = [reaction for reaction in registry.reactions if reaction is not reactions.follow]
+        monkeypatch.setattr(registry, "reactions", others)
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
     """The embedded Redis, where the settings expect it."""

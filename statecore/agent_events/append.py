@@ -95,11 +95,15 @@ def _answer(row: AgentJobEvent, job: Entity, *, changed: bool) -> dict[str, Any]
     return {**row.as_dict(), "changed": changed, "state": job.state, "version": job.version}
 
 
-def mirror(change: Change) -> None:
+def mirror(changes: list[Change]) -> None:
     """The reaction that keeps the log: every change of an agent job is an event of it, in the same transaction."""
+    for change in changes:
+        if change.entry.entity_type == FLOW.entity_type:
+            _mirror(change)
+
+
+def _mirror(change: Change) -> None:
     entry = change.entry
-    if entry.entity_type != FLOW.entity_type:
-        return
     _add(
         entry.entity_id,
         AgentJob.creation_trigger if entry.kind == EventKind.CREATED else entry.trigger,

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from ..journal import Entry
-from ..kernel.actors import Actor
+from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
+from ..kernel.links import together
 from ..kernel.moves import Facts, Move
 from ..kernel.refusals import ConstraintViolated, NotFound, Refusal
 from . import rows, write
@@ -20,6 +21,8 @@ from .outcome import Outcome
 from .refused import count, counted
 from .transition import account_of, fire
 from .work import perform, react_to
+
+Choose = Callable[[], list[Entity]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +48,64 @@ def transition_many(
 ) -> list[Item]:
     """Each entity moves or is refused by itself; what moves is committed together."""
     wanted = list(dict.fromkeys(entity_ids))
+    check_words(reason, metadata or {}, params or {})
+    items = transition_chosen(
+        model,
+        lambda: rows.lock_many(model, wanted),
+        trigger,
+        actor=actor,
+        params=params,
+        reason=reason,
+        metadata=metadata,
+        cause=cause,
+        dry_run=dry_run,
+    )
+    return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
-    def step(write_all: Callable[[Iterator[Change], dict[str, Item]], None]) -> list[Item]:
-        fired, items = _fire_all(model, wanted, trigger, Facts(now(), actor, params or {}, reason))
-        moved: list[Change] = []
-        write_all(_recorded(fired, account, moved, items), items)
-        for change in moved:
-            if change.entity.pk not in items:
-                items[change.entity.pk] = _told(change, react_to(change))
-        return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
 
-    def account(move: Move, facts: Facts) -> Account:
-        return account_of(move, facts, metadata or {}, cause)
+def transition_chosen(
+    model: type[Entity],
+    choose: Choose,
+    trigger: str,
+    *,
+    actor: Actor,
+    params: Mapping[str, Any] | None = None,
+    reason: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    cause: Entry | None = None,
+    dry_run: bool = False,
+) -> dict[str, Item]:
+    """The same for the entities that `choose` reads and locks inside the transaction."""
+
+    def step(write_all: WriteAll) -> dict[str, Item]:
+        batch = Batch(lambda entity_id: cause, metadata or {})
+        caused = batch.move(choose(), trigger, Facts(now(), actor, params or {}, reason), write_all)
+        return batch.told(model, caused)
 
     with counted(model.flow.entity_type):
-        check_words(reason, metadata or {}, params or {})
         try:
             return perform(lambda: step(_together), keep=not dry_run)
         except ConstraintViolated:
             # From the start again: a savepoint around every batch would cost each row a multixact on PostgreSQL.
             return perform(lambda: step(_one_by_one), keep=not dry_run)
+
+
+def follow_up(
+    model: type[Entity],
+    causes: Mapping[str, Entry],
+    trigger: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    reason: str = "",
+) -> None:
+    """What follows for these entities, each from its own cause, inside the work that brought it about.
+
+    An entity that somebody else has locked is left to them (they look around themselves once they have changed it),
+    and one whose guards do not hold stays where it is.
+    """
+    batch = Batch(causes.__getitem__, {})
+    found = rows.lock_many(model, list(causes), skip_locked=True)
+    batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
 
 
 class Fired(NamedTuple):
@@ -76,64 +117,90 @@ class Fired(NamedTuple):
     facts: Facts
 
 
-def _fire_all(
-    model: type[Entity], wanted: list[str], trigger: str, facts: Facts
-) -> tuple[list[Fired], dict[str, Item]]:
-    """Lock them all, then move those that may: no guard sees what another of the batch has become."""
-    fired: list[Fired] = []
-    others: dict[str, Item] = {}
-    for entity in rows.lock_many(model, wanted):
+class Batch:
+    """Entities that are moved together, what they became and why others stayed."""
+
+    def __init__(self, cause_of: Callable[[str], Entry | None], metadata: Mapping[str, Any]) -> None:
+        self.cause_of, self.metadata = cause_of, metadata
+        self.moved: list[Change] = []
+        self.repeated: list[Entity] = []
+        self.refusals: list[tuple[Entity, Refusal]] = []
+
+    def move(self, entities: list[Entity], trigger: str, facts: Facts, write_all: WriteAll) -> tuple[Entry, ...]:
+        """Move those that may, write them, let the reactions follow; the entries of the cascade."""
+        with together(entities):
+            # All of them before the first is written: no guard sees what another of the batch has become.
+            fired = [made for entity in entities if (made := self._fire(entity, trigger, facts))]
+        write_all(self._recorded(fired), self)
+        return react_to(self.moved)
+
+    def _fire(self, entity: Entity, trigger: str, facts: Facts) -> Fired | None:
         before = as_it_was(entity)
         # Shared by all, but for an entity that was written by a clock ahead of ours.
         own = facts if entity.updated_at <= facts.at else replace(facts, at=entity.updated_at)
         try:
             move = fire(entity, trigger, own)
         except Refusal as refusal:
-            others[entity.pk] = _refused(entity, refusal)
-            continue
+            self.refusals.append((entity, refusal))
+            return None
         if move is None:
-            others[entity.pk] = Item(entity.pk, Outcome(entity, None))
-        else:
-            fired.append(Fired(entity, before, move, own))
-    return fired, others
+            self.repeated.append(entity)
+            return None
+        return Fired(entity, before, move, own)
+
+    def _recorded(self, fired: list[Fired]) -> Iterator[Change]:
+        """One after the other, while the database writes those before."""
+        for entity, before, move, facts in fired:
+            try:
+                change = record(entity, before, self._account(entity, move, facts))
+            except Refusal as refusal:
+                self.refusals.append((entity, refusal))
+            else:
+                self.moved.append(change)
+                yield change
+
+    def _account(self, entity: Entity, move: Move, facts: Facts) -> Account:
+        return account_of(move, facts, self.metadata, self.cause_of(entity.pk))
+
+    def told(self, model: type[Entity], caused: tuple[Entry, ...]) -> dict[str, Item]:
+        for _entity, refusal in self.refusals:
+            count(model.flow.entity_type, refusal)
+        items = {entity.pk: Item(entity.pk, None, refusal) for entity, refusal in self.refusals}
+        items |= {entity.pk: Item(entity.pk, Outcome(entity, None)) for entity in self.repeated}
+        below = _by_origin(caused)
+        entities = rows.as_they_are_now([change.entity for change in self.moved], caused)
+        for entity, change in zip(entities, self.moved, strict=True):
+            follows = tuple(below.get(change.entry.event_id, ()))
+            items[entity.pk] = Item(entity.pk, Outcome(entity, change.entry, follows))
+        return items
 
 
-def _recorded(
-    fired: list[Fired], account: Callable[[Move, Facts], Account], moved: list[Change], items: dict[str, Item]
-) -> Iterator[Change]:
-    """One after the other, while the database writes those before; all that came of it is left in `moved`."""
-    for entity, before, move, facts in fired:
-        try:
-            change = record(entity, before, account(move, facts))
-        except Refusal as refusal:
-            items[entity.pk] = _refused(entity, refusal)
-        else:
-            moved.append(change)
-            yield change
+WriteAll = Callable[[Iterator[Change], Batch], None]
 
 
-def _together(changes: Iterator[Change], items: dict[str, Item]) -> None:
+def _together(changes: Iterator[Change], batch: Batch) -> None:
     write.update(changes)
 
 
-def _one_by_one(changes: Iterator[Change], items: dict[str, Item]) -> None:
+def _one_by_one(changes: Iterator[Change], batch: Batch) -> None:
     """So that what the database refuses is refused alone."""
     for change in changes:
         try:
             with transaction.atomic():
                 write.update([change])
         except ConstraintViolated as violation:
-            items[change.entity.pk] = _refused(change.entity, violation)
+            batch.moved.remove(change)
+            batch.refusals.append((change.entity, violation))
 
 
-def _told(change: Change, caused: tuple[Entry, ...]) -> Item:
-    entity = rows.as_it_is_now(change.entity, caused)
-    return Item(entity.pk, Outcome(entity, change.entry, caused))
-
-
-def _refused(entity: Entity, refusal: Refusal) -> Item:
-    count(entity.flow.entity_type, refusal)
-    return Item(entity.pk, None, refusal)
+def _by_origin(caused: tuple[Entry, ...]) -> dict[str, list[Entry]]:
+    """The entries of a cascade by the event at its top; a cause always comes before what it causes."""
+    origins: dict[str, str] = {}
+    found: dict[str, list[Entry]] = {}
+    for entry in caused:
+        origin = origins[entry.event_id] = origins.get(entry.caused_by, entry.caused_by)
+        found.setdefault(origin, []).append(entry)
+    return found
 
 
 def _not_there(model: type[Entity], entity_id: str) -> Item:

@@ -23,6 +23,7 @@ class Change(NamedTuple):
     entity: Entity
     entry: Entry
     columns: tuple[str, ...]
+    before: Mapping[str, Any]  # the row as it was; nothing for a new one
 
 
 class Account(NamedTuple):
@@ -55,7 +56,7 @@ def record(entity: Entity, before: Before, account: Account) -> Change:
     entity.updated_at = entity.state_entered_at = at
     entry = _entry(entity, before["state"], account, metadata, round(dwell, 6))
     entity.chain_head = entry.hash
-    return Change(entity, entry, _changed(entity, before))
+    return Change(entity, entry, _changed(entity, before), before)
 
 
 def _changed(entity: Entity, before: Before) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ def record_creation(entity: Entity, account: Account) -> Change:
     entity.version = 1
     entry = _entry(entity, "", account, metadata, 0)
     entity.chain_head = entry.hash
-    return Change(entity, entry, tuple(_limits(type(entity))))
+    return Change(entity, entry, tuple(_limits(type(entity))), {})
 
 
 def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[str, Any], dwell: float) -> Entry:

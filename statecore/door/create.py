@@ -65,27 +65,88 @@ def create_now(
     retry_of: Entity | None = None,
 ) -> Created:
     """Create inside the current piece of work."""
+    change = write_new(model, entity_id, fields, facts, cause=cause, trigger=trigger, retry_of=retry_of)
+    caused = react_to([change])
+    return Created(rows.as_it_is_now(change.entity, caused), change.entry, caused)
+
+
+def write_new(
+    model: type[Entity],
+    entity_id: str,
+    fields: Mapping[str, Any],
+    facts: Facts,
+    *,
+    cause: Entry | None = None,
+    trigger: str = "",
+    retry_of: Entity | None = None,
+) -> Change:
+    """Without the reactions, for which the caller may not have everything in place yet."""
     plain, links = _sort_fields(model, fields)
+    wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
+    change = _newborn(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
+    _insert(change)
+    for name, ids in wanted.items():
+        getattr(change.entity, name).add(*ids)
+    return change
+
+
+def write_many(
+    model: type[Entity], new: Mapping[str, Mapping[str, Any]], facts: Facts, cause: Entry | None
+) -> list[Change]:
+    """Many of one machine, by id, in a few statements; their links must lead to what is there or is made next."""
+    taken = model.objects.filter(pk__in=list(new)).values_list("pk", flat=True).first()
+    if taken is not None:
+        raise DuplicateId(f"the id {taken!r} is taken", id=taken)
+    changes, links = [], []
+    for entity_id, fields in new.items():
+        try:
+            plain, its_links = _sort_fields(model, fields)
+            changes.append(_newborn(model, entity_id, plain, facts, cause))
+        except Invalid as refusal:
+            raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
+        links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
+    write.insert(changes)
+    for change in changes:
+        change.entity._state.adding = False
+    for link in model._meta.many_to_many:
+        own, other = link.m2m_column_name(), link.m2m_reverse_name()
+        through: Any = link.remote_field.through
+        made = [through(**{own: source, other: target}) for name, source, target in links if name == link.name]
+        through.objects.bulk_create(made, batch_size=5_000)
+    return changes
+
+
+def _newborn(
+    model: type[Entity],
+    entity_id: str,
+    plain: dict[str, Any],
+    facts: Facts,
+    cause: Entry | None,
+    *,
+    trigger: str = "",
+    retry_of: Entity | None = None,
+) -> Change:
+    """The entity and its first event, yet to be written."""
     model.complete(plain)
     entity = _build(model, entity_id, plain)
     entity.retry_of = retry_of
     entity.facts = facts
-    wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
-    caused_by = cause.event_id if cause else ""
-    trigger = trigger or model.creation_trigger
-    change = record_creation(entity, Account(EventKind.CREATED, trigger, Severity.INFO, facts, {}, caused_by=caused_by))
-    _insert(change)
-    entity._state.adding = False
-    for name, ids in wanted.items():
-        getattr(entity, name).add(*ids)
-    caused = react_to(change)
-    return Created(rows.as_it_is_now(entity, caused), change.entry, caused)
+    account = Account(
+        EventKind.CREATED,
+        trigger or model.creation_trigger,
+        Severity.INFO,
+        facts,
+        {},
+        caused_by=cause.event_id if cause else "",
+    )
+    return record_creation(entity, account)
 
 
 def _insert(change: Change) -> None:
     entity = change.entity
     try:
         write.insert([change])
+        entity._state.adding = False
     except ConstraintViolated as violation:
         constraint = str(violation.facts["constraint"])
         if constraint.endswith(("_pkey", ".id")):

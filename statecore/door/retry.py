@@ -15,13 +15,13 @@ from ..kernel.moves import Facts, unmet_among
 from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Unmet
 from ..kernel.ulid import new_id
 from . import rights, rows
-from .change import check_words
-from .create import Created, create_now, newest
+from .change import Change, check_words
+from .create import newest, write_new
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
 from .transition import check_not_succeeded
-from .work import perform
+from .work import perform, react_to
 
 TRIGGER = "retried"
 
@@ -68,28 +68,32 @@ def _may_be_retried(entity: Entity, facts: Facts) -> None:
 class Family:
     """An entity and the unfinished children that are retried with it.
 
-    All successors are made first and linked afterwards, because they may depend on each other.
+    All successors are made first and linked afterwards, because they may depend on each other; then the reactions.
     """
 
     facts: Facts
     heirs: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
+    made: list[Change] = field(default_factory=list)
 
     def succeed(self, entity: Entity) -> Outcome:
         heir = self._heir_of(entity, cause=None)
-        children = self._children_of(entity, heir.entry)
+        self._children_of(entity, heir.entry)
         for (model, old), successor in self.heirs.items():
             self._carry_links(model, old, successor)
             self._lead_followers(model, old, successor)
-        return Outcome(heir.entity, heir.entry, (*heir.caused, *children))
+        caused = react_to(self.made)
+        children = [change.entry for change in self.made[1:]]
+        return Outcome(rows.as_it_is_now(heir.entity, caused), heir.entry, (*children, *caused))
 
-    def _heir_of(self, entity: Entity, cause: Entry | None) -> Created:
+    def _heir_of(self, entity: Entity, cause: Entry | None) -> Change:
         model = type(entity)
         names = model.plain_fields() - set(entity.flow.succession.leaves_behind)
         fields = {name: self._inherited(entity, name) for name in names}
-        heir = create_now(
+        heir = write_new(
             model, new_id(entity.flow.prefix), fields, self.facts, cause=cause, trigger=TRIGGER, retry_of=entity
         )
         self.heirs[model, entity.pk] = heir.entity
+        self.made.append(heir)
         return heir
 
     def _inherited(self, entity: Entity, name: str) -> Any:
@@ -99,17 +103,14 @@ class Family:
             return value
         return self._current(target, value)
 
-    def _children_of(self, entity: Entity, cause: Entry) -> list[Entry]:
-        made: list[Entry] = []
+    def _children_of(self, entity: Entity, cause: Entry) -> None:
         for name in entity.flow.succession.children:
             children = getattr(entity, name)
             unfinished = children.exclude(state__in=children.model.flow.done).filter(successor=None)
             wanted = list(unfinished.order_by("pk").values_list("pk", flat=True))
             for child in rows.lock_many(children.model, wanted):
                 _must_have_ended(child, entity)
-                heir = self._heir_of(child, cause)
-                made += [heir.entry, *heir.caused, *self._children_of(child, heir.entry)]
-        return made
+                self._children_of(child, self._heir_of(child, cause).entry)
 
     def _carry_links(self, model: type[Entity], old: str, heir: Entity) -> None:
         """The successor depends on what the old one did, or on the successors of that."""

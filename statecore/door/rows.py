@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -14,6 +13,7 @@ from django.db.models.base import ModelState
 
 from ..journal import Entry
 from ..kernel.entity import Entity
+from ..kernel.many import among, listed
 from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
 from .work import current
@@ -33,8 +33,9 @@ class Reader:
         table = quote(model._meta.db_table)
         self.one = f"SELECT {columns} FROM {table} WHERE id = %s{lock}"
         # In the order of the ids, so that two batches over the same rows cannot lock each other out.
-        among = "= ANY(%s)" if lock else "IN (SELECT value FROM json_each(%s))"
-        self.many = f"SELECT {columns} FROM {table} WHERE id {among} ORDER BY id{lock}"
+        self.many = f"SELECT {columns} FROM {table} WHERE id {among(vendor)} ORDER BY id{lock}"
+        # For whoever chooses in SQL of their own, with `row` for the table.
+        self.chosen = f"SELECT {', '.join(f'row.{quote(str(field.column))}' for field in fields)} FROM {table} AS row"
 
     def build(self, row: tuple[Any, ...]) -> Entity:
         """Without __init__: a row needs no defaults, no signals and no descriptors, which cost more than the row."""
@@ -78,17 +79,34 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
 
 
 def as_it_is_now(entity: Entity, caused: tuple[Entry, ...]) -> Entity:
-    """The entity, read again where a reaction to its own change has moved it further."""
-    if not caused:
-        return entity
-    me = (entity.flow.entity_type, entity.pk)
-    moved_on = any((entry.entity_type, entry.entity_id) == me for entry in caused)
-    return lock(type(entity), entity.pk) if moved_on else entity
+    return as_they_are_now([entity], caused)[0]
 
 
-def lock_many(model: type[Entity], entity_ids: list[str]) -> list[Entity]:
+def as_they_are_now(entities: list[Entity], caused: tuple[Entry, ...]) -> list[Entity]:
+    """The entities, read again where a reaction to their own change has moved them further."""
+    if not caused or not entities:
+        return entities
+    entity_type = entities[0].flow.entity_type
+    moved_on = {entry.entity_id for entry in caused if entry.entity_type == entity_type}
+    again = [entity.pk for entity in entities if entity.pk in moved_on]
+    fresh = {entity.pk: entity for entity in lock_many(type(entities[0]), again)} if again else {}
+    return [fresh.get(entity.pk, entity) for entity in entities]
+
+
+def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool = False) -> list[Entity]:
     work = current()
     reader = _reader(model, work.connection.vendor)
     wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
-    work.cursor.execute(reader.many, [wanted if work.connection.vendor == "postgresql" else json.dumps(wanted)])
+    vendor = work.connection.vendor
+    skip = " SKIP LOCKED" if skip_locked and vendor == "postgresql" else ""  # SQLite has one writer at a time
+    work.cursor.execute(reader.many + skip, [listed(wanted, vendor)])
+    return [reader.build(row) for row in work.cursor.fetchall()]
+
+
+def lock_chosen(model: type[Entity], condition: str, params: list[Any]) -> list[Entity]:
+    """What a condition in SQL picks (the table is `row`), but for what somebody else has locked."""
+    work = current()
+    reader = _reader(model, work.connection.vendor)
+    skip = " FOR NO KEY UPDATE OF row SKIP LOCKED" if work.connection.vendor == "postgresql" else ""
+    work.cursor.execute(f"{reader.chosen} {condition}{skip}", params)
     return [reader.build(row) for row in work.cursor.fetchall()]

@@ -31,6 +31,8 @@ class Work:
     connection: BaseDatabaseWrapper
     cursor: Any
     entries: list[Entry] = field(default_factory=list)
+    # The runs whose lock this transaction holds.
+    held: set[str] = field(default_factory=set)
 
     def new_cursor(self) -> Any:
         return _new_cursor(self.connection)
@@ -61,17 +63,18 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
 def _nested(step: Callable[[], T], *, keep: bool) -> T:
     """What a reaction asks for: undone as a whole when it is refused, though the reaction may go on."""
     work = current()
-    before = len(work.entries)
+    before, held = len(work.entries), set(work.held)
+    kept = False
     try:
         with transaction.atomic():
             result = step()
             if not keep:
                 transaction.set_rollback(True)
-    except BaseException:
-        del work.entries[before:]
-        raise
-    if not keep:
-        del work.entries[before:]
+        kept = keep
+    finally:
+        if not kept:  # what was locked since is let go with the savepoint
+            del work.entries[before:]
+            work.held = held
     return result
 
 
@@ -123,11 +126,12 @@ def _is_transient(error: OperationalError) -> bool:
     return sqlstate in TRANSIENT or "database is locked" in str(error)
 
 
-def react_to(change: Change) -> tuple[Entry, ...]:
-    """Note a written change and let the reactions follow from it; the entries of the whole cascade below it."""
+def react_to(changes: list[Change]) -> tuple[Entry, ...]:
+    """Note written changes and let the reactions follow from them; the entries of the whole cascade below them."""
     work = current()
-    work.entries.append(change.entry)
+    work.entries += [change.entry for change in changes]
     before = len(work.entries)
-    for react in registry.reactions:
-        react(change)
+    if changes:
+        for react in registry.reactions:
+            react(changes)
     return tuple(work.entries[before:])

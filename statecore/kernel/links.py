@@ -1,31 +1,99 @@
-"""Looking along a many-to-many link in a guard, with a query that is built once."""
+"""Looking along links in a guard: for one entity, or for a whole batch with one query."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from django.db import connection
 
-from .entity import Entity
+from .many import among, listed
+
+if TYPE_CHECKING:
+    from .entity import Entity
+
+T = TypeVar("T")
 
 
-def first_outside(entity: Entity, link: str, state: str) -> tuple[str, str] | None:
-    """The id and the state of a linked entity that is in another state; None when all are in this one.
+class Linked(NamedTuple):
+    """What stands at the other end of a link."""
 
-    The ORM would spend ten times as long on putting the same question together.
-    """
+    id: str
+    state: str
+    retry_of: str | None
+
+
+class Together:
+    """The entities of a batch, while their guards are asked: what one looks up is looked up for all."""
+
+    def __init__(self, entities: list[Entity]) -> None:
+        self.ids = [entity.pk for entity in entities]
+        self.answers: dict[Any, Any] = {}
+
+
+_together: ContextVar[Together | None] = ContextVar("statecore_together", default=None)
+
+
+@contextmanager
+def together(entities: list[Entity]) -> Iterator[None]:
+    token = _together.set(Together(entities))
+    try:
+        yield
+    finally:
+        _together.reset(token)
+
+
+def once(question: Any, ask: Callable[[], T]) -> T:
+    """The answer to a question that is the same for every entity of a batch."""
+    batch = _together.get()
+    if batch is None:
+        return ask()
+    if question not in batch.answers:
+        batch.answers[question] = ask()
+    return cast("T", batch.answers[question])
+
+
+def first_outside(entity: Entity, link: str, state: str) -> Linked | None:
+    """A linked entity that is in another state; None when all are in this one."""
+    return next(iter(_look(entity, link, "<>", state)), None)
+
+
+def all_outside(entity: Entity, link: str, state: str) -> list[Linked]:
+    return _look(entity, link, "<>", state)
+
+
+def all_inside(entity: Entity, link: str, state: str) -> list[Linked]:
+    return _look(entity, link, "=", state)
+
+
+def _look(entity: Entity, link: str, compared: str, state: str) -> list[Linked]:
+    model, batch = type(entity), _together.get()
+    ids = batch.ids if batch else [entity.pk]
+    found = once((model, link, compared, state), lambda: _ask(model, link, compared, state, ids))
+    return found.get(entity.pk, [])
+
+
+def _ask(model: type[Entity], link: str, compared: str, state: str, ids: list[str]) -> dict[str, list[Linked]]:
+    found: dict[str, list[Linked]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_query(type(entity), link), [entity.pk, state])
-        return cast("tuple[str, str] | None", cursor.fetchone())
+        query = _query(model, link, compared, connection.vendor)
+        cursor.execute(query, [listed(ids, connection.vendor), state])
+        for pk, *other in cursor.fetchall():
+            found.setdefault(pk, []).append(Linked(*other))
+    return found
 
 
 @cache
-def _query(model: type[Entity], link: str) -> str:
+def _query(model: type[Entity], link: str, compared: str, vendor: str) -> str:
+    """The ORM would spend ten times as long on putting the same question together."""
     field = cast("Any", model._meta.get_field(link))
     target, through = field.related_model._meta.db_table, field.remote_field.through._meta.db_table
+    own, other = field.m2m_column_name(), field.m2m_reverse_name()
     return (
-        f"SELECT target.id, target.state FROM {through} AS link "  # noqa: S608 - names of tables, no values
-        f"JOIN {target} AS target ON target.id = link.{field.m2m_reverse_name()} "
-        f"WHERE link.{field.m2m_column_name()} = %s AND target.state <> %s ORDER BY target.id LIMIT 1"
+        f"SELECT link.{own}, target.id, target.state, target.retry_of_id FROM {through} AS link "  # noqa: S608 - names
+        f"JOIN {target} AS target ON target.id = link.{other} "
+        f"WHERE link.{own} {among(vendor)} AND target.state {compared} %s ORDER BY target.id"
     )

@@ -35,9 +35,10 @@ class Refusal(Exception):
 class Invalid(Refusal):
     code, status = "invalid", 400
 
-    def __init__(self, errors: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, errors: Mapping[str, Iterable[str]], **facts: Any) -> None:
         listed = {field: list(sentences) for field, sentences in errors.items()}
-        super().__init__("; ".join(f"{field}: {' '.join(said)}" for field, said in listed.items()), errors=listed)
+        detail = "; ".join(f"{field}: {' '.join(said)}" for field, said in listed.items())
+        super().__init__(detail, errors=listed, **facts)
 
 
 class StateIsProtected(Refusal):

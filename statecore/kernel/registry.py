@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _flows: dict[str, Flow] = {}
 
-# A reaction runs inside the transaction of the change it is told of; a listener runs after the commit.
-Reaction = Callable[[Any], None]
+# A reaction runs inside the transaction of the changes it is told of; a listener runs after the commit.
+Reaction = Callable[[list[Any]], None]
 reactions: list[Reaction] = []
 listeners: list[Callable[[], None]] = []
 

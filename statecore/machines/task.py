@@ -19,7 +19,7 @@ from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
-from ..kernel.links import first_outside
+from ..kernel.links import Linked, all_inside, all_outside, first_outside, once
 from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import Unmet
 from ..kernel.state_field import StateField
@@ -39,6 +39,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
+VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
 LIVE = set(State) - FINAL
 
 
@@ -79,7 +80,8 @@ def a_gate_has_failed(task: Task, facts: Facts) -> Unmet | None:
 
 def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
     worker_id = facts.params["worker"]
-    worker = related(task, "worker").objects.filter(pk=worker_id).first()
+    workers = related(task, "worker").objects
+    worker = once(("worker", worker_id), lambda: workers.filter(pk=worker_id).first())
     if worker is None:
         return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id)
     complaint = worker.why_not(task.workstream_id, task.required_capabilities)
@@ -119,7 +121,7 @@ def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
 
 
 def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
-    if task.patch is None or task.patch.state in ("verified", "committed"):
+    if task.patch is None or task.patch.state in VERIFIED:
         return None
     return Unmet("patch_not_verified", f"patch {task.patch_id} is {task.patch.state}", task.patch_id)
 
@@ -193,7 +195,16 @@ class Task(Entity):
             constraints.at_most("task", "retry_count", "max_retries"),
             *constraints.in_time_order("task", "created_at", "started_at", "completed_at"),
         )
-        indexes = (live_by_state("task", FINAL),)
+        indexes = (
+            live_by_state("task", FINAL),
+            # Who looks whether a workstream is done reads only what is not: completed tasks are many.
+            models.Index(fields=("workstream",), condition=~Q(state=State.COMPLETED), name="task_open_by_workstream"),
+            models.Index(
+                fields=("-priority", "state_entered_at", "id"), condition=Q(state=State.QUEUED), name="task_queue"
+            ),
+            models.Index(fields=("lease_expires_at",), condition=Q(state=State.RUNNING), name="task_by_lease"),
+            models.Index(fields=("retry_at",), condition=Q(state=State.RETRYING), name="task_by_retry"),
+        )
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
@@ -237,13 +248,18 @@ class Task(Entity):
 
     def blockers(self) -> list[str]:
         """What keeps it from being queued: dependencies not completed, entry gates not passed, failed gates."""
-        waiting = self.depends_on.exclude(state=State.COMPLETED).values_list("pk", flat=True)
-        shut = self.entry_gates.exclude(state="PASSED").values_list("pk", flat=True)
-        return sorted({*waiting, *shut, *self.failed_gates()})
+        waiting = all_outside(self, "depends_on", State.COMPLETED)
+        shut = all_outside(self, "entry_gates", "PASSED")
+        return sorted({*(other.id for other in (*waiting, *shut, *self._reruns())), *self.failed_gates()})
+
+    def _reruns(self) -> list[Linked]:
+        """A gate that blocked it and is run again blocks it until it passes."""
+        if self.state != State.BLOCKED:
+            return []
+        return [gate for gate in all_outside(self, "gates", "PASSED") if gate.retry_of]
 
     def failed_gates(self) -> list[str]:
-        failed = [links.filter(state="FAILED").values_list("pk", flat=True) for links in (self.gates, self.entry_gates)]
-        return sorted({pk for found in failed for pk in found})
+        return sorted({gate.id for link in ("gates", "entry_gates") for gate in all_inside(self, link, "FAILED")})
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)

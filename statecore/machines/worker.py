@@ -93,6 +93,10 @@ class Worker(Entity):
     affinity = models.JSONField(null=True, blank=True, validators=[affinity_object])
     max_concurrent_tasks = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
     current_load = models.PositiveSmallIntegerField(default=0, editable=False)
+    # Gets no new task and is shut down once it holds none.
+    draining = models.BooleanField(default=False, editable=False)
+    # What its agent is told with each heartbeat until it claims again.
+    commands = models.JSONField(default=list, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
@@ -129,22 +133,30 @@ class Worker(Entity):
                 lambda at: cls.objects.annotate(running=Count("tasks")).exclude(current_load=F("running")),
             ),
             Invariant(
-                "only_working_workers_hold_tasks",
-                "it can hold no task, and does",
-                lambda at: cls.objects.filter(tasks__isnull=False, state__in=(State.INITIALIZING, *FINAL)).distinct(),
+                "registered_workers_hold_tasks",
+                "it is not registered yet, and holds a task",
+                lambda at: cls.objects.filter(tasks__isnull=False, state=State.INITIALIZING).distinct(),
             ),
         )
 
     def why_not(self, workstream_id: str, required: Iterable[str]) -> str | None:
         """Why this worker cannot take a task, as the rest of a sentence; None when it can."""
-        if self.state != State.IDLE:
-            return f"is {self.state}, not idle"
-        if self.current_load >= self.max_concurrent_tasks:
-            return f"is full: {self.current_load} of {self.max_concurrent_tasks}"
+        if complaint := self.why_not_at_all():
+            return complaint
         if lacking := sorted(set(required) - set(self.capabilities)):
             return f"lacks {', '.join(lacking)}"
         if self.affinity and workstream_id not in self.affinity.get("workstreams", []):
             return f"has no affinity to workstream {workstream_id}"
+        return None
+
+    def why_not_at_all(self) -> str | None:
+        """Why it can take no task whatsoever."""
+        if self.state != State.IDLE:
+            return f"is {self.state}, not idle"
+        if self.draining:
+            return "is draining"
+        if self.current_load >= self.max_concurrent_tasks:
+            return f"is full: {self.current_load} of {self.max_concurrent_tasks}"
         return None
 
     def settle(self, at: datetime, reason: str) -> None:

@@ -144,6 +144,8 @@ CELERY_BEAT_SCHEDULE = {
         "task": "statecore.tasks.check_recent_integrity",
         "schedule": timedelta(minutes=5),
     },
+    "sweep_tasks": {"task": "statecore.tasks.sweep_tasks", "schedule": timedelta(seconds=1)},
+    "sweep_workers": {"task": "statecore.tasks.sweep_workers", "schedule": timedelta(seconds=10)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 

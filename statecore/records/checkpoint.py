@@ -73,10 +73,11 @@ def clear(job_id: str, phase: str | None = None) -> int:
     return deleted
 
 
-def clear_when_done(change: Any) -> None:
+def clear_when_done(changes: list[Any]) -> None:
     """The reaction to success; a failure leaves the checkpoints for the one who resumes."""
-    if change.entry.entity_type == "pipeline_job" and change.entry.to_state in change.entity.flow.done:
-        clear(change.entry.entity_id)
+    for change in changes:
+        if change.entry.entity_type == "pipeline_job" and change.entry.to_state in change.entity.flow.done:
+            clear(change.entry.entity_id)
 
 
 def lineage(job_id: str) -> list[str]:

@@ -42,7 +42,8 @@ def keyed_transition() -> None:
 def cascade() -> None:
     """A move whose reaction moves another entity in the same transaction."""
 
-    def follow(change: Change) -> None:
+    def follow(changes: list[Change]) -> None:
+        (change,) = changes
         if change.entity.pk == "one":
             door.transition(type(change.entity), "two", "task_assigned", actor=THE_SYSTEM, cause=change.entry)
 

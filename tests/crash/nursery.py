@@ -49,7 +49,7 @@ def play(scenario: dict[str, Any]) -> None:
 
     connection.ensure_connection()
     if scenario["moment"] == "written":
-        registry.reactions.append(lambda change: stand())
+        registry.reactions.append(lambda changes: stand())
     if scenario["moment"] == "committed":
         registry.listeners.append(stand)
     deed: Callable[[], object] = getattr(deeds, scenario["deed"])

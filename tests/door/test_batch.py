@@ -167,7 +167,7 @@ def test_what_follows_from_a_batch_is_told_with_each(monkeypatch) -> None:
         if run := follows.get(change.entity.pk):
             door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, cause=change.entry)
 
-    monkeypatch.setattr(registry, "reactions", [start_a_run])
+    monkeypatch.setattr(registry, "reactions", [world.each(start_a_run)])
     items = move_all(entities, "registration_completed")
     for item, run in zip(items, runs, strict=True):
         (caused,) = item.outcome.caused
@@ -199,7 +199,7 @@ def test_a_reaction_that_fails_undoes_the_whole_batch(monkeypatch) -> None:
     def explode(change) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(registry, "reactions", [explode])
+    monkeypatch.setattr(registry, "reactions", [world.each(explode)])
     with pytest.raises(RuntimeError):
         move_all(entities, "registration_completed")
     assert [trace(entity) for entity in entities] == before

@@ -349,7 +349,7 @@ def test_a_preview_shows_the_cascade_and_leaves_nothing(monkeypatch) -> None:
         if change.entity.pk == workstream.pk:
             door.transition(type(task), task.pk, "cascade_cancelled", actor=THE_SYSTEM, cause=change.entry)
 
-    monkeypatch.setattr(registry, "reactions", [cancel_the_task])
+    monkeypatch.setattr(registry, "reactions", [world.each(cancel_the_task)])
     before = trace(workstream), trace(task)
 
     outcome = override(workstream, "failed", dry_run=True)
@@ -367,7 +367,7 @@ def test_what_an_override_brings_about_is_propagated_and_names_it(monkeypatch) -
         if change.entity.pk == workstream.pk:
             door.transition(type(task), task.pk, "cascade_cancelled", actor=THE_SYSTEM, cause=change.entry)
 
-    monkeypatch.setattr(registry, "reactions", [cancel_the_task])
+    monkeypatch.setattr(registry, "reactions", [world.each(cancel_the_task)])
     outcome = override(workstream, "failed")
     event = last_event(task)
     assert (event["kind"], event["caused_by"]) == ("propagated", outcome.entry.event_id)

@@ -41,7 +41,7 @@ def react(monkeypatch: pytest.MonkeyPatch):
     """Sign up a reaction for the length of a test."""
     reactions: list[registry.Reaction] = []
     monkeypatch.setattr(registry, "reactions", reactions)
-    return reactions.append
+    return lambda reaction: reactions.append(world.each(reaction))
 
 
 def queue(task, **more) -> door.Outcome:
@@ -528,7 +528,7 @@ def test_an_outcome_tells_where_a_reaction_left_the_entity(monkeypatch) -> None:
         if change.entry.to_state == "running":
             door.transition(type(change.entity), change.entity.pk, "fail", actor=THE_SYSTEM, cause=change.entry)
 
-    monkeypatch.setattr(registry, "reactions", [fail_at_once])
+    monkeypatch.setattr(registry, "reactions", [world.each(fail_at_once)])
     outcome = door.transition(IngestionJob, world.created("IngestionJob").pk, "start", actor=THE_SYSTEM)
     assert (outcome.entry.to_state, outcome.entity.state, outcome.entity.version) == ("running", "failed", 3)
 

@@ -139,6 +139,10 @@ def _serve(pipe: Connection, barrier: Any, database: str) -> None:
     import django
 
     django.setup()
+    from statecore.kernel import registry
+    from tests.support.world import machines_alone
+
+    machines_alone(registry)
     while True:
         try:
             call = pipe.recv()

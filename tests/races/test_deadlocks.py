@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -34,7 +34,8 @@ class CrossLock:
         self.barrier = threading.Barrier(parties, timeout=PATIENCE)
         self.tries: Counter[str] = Counter()
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, changes: list[Change]) -> None:
+        (change,) = changes
         own = change.entity.pk
         if change.entry.caused_by or own not in self.pairs:
             return
@@ -51,7 +52,7 @@ def notice_deadlocks_soon() -> None:
 
 
 @contextmanager
-def reacting(reaction: Callable[[Change], None]) -> Iterator[None]:
+def reacting(reaction: registry.Reaction) -> Iterator[None]:
     registry.reactions.append(reaction)
     try:
         yield
@@ -166,7 +167,7 @@ def test_a_reaction_that_goes_on_after_a_refusal_leaves_nothing_of_what_was_refu
             told.append(refusal.code)
         door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, cause=change.entry)
 
-    with reacting(tries):
+    with reacting(world.each(tries)):
         outcome = door.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
 
     beside = world.model("AgentJob").objects.get(pk="beside")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -11,9 +11,10 @@ from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 
-from statecore import door
+from statecore import door, reactions
 from statecore.journal import Event
 from statecore.kernel import latch as database_gate
+from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase
@@ -103,6 +104,16 @@ def touched(entity: Entity, **plain: Any) -> Any:
     """Change fields that are not the state's, as a heartbeat or a PATCH does."""
     type(entity).objects.filter(pk=entity.pk).update(**plain)
     return type(entity).objects.get(pk=entity.pk)
+
+
+def machines_alone(registry: Any) -> None:
+    """Without what the machines do to each other, in a process that lives for a test."""
+    registry.reactions[:] = [reaction for reaction in registry.reactions if reaction is not reactions.follow]
+
+
+def each(react: Callable[[Any], None]) -> registry.Reaction:
+    """A reaction that is told of one change at a time."""
+    return lambda changes: [react(change) for change in changes] and None
 
 
 def events_of(entity: Entity) -> list[dict[str, Any]]:

@@ -1,0 +1,45 @@
+"""What follows for runs: their outcome is derived from their workstreams."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import door
+from ..machines.run import Run, State
+from .causes import Causes
+from .look import look
+from .workstreams import STANDS
+
+
+class Situation(NamedTuple):
+    id: str
+    state: str
+    has_workstreams: bool
+    workstream_open: bool
+    critical_failure: bool
+
+    def next_move(self) -> str | None:
+        if self.state != State.RUNNING:
+            return None
+        if self.critical_failure:
+            return "critical_workstream_failed"
+        return "all_workstreams_completed" if self.has_workstreams and not self.workstream_open else None
+
+
+SITUATION = f"""
+SELECT run.id, run.state,
+  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id),
+  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
+          AND workstream.state NOT IN ('completed', 'skipped') AND {STANDS.format("{workstreams}", "workstream")}),
+  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
+          AND workstream.state = 'failed' AND workstream.is_critical
+          AND {STANDS.format("{workstreams}", "workstream")})
+FROM {{runs}} AS run WHERE run.id {{ids}}
+"""
+
+
+def reconsider(causes: Causes) -> None:
+    for row in look(SITUATION, causes) if causes else ():
+        situation = Situation(*row)
+        if trigger := situation.next_move():
+            door.follow_up(Run, {situation.id: causes[situation.id]}, trigger)

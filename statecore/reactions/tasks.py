@@ -1,0 +1,129 @@
+"""What follows for tasks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import door
+from ..machines import run as runs
+from ..machines import workstream as workstreams
+from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
+from .causes import Causes, handed_on
+from .look import look
+
+WORKING = (workstreams.State.READY, workstreams.State.EXECUTING)
+
+
+class Situation(NamedTuple):
+    id: str
+    state: str
+    workstream_state: str
+    run_state: str
+    patch_state: str | None
+    dependency_open: bool
+    entry_gate_shut: bool
+    exit_gate_shut: bool
+    rerun_not_passed: bool
+    gate_failed: bool
+
+    def next_move(self) -> str | None:
+        """The move that follows for this task by itself, if any."""
+        if self.workstream_state in workstreams.FINAL or self.run_state in runs.FINAL:
+            return "cascade_cancelled"
+        if self.gate_failed:
+            return None if self.state == State.BLOCKED else "gate_failed"
+        waits = self.dependency_open or self.entry_gate_shut
+        if self.state == State.BLOCKED:
+            return None if waits or self.rerun_not_passed else "dependency_satisfied"
+        if self.state == State.PENDING and self._is_wanted():
+            return "dependency_check_failed" if waits else "scheduler_assigned"
+        if self.state == State.VALIDATING and not self.exit_gate_shut and self._patch_is_verified():
+            return "validation_passed"
+        return None
+
+    def _is_wanted(self) -> bool:
+        return self.run_state == runs.State.RUNNING and self.workstream_state in WORKING
+
+    def _patch_is_verified(self) -> bool:
+        return self.patch_state is None or self.patch_state in VERIFIED
+
+
+SITUATION = """
+SELECT task.id, task.state, workstream.state, run.state, patch.state,
+  EXISTS (SELECT 1 FROM {task_dependencies} AS link JOIN {tasks} AS other ON other.id = link.to_task_id
+          WHERE link.from_task_id = task.id AND other.state <> 'completed'),
+  EXISTS (SELECT 1 FROM {entry_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
+          WHERE link.task_id = task.id AND gate.state <> 'PASSED'),
+  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
+          WHERE link.task_id = task.id AND gate.state <> 'PASSED'),
+  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
+          WHERE link.task_id = task.id AND gate.state <> 'PASSED' AND gate.retry_of_id IS NOT NULL),
+  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
+          WHERE link.task_id = task.id AND gate.state = 'FAILED')
+  OR EXISTS (SELECT 1 FROM {entry_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
+             WHERE link.task_id = task.id AND gate.state = 'FAILED')
+FROM {tasks} AS task
+JOIN {workstreams} AS workstream ON workstream.id = task.workstream_id
+JOIN {runs} AS run ON run.id = task.run_id
+LEFT JOIN {patches} AS patch ON patch.id = task.patch_id
+WHERE task.id {ids}
+"""
+
+
+def reconsider(causes: Causes) -> None:
+    """Let each of these tasks make the move that is open to it now."""
+    wanted: dict[str, Causes] = {}
+    for row in look(SITUATION, causes) if causes else ():
+        situation = Situation(*row)
+        if situation.state not in FINAL and (trigger := situation.next_move()):
+            wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
+    for trigger, found in wanted.items():
+        door.follow_up(Task, found, trigger)
+
+
+def waiting_for_tasks(completed: Causes) -> Causes:
+    """Tasks that wait for one of these."""
+    return _found(
+        "SELECT link.from_task_id, link.to_task_id FROM {task_dependencies} AS link "
+        "JOIN {tasks} AS task ON task.id = link.from_task_id "
+        "WHERE link.to_task_id {ids} AND task.state IN ('blocked', 'pending')",
+        completed,
+    )
+
+
+def behind_gates(gates: Causes) -> Causes:
+    """Live tasks that one of these gates lets in or out."""
+    found: Causes = {}
+    for links in ("exit_gates", "entry_gates"):
+        query = (
+            f"SELECT link.task_id, link.testgate_id FROM {{{links}}} AS link "
+            "JOIN {tasks} AS task ON task.id = link.task_id "
+            f"WHERE link.testgate_id {{ids}} AND task.state IN ({_quoted(LIVE)})"
+        )
+        found |= _found(query, gates)
+    return found
+
+
+def with_patches(patches: Causes) -> Causes:
+    return _found("SELECT id, patch_id FROM {tasks} WHERE patch_id {ids} AND state = 'validating'", patches)
+
+
+def of_workstreams(parents: Causes, *states: str) -> Causes:
+    """The live tasks of these workstreams, or those in the given states only."""
+    among_states = _quoted(states or LIVE)
+    return _found(
+        f"SELECT id, workstream_id FROM {{tasks}} WHERE workstream_id {{ids}} AND state IN ({among_states})",
+        parents,
+    )
+
+
+def held_by(workers: Causes) -> Causes:
+    return _found("SELECT id, worker_id FROM {tasks} WHERE worker_id {ids} AND state = 'running'", workers)
+
+
+def _found(query: str, causes: Causes) -> Causes:
+    return handed_on(look(query, causes), causes) if causes else {}
+
+
+def _quoted(states: object) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(map(str, states)))  # type: ignore[call-overload]

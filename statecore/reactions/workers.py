@@ -1,0 +1,91 @@
+"""What follows for workers: they are busy as long as they hold a task, and a lost one lets go of its tasks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import door
+from ..door.change import Change
+from ..door.work import current
+from ..journal import OVERRIDDEN, Entry
+from ..machines import task as tasks
+from ..machines.task import Task
+from ..machines.worker import State, Worker
+from .causes import own
+from .tasks import held_by
+
+RUNNING = tasks.State.RUNNING
+# How a task ends its run when its own agent says so; whatever else ends it, the agent has to be told.
+REPORTS = {"execution_completed", "execution_failed"}
+
+
+class Tally:
+    """What tasks mean for one worker that holds them."""
+
+    def __init__(self, cause: Entry) -> None:
+        self.change = 0
+        self.cause = cause
+        self.commands: list[dict[str, Any]] = []
+
+    def count(self, change: Change, by: int) -> None:
+        self.change += by
+        if by < 0 and change.entry.trigger not in REPORTS:
+            self.commands.append({"cancel": change.entity.pk, "attempt": change.before["attempt"]})
+
+
+def keep_count(changes: list[Change]) -> None:
+    """Tasks that were taken and let go of, by worker, in the order of the workers' ids."""
+    tallies: dict[str, Tally] = {}
+    for change in changes:
+        if change.entry.to_state == RUNNING:
+            tallies.setdefault(change.entity.__dict__["worker_id"], Tally(change.entry)).count(change, +1)
+        elif change.entry.from_state == RUNNING:
+            tallies.setdefault(change.before["worker_id"], Tally(change.entry)).count(change, -1)
+    for worker_id, tally in sorted(tallies.items()):
+        _apply(worker_id, tally)
+
+
+ADDED_TO_COMMANDS = {
+    "postgresql": "commands || %s::jsonb",
+    "sqlite": "(SELECT json_group_array(json(value)) FROM "
+    "(SELECT value FROM json_each(commands) UNION ALL SELECT value FROM json_each(%s)))",
+}
+
+
+def _apply(worker_id: str, tally: Tally) -> None:
+    work = current()
+    commands = f", commands = {ADDED_TO_COMMANDS[work.connection.vendor]}" if tally.commands else ""
+    # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
+    load = "CASE WHEN current_load + %s > 0 THEN current_load + %s ELSE 0 END"
+    work.cursor.execute(
+        f"UPDATE statecore_worker SET current_load = {load}{commands} WHERE id = %s "
+        "RETURNING state, current_load, draining",
+        [tally.change, tally.change, *([json.dumps(tally.commands)] if tally.commands else []), worker_id],
+    )
+    ((state, load, draining),) = work.cursor.fetchall()
+    causes = {worker_id: tally.cause}
+    if state == State.IDLE and load:
+        door.follow_up(Worker, causes, "task_assigned")
+    elif state == State.BUSY and not load:
+        door.follow_up(Worker, causes, "task_completed")
+        if draining:
+            door.follow_up(Worker, causes, "shutdown_requested", reason="it was drained")
+
+
+def let_go(changes: list[Change]) -> None:
+    """A worker that was given up loses its tasks, which are retried; one that shuts down finishes them."""
+    lost = own(change for change in changes if _is_lost(change))
+    if found := held_by(lost):
+        for worker_id in lost:
+            its_own = {task: cause for task, cause in found.items() if cause is lost[worker_id]}
+            if its_own:
+                error = f"worker {worker_id} was lost"
+                door.follow_up(Task, its_own, "execution_failed", params={"error": error}, reason=error)
+    back = own(c for c in changes if c.entry.trigger == "health_check_recovered" and c.entity.__dict__["current_load"])
+    if back:
+        door.follow_up(Worker, back, "task_assigned")
+
+
+def _is_lost(change: Change) -> bool:
+    return change.entry.to_state == State.SHUTDOWN and change.entry.trigger in ("max_timeout_exceeded", OVERRIDDEN)

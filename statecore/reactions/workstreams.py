@@ -1,0 +1,116 @@
+"""What follows for workstreams: their state is derived from their tasks, gates and patches."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .. import door
+from ..machines import run as runs
+from ..machines.workstream import FINAL, State, Workstream
+from .causes import Causes, handed_on
+from .look import look
+
+
+class Situation(NamedTuple):
+    id: str
+    state: str
+    run_state: str
+    tasks_missing: bool
+    dependency_open: bool
+    task_started: bool
+    has_tasks: bool
+    task_open: bool
+    critical_failure: bool
+    gate_open: bool
+    patch_open: bool
+    patch_quarantined: bool
+
+    def next_move(self) -> str | None:
+        """The move that follows for this workstream by itself, if any."""
+        if self.run_state in runs.FINAL:
+            return "cascade_cancelled"
+        if self.critical_failure:
+            # Only what executes can fail; what has not begun is called off.
+            return {State.EXECUTING: "critical_task_failed"}.get(State(self.state), "cascade_cancelled")
+        if self.patch_quarantined and self.state in (State.EXECUTING, State.VALIDATING):
+            return "patch_quarantined"
+        return self._next_step() if self.run_state == runs.State.RUNNING else None
+
+    def _next_step(self) -> str | None:
+        match self.state:
+            case State.PLANNED if self.dependency_open:
+                return "dependency_unsatisfied"
+            case State.PLANNED if not self.tasks_missing:
+                return "tasks_created"
+            case State.BLOCKED if not self.dependency_open:
+                return "dependencies_met"
+            case State.READY if self.task_started:
+                return "first_task_started"
+            case State.EXECUTING if self.has_tasks and not self.task_open:
+                return "all_tasks_completed"
+            case State.VALIDATING if not (self.task_open or self.gate_open or self.patch_open):
+                return "validation_passed"
+        return None
+
+
+# What was retried is answered for by its successor.
+STANDS = "NOT EXISTS (SELECT 1 FROM {0} AS heir WHERE heir.retry_of_id = {1}.id)"
+SITUATION = f"""
+SELECT workstream.id, workstream.state, run.state,
+  CASE WHEN workstream.state = 'planned' AND workstream.expected_tasks IS NOT NULL
+       THEN (SELECT count(*) FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id)
+            <> workstream.expected_tasks
+       ELSE false END,
+  EXISTS (SELECT 1 FROM {{workstream_dependencies}} AS link
+          JOIN {{workstreams}} AS other ON other.id = link.to_workstream_id
+          WHERE link.from_workstream_id = workstream.id AND other.state <> 'completed'),
+  CASE WHEN workstream.state = 'ready'
+       THEN EXISTS (SELECT 1 FROM {{tasks}} AS task
+                    WHERE task.workstream_id = workstream.id AND task.started_at IS NOT NULL)
+       ELSE false END,
+  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id),
+  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
+          AND {STANDS.format("{tasks}", "task")}),
+  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
+          AND task.state = 'failed' AND task.is_critical AND {STANDS.format("{tasks}", "task")}),
+  EXISTS (SELECT 1 FROM {{gates}} AS gate WHERE gate.workstream_id = workstream.id AND gate.state <> 'PASSED'
+          AND {STANDS.format("{gates}", "gate")}),
+  EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
+          AND patch.state NOT IN ('committed', 'dropped') AND {STANDS.format("{patches}", "patch")}),
+  EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
+          AND patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")})
+FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
+WHERE workstream.id {{ids}}
+"""
+
+
+def reconsider(causes: Causes) -> None:
+    """Let each of these workstreams make the move that is open to it now."""
+    wanted: dict[str, Causes] = {}
+    for row in look(SITUATION, causes) if causes else ():
+        situation = Situation(*row)
+        if situation.state not in FINAL and (trigger := situation.next_move()):
+            wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
+    for trigger, found in wanted.items():
+        door.follow_up(Workstream, found, trigger)
+
+
+def waiting_for_workstreams(completed: Causes) -> Causes:
+    """Workstreams that wait for one of these."""
+    if not completed:
+        return {}
+    query = (
+        "SELECT link.from_workstream_id, link.to_workstream_id FROM {workstream_dependencies} AS link "
+        "JOIN {workstreams} AS workstream ON workstream.id = link.from_workstream_id "
+        "WHERE link.to_workstream_id {ids} AND workstream.state IN ('blocked', 'planned')"
+    )
+    return handed_on(look(query, completed), completed)
+
+
+def of_runs(parents: Causes) -> Causes:
+    """The live workstreams of these runs."""
+    if not parents:
+        return {}
+    final = ", ".join(f"'{state}'" for state in sorted(FINAL))
+    query = f"SELECT id, run_id FROM {{workstreams}} WHERE run_id {{ids}} AND state NOT IN ({final})"
+    return handed_on(look(query, parents), parents)

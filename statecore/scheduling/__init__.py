@@ -1,0 +1,7 @@
+"""Who works on what, and until when: claims, heartbeats, time-outs, plans."""
+
+from .claims import claim
+from .heartbeats import beat, drain
+from .plans import submit
+
+__all__ = ["beat", "claim", "drain", "submit"]

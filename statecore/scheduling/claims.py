@@ -1,0 +1,63 @@
+"""Claiming: a worker takes the tasks it can do, each with a lease and a fencing number."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import door
+from ..door import rows
+from ..door.work import current
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.refusals import GuardFailed, Invalid, Unmet
+from ..machines.task import Task
+from ..machines.worker import Worker
+
+# Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
+CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT %s"
+CAN = {
+    "postgresql": " AND row.required_capabilities <@ %s::jsonb",
+    "sqlite": " AND NOT EXISTS (SELECT 1 FROM json_each(row.required_capabilities) AS needed "
+    "WHERE needed.value NOT IN (SELECT value FROM json_each(%s)))",
+}
+NEAR = {
+    "postgresql": " AND row.workstream_id = ANY(SELECT jsonb_array_elements_text(%s::jsonb))",
+    "sqlite": " AND row.workstream_id IN (SELECT value FROM json_each(%s))",
+}
+
+
+def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task]:
+    """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
+    if most is not None and (type(most) is not int or most < 1):
+        raise Invalid({"max": ["must be a whole number, 1 or more."]})
+
+    def choose() -> list[Entity]:
+        worker: Any = rows.lock(Worker, worker_id)
+        _may_claim(worker)
+        # A claim is a sign of life, and of having heard whatever it was told: it holds no task now.
+        Worker.objects.filter(pk=worker_id).update(last_heartbeat=max(now(), worker.last_heartbeat), commands=[])
+        return _choose(worker, most)
+
+    items = door.transition_chosen(Task, choose, "worker_started", actor=actor, params={"worker": worker_id})
+    held: list[Any] = [item.outcome.entity for item in items.values() if item.outcome]
+    # One whose run was cancelled meanwhile is not held.
+    return [task for task in held if task.worker_id == worker_id]
+
+
+def _may_claim(worker: Any) -> None:
+    if complaint := worker.why_not_at_all():
+        unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
+        raise GuardFailed("claim", unmet, **worker.standing())
+
+
+def _choose(worker: Any, most: int | None) -> list[Entity]:
+    vendor = current().connection.vendor
+    room = worker.max_concurrent_tasks - worker.current_load
+    near, params = "", [json.dumps(worker.capabilities)]
+    if worker.affinity:
+        near = NEAR[vendor]
+        params.append(json.dumps(worker.affinity.get("workstreams", [])))
+    condition = CHOICE.format(can=CAN[vendor], near=near)
+    return rows.lock_chosen(Task, condition, [*params, min(room, most or room)])

@@ -1,0 +1,54 @@
+"""Heartbeats: a worker says that it lives, and hears what it has to stop."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import connection
+
+from .. import door
+from ..kernel.actors import THE_SYSTEM, Actor
+from ..kernel.clock import now
+from ..kernel.refusals import NotFound
+from ..machines.worker import FINAL, State, Worker
+
+
+def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
+    """One conditional UPDATE; a time that is older than what is known changes nothing."""
+    found = _touch(worker_id)
+    if found is None:
+        worker = Worker.objects.filter(pk=worker_id).first()
+        if worker is None:
+            raise NotFound(f"there is no worker {worker_id!r}")
+        return {"state": worker.state, "commands": [*worker.commands, {"shutdown": True}]}
+    state, draining, commands = found
+    if state == State.UNRESPONSIVE:
+        outcome = door.transition(Worker, worker_id, "health_check_recovered", actor=THE_SYSTEM)
+        state = outcome.entity.state if outcome.entity else state
+    return {"state": state, "commands": [*commands, {"shutdown": True}] if draining else commands}
+
+
+def _touch(worker_id: str) -> tuple[str, bool, list[Any]] | None:
+    at, later = now(), "GREATEST" if connection.vendor == "postgresql" else "MAX"
+    final = ", ".join(f"'{state}'" for state in sorted(FINAL))
+    at_column: Any = connection.ops.adapt_datetimefield_value(at)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s) "
+            f"WHERE id = %s AND state NOT IN ({final}) RETURNING state, draining, commands",
+            [at_column, worker_id],
+        )
+        rows = cursor.fetchall()
+    for state, draining, commands in rows:
+        return state, bool(draining), json.loads(commands)
+    return None
+
+
+def drain(worker_id: str, *, actor: Actor) -> None:
+    """No new task for this worker; it is shut down as soon as it holds none."""
+    if not Worker.objects.filter(pk=worker_id).exclude(state__in=FINAL).update(draining=True):
+        raise NotFound(f"there is no live worker {worker_id!r}")
+    worker = Worker.objects.get(pk=worker_id)
+    if worker.state == State.IDLE:
+        door.transition(Worker, worker_id, "shutdown_requested", actor=actor, reason="it was drained")

@@ -1,0 +1,235 @@
+"""Plans: a whole run in one call and one transaction, checked before anything is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import door
+from ..door import Outcome, RequestKey, rights
+from ..door.create import write_many
+from ..door.idempotency import answer_once
+from ..door.refused import counted
+from ..door.work import perform, react_to
+from ..journal import Entry
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.moves import Facts
+from ..kernel.refusals import Invalid
+from ..kernel.ulid import is_valid_id, new_id
+from ..machines.run import Run
+from ..machines.task import Task
+from ..machines.test_gate import TestGate
+from ..machines.workstream import Workstream
+from .circles import circle
+
+MOST = 100_000  # entities in one plan
+
+
+class Submitted(Outcome):
+    """The run, and how much of a plan it is; the events of a large plan would be a large answer."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.answer
+
+
+@dataclass
+class Plan:
+    """What a plan asks for, by machine and id, with the place in the plan each came from."""
+
+    run: dict[str, Any]
+    workstreams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    gates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    errors: dict[str, list[str]] = field(default_factory=dict)
+
+    def complain(self, place: str, sentence: str) -> None:
+        self.errors.setdefault(place, []).append(sentence)
+
+
+def submit(plan: Mapping[str, Any], *, actor: Actor, request: RequestKey | None = None) -> Outcome:
+    """Keep all of a plan or nothing of it, and start it if it says so."""
+
+    def step() -> Outcome:
+        return _write(wanted, actor, starts=starts)
+
+    with counted(Run.flow.entity_type):
+        for model in (Run, Workstream, TestGate, Task):
+            rights.require(actor, model.flow, "operate")
+        starts = _starts(plan)
+        wanted = read(plan)
+        return perform(lambda: answer_once(request, actor, step))
+
+
+def _starts(plan: Mapping[str, Any]) -> bool:
+    if not isinstance(plan, Mapping):
+        raise Invalid({"plan": ["must be an object."]})
+    starts = plan.get("start", False)
+    if not isinstance(starts, bool):
+        raise Invalid({"start": ["must be true or false."]})
+    return starts
+
+
+# Reading
+
+
+def read(plan: Mapping[str, Any]) -> Plan:
+    """The plan, if it holds together: every id there, none twice, no circle; else what is wrong, by place."""
+    known = {"id", "phase", "metadata", "workstreams", "gates", "start"}
+    found = Plan({name: plan[name] for name in ("id", "phase", "metadata") if name in plan})
+    for name in sorted(plan.keys() - known):
+        found.complain(name, "is not a member of a plan.")
+    for place, workstream in _objects(found, "workstreams", plan.get("workstreams")):
+        _read_workstream(found, place, workstream)
+    for place, gate in _objects(found, "gates", plan.get("gates", [])):
+        _take(found, found.gates, "gate", place, gate)
+    if not found.workstreams and not found.errors:
+        found.complain("workstreams", "must hold at least one workstream.")
+    _check_links(found)
+    if not found.errors:
+        _check_circles(found)
+    if found.errors:
+        raise Invalid(found.errors)
+    return found
+
+
+def _objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(given, list):
+        plan.complain(place, "must be a list.")
+        return
+    if len(given) > MOST:
+        plan.complain(place, f"must be at most {MOST} long.")
+        return
+    for number, each in enumerate(given):
+        if isinstance(each, Mapping):
+            yield f"{place}[{number}]", each
+        else:
+            plan.complain(f"{place}[{number}]", "must be an object.")
+
+
+def _read_workstream(plan: Plan, place: str, given: Mapping[str, Any]) -> None:
+    fields = {name: value for name, value in given.items() if name not in ("tasks", "gates")}
+    workstream_id = _take(plan, plan.workstreams, "workstream", place, fields)
+    tasks = list(_objects(plan, f"{place}.tasks", given.get("tasks")))
+    gates = list(_objects(plan, f"{place}.gates", given.get("gates", [])))
+    if not tasks:
+        plan.complain(f"{place}.tasks", "must hold at least one task.")
+    if workstream_id is None:
+        return
+    plan.workstreams[workstream_id]["expected_tasks"] = len(tasks)
+    for task_place, task in tasks:
+        _take(plan, plan.tasks, "task", task_place, {**task, "workstream": workstream_id})
+    for gate_place, gate in gates:
+        _take(plan, plan.gates, "gate", gate_place, {**gate, "workstream": workstream_id})
+
+
+def _take(plan: Plan, into: dict[str, dict[str, Any]], noun: str, place: str, given: Mapping[str, Any]) -> str | None:
+    entity_id = given.get("id")
+    if not is_valid_id(entity_id):
+        plan.complain(f"{place}.id", "must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+        return None
+    entity_id = str(entity_id)
+    if entity_id in into:
+        plan.complain(f"{place}.id", f"{noun} {entity_id} is at {plan.places[noun, entity_id]} already.")
+        return None
+    plan.places[noun, entity_id] = place
+    into[entity_id] = {name: value for name, value in given.items() if name != "id"}
+    return entity_id
+
+
+def _check_links(plan: Plan) -> None:
+    """Every id that something depends on is in the plan; a gate may also be one that is there already."""
+    named = {each for task in plan.tasks.values() for name in ("gates", "entry_gates") for each in _ids(task.get(name))}
+    named |= {each for gate in plan.gates.values() for each in _ids(gate.get("depends_on"))}
+    there = set(TestGate.objects.filter(pk__in=named - plan.gates.keys()).values_list("pk", flat=True))
+    gates = plan.gates.keys() | there
+    for noun, rows, links in (
+        ("workstream", plan.workstreams, {"depends_on": plan.workstreams.keys()}),
+        ("task", plan.tasks, {"depends_on": plan.tasks.keys(), "gates": gates, "entry_gates": gates}),
+        ("gate", plan.gates, {"depends_on": gates}),
+    ):
+        for entity_id, fields in rows.items():
+            for name, allowed in links.items():
+                place = f"{plan.places[noun, entity_id]}.{name}"
+                _check_link(plan, place, "gate" if "gates" in name else noun, fields, name, allowed)
+
+
+def _check_link(plan: Plan, place: str, noun: str, fields: dict[str, Any], name: str, allowed: Any) -> None:
+    given = fields.get(name, [])
+    if not isinstance(given, list) or not all(is_valid_id(each) for each in given):
+        plan.complain(place, "must be a list of ids.")
+    elif missing := [each for each in given if each not in allowed]:
+        plan.complain(place, f"there is no {noun} {', '.join(missing)} in this plan.")
+    elif name in fields:
+        fields[name] = list(dict.fromkeys(given))
+
+
+def _ids(given: object) -> set[str]:
+    return {each for each in given if is_valid_id(each)} if isinstance(given, list) else set()
+
+
+def _check_circles(plan: Plan) -> None:
+    """Tasks wait for tasks, and for the workstreams their own waits for; whoever waits for itself never begins."""
+    waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for workstream_id, fields in plan.workstreams.items():
+        waits["begin", workstream_id] = [("end", other) for other in fields.get("depends_on", ())]
+        waits["end", workstream_id] = [("begin", workstream_id)]
+    for task_id, fields in plan.tasks.items():
+        waits["task", task_id] = [("begin", fields["workstream"]), *(("task", t) for t in fields.get("depends_on", ()))]
+        waits["end", fields["workstream"]].append(("task", task_id))
+    gate_waits = {("gate", pk): [("gate", g) for g in gate.get("depends_on", ())] for pk, gate in plan.gates.items()}
+    for graph in (waits, gate_waits):
+        if found := circle(graph):
+            names = [name for _kind, name in found]
+            steps = [name for name, before in zip(names, [None, *names], strict=False) if name != before]
+            plan.complain("plan", f"cycle: {' → '.join(steps)}")
+
+
+# Writing
+
+
+def _write(plan: Plan, actor: Actor, *, starts: bool) -> Outcome:
+    run_id = plan.run.pop("id", None) or new_id(Run.flow.prefix)
+    facts = Facts(now(), actor, {}, "")
+    (run,) = changes = write_many(Run, {run_id: plan.run}, facts, None)
+    parents: dict[str, Entity] = {}
+    workstreams = {pk: {**fields, "run": run.entity} for pk, fields in plan.workstreams.items()}
+    for change in (made := _make(Workstream, workstreams, plan, facts, run.entry)):
+        parents[change.entity.pk] = change.entity
+    changes += made
+    changes += _make(
+        TestGate, {pk: _inside(gate, parents, plan) for pk, gate in plan.gates.items()}, plan, facts, run.entry
+    )
+    changes += _make(
+        Task, {pk: _inside(task, parents, plan) for pk, task in plan.tasks.items()}, plan, facts, run.entry
+    )
+    react_to(changes)
+    entity = run.entity
+    if starts:
+        entity = door.transition(Run, run_id, "run_started", actor=actor).entity or entity
+    counts = {"workstreams": len(plan.workstreams), "tasks": len(plan.tasks), "gates": len(plan.gates)}
+    return Submitted(entity, run.entry, answer={"changed": True, "entity": entity.as_dict(), **counts})
+
+
+def _inside(fields: dict[str, Any], parents: dict[str, Entity], plan: Plan) -> dict[str, Any]:
+    """With the workstream itself, so that nobody has to look for it."""
+    if "workstream" in fields:
+        return {**fields, "workstream": parents[fields["workstream"]]}
+    return {"phase": plan.run.get("phase"), **fields}
+
+
+NOUNS = {Workstream: "workstream", TestGate: "gate", Task: "task"}
+
+
+def _make(model: type[Entity], new: dict[str, dict[str, Any]], plan: Plan, facts: Facts, cause: Entry) -> Any:
+    try:
+        return write_many(model, new, facts, cause)
+    except Invalid as refusal:
+        place = plan.places.get((NOUNS[model], str(refusal.facts.get("id"))), "plan")
+        errors = {f"{place}.{name}": said for name, said in refusal.facts["errors"].items()}
+        raise Invalid(errors) from refusal

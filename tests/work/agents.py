@@ -1,0 +1,68 @@
+"""Agents that do what they are given, through the same calls real ones use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from statecore import door, scheduling
+from statecore.kernel.actors import THE_SYSTEM, Actor
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.worker import Worker
+from statecore.records import Phase
+
+PHASE = "PH-work"
+
+
+def plan(*workstreams: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "r", "phase": PHASE, "workstreams": list(workstreams), "start": True, **more}
+
+
+def workstream(name: str, *tasks: str | dict[str, Any], **more: Any) -> dict[str, Any]:
+    listed = [task if isinstance(task, dict) else {"id": task} for task in tasks]
+    return {"id": name, "tasks": listed, **more}
+
+
+def task(name: str, *after: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "depends_on": list(after), **more}
+
+
+def submit(*workstreams: dict[str, Any], **more: Any) -> Run:
+    Phase.objects.get_or_create(id=PHASE)
+    outcome = scheduling.submit(plan(*workstreams, **more), actor=THE_SYSTEM)
+    return Run.objects.get(pk=outcome.entity.pk)
+
+
+class Agent:
+    def __init__(self, name: str = "w", **fields: Any) -> None:
+        self.name, self.actor = name, Actor.agent(name)
+        door.create(Worker, id=name, actor=self.actor, **fields)
+        door.transition(Worker, name, "registration_completed", actor=self.actor)
+
+    def claim(self, most: int | None = None) -> list[Task]:
+        return scheduling.claim(self.name, actor=self.actor, most=most)
+
+    def finish(self, task: Task, exit_code: int = 0) -> Any:
+        report = {"attempt": task.attempt, "exit_code": exit_code}
+        return door.transition(Task, task.pk, "execution_completed", actor=self.actor, params=report)
+
+    def fail(self, task: Task, error: str = "it broke") -> Any:
+        report = {"attempt": task.attempt, "error": error}
+        return door.transition(Task, task.pk, "execution_failed", actor=self.actor, params=report)
+
+    def work(self) -> list[str]:
+        """Until there is nothing to claim; what was done, in order."""
+        done = []
+        while held := self.claim():
+            for each in held:
+                self.finish(each)
+                done.append(each.pk)
+        return done
+
+    @property
+    def row(self) -> Worker:
+        return Worker.objects.get(pk=self.name)
+
+
+def states(model: Any) -> dict[str, str]:
+    return dict(model.objects.values_list("pk", "state"))

@@ -1,0 +1,152 @@
+"""A plan that was submitted runs to its end by itself."""
+
+import pytest
+
+from statecore import door, integrity, scheduling
+from statecore.journal import Event
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
+from tests.support import world
+from tests.work.agents import Agent, states, submit, task, workstream
+
+pytestmark = pytest.mark.django_db
+
+
+def all_is_well() -> None:
+    assert [str(finding) for finding in integrity.check_all()] == []
+
+
+def test_a_plan_runs_to_success() -> None:
+    submit(
+        workstream("a", "a1", task("a2", "a1"), task("a3", "a1")),
+        workstream("b", "b1", depends_on=["a"]),
+    )
+    assert states(Workstream) == {"a": "ready", "b": "blocked"}
+    assert states(Task) == {"a1": "queued", "a2": "blocked", "a3": "blocked", "b1": "pending"}
+    assert Agent().work() == ["a1", "a2", "a3", "b1"]
+    assert set(states(Task).values()) == {"completed"}
+    assert states(Workstream) == {"a": "completed", "b": "completed"}
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()
+
+
+def test_every_event_of_a_cascade_names_its_cause() -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    (held,) = agent.claim()
+    outcome = agent.finish(held)
+    told = {entry.event_id: (entry.entity_type, entry.to_state) for entry in outcome.caused}
+    causes = {told[entry.event_id]: entry.caused_by for entry in outcome.caused}
+    assert list(told.values()) == [
+        ("task", "completed"),
+        ("workstream", "validating"),
+        ("workstream", "completed"),
+        ("run", "succeeded"),
+        ("worker", "idle"),
+    ]
+    assert causes["task", "completed"] == outcome.entry.event_id
+    chain = [told[cause] for what, cause in causes.items() if what[0] in ("workstream", "run")]
+    assert chain == [("task", "completed"), ("workstream", "validating"), ("workstream", "completed")]
+
+
+def test_a_critical_failure_fails_the_workstream_and_the_run() -> None:
+    submit(
+        workstream("a", {"id": "a1", "is_critical": True, "max_retries": 0}, "a2", is_critical=True),
+        workstream("b", "b1", "b2"),
+    )
+    agent = Agent()
+    (held,) = agent.claim()
+    assert held.pk == "a1"
+    agent.fail(held)
+    assert states(Run) == {"r": "failed"}
+    assert states(Workstream) == {"a": "failed", "b": "cancelled"}
+    assert states(Task) == {"a1": "failed", "a2": "cancelled", "b1": "cancelled", "b2": "cancelled"}
+    assert agent.row.state == "idle"
+    all_is_well()
+
+
+def test_a_failure_that_is_not_critical_leaves_the_workstream_to_a_decision() -> None:
+    submit(workstream("a", {"id": "a1", "max_retries": 0}, task("a2", "a1"), "a3"))
+    agent = Agent()
+    (held,) = agent.claim()
+    agent.fail(held)
+    assert agent.work() == ["a3"]
+    assert states(Task) == {"a1": "failed", "a2": "blocked", "a3": "completed"}
+    assert states(Workstream) == {"a": "executing"}
+    successor = door.retry(Task, "a1", actor=world.operator()).entity
+    assert agent.work() == [successor.pk, "a2"]
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()
+
+
+def test_canceling_a_run_cancels_everything_and_tells_the_agent() -> None:
+    submit(workstream("a", "a1", "a2"), workstream("b", "b1", depends_on=["a"]))
+    agent = Agent()
+    (held,) = agent.claim()
+    door.transition(Run, "r", "run_canceled", actor=world.operator())
+    assert set(states(Task).values()) == {"cancelled"}
+    assert set(states(Workstream).values()) == {"cancelled"}
+    assert scheduling.beat("w", actor=agent.actor) == {
+        "state": "idle",
+        "commands": [{"cancel": held.pk, "attempt": held.attempt}],
+    }
+    all_is_well()
+
+
+def gate(name: str, **more) -> dict:
+    return {"id": name, "gate_type": "UNIT", "command": "true", **more}
+
+
+def ran(name: str, exit_code: int = 0) -> None:
+    door.transition(TestGate, name, "gate_started", actor=THE_SYSTEM)
+    trigger = "gate_failed" if exit_code else "gate_passed"
+    door.transition(TestGate, name, trigger, actor=THE_SYSTEM, params={"exit_code": exit_code})
+
+
+def test_an_exit_gate_holds_a_task_until_it_has_passed() -> None:
+    submit(workstream("a", {"id": "a1", "gates": ["g"]}, gates=[gate("g")]))
+    Agent().work()
+    assert states(Task) == {"a1": "validating"}
+    ran("g")
+    assert states(Task) == {"a1": "completed"}
+    assert states(Run) == {"r": "succeeded"}
+
+
+def test_a_failed_gate_blocks_and_its_re_run_lets_through() -> None:
+    submit(workstream("a", {"id": "a1", "gates": ["g"]}, gates=[gate("g"), gate("h", depends_on=["g"])]))
+    agent = Agent()
+    agent.work()
+    ran("g", exit_code=1)
+    assert states(Task) == {"a1": "blocked"}
+    assert Task.objects.get().blocked_by == ["g"]
+    assert states(TestGate) == {"g": "FAILED", "h": "BLOCKED"}
+    again = door.retry(TestGate, "g", actor=world.operator()).entity
+    assert states(Task) == {"a1": "blocked"}
+    ran(again.pk)
+    assert states(TestGate) == {"g": "FAILED", again.pk: "PASSED", "h": "PENDING"}
+    ran("h")
+    assert agent.work() == ["a1"]
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()
+
+
+def test_an_entry_gate_keeps_a_task_from_being_queued() -> None:
+    submit(workstream("a", {"id": "a1", "entry_gates": ["g"]}, gates=[gate("g")]))
+    agent = Agent()
+    assert agent.work() == []
+    assert states(Task) == {"a1": "blocked"}
+    ran("g")
+    assert agent.work() == ["a1"]
+
+
+def test_the_events_of_a_plan_stand_in_one_transaction_and_verify() -> None:
+    submit(workstream("a", *(f"t{number}" for number in range(30))), start=False)
+    assert states(Run) == {"r": "pending"}
+    assert set(states(Task).values()) == {"pending"}
+    assert Event.objects.filter(kind="created").count() == 32
+    door.transition(Run, "r", "run_started", actor=THE_SYSTEM)
+    assert set(states(Task).values()) == {"queued"}
+    all_is_well()
