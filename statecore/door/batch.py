@@ -168,10 +168,8 @@ class Batch:
         items = {entity.pk: Item(entity.pk, None, refusal) for entity, refusal in self.refusals}
         items |= {entity.pk: Item(entity.pk, Outcome(entity, None)) for entity in self.repeated}
         below = _by_origin(caused)
-        entities = rows.as_they_are_now([change.entity for change in self.moved], caused)
-        for entity, change in zip(entities, self.moved, strict=True):
-            follows = tuple(below.get(change.entry.event_id, ()))
-            items[entity.pk] = Item(entity.pk, Outcome(entity, change.entry, follows))
+        for entity, entry, *_ in self.moved:
+            items[entity.pk] = Item(entity.pk, Outcome(entity, entry, tuple(below.get(entry.event_id, ()))))
         return items
 
 

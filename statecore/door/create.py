@@ -17,12 +17,12 @@ from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
-from . import rights, rows, write
+from . import rights, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
-from .work import perform, react_to
+from .work import current, perform, react_to
 
 
 class Created(NamedTuple):
@@ -66,8 +66,7 @@ def create_now(
 ) -> Created:
     """Create inside the current piece of work."""
     change = write_new(model, entity_id, fields, facts, cause=cause, trigger=trigger, retry_of=retry_of)
-    caused = react_to([change])
-    return Created(rows.as_it_is_now(change.entity, caused), change.entry, caused)
+    return Created(change.entity, change.entry, react_to([change]))
 
 
 def write_new(
@@ -107,13 +106,18 @@ def write_many(
         links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
     write.insert(changes)
     for change in changes:
-        change.entity._state.adding = False
+        _is_there(change.entity)
     for link in model._meta.many_to_many:
         own, other = link.m2m_column_name(), link.m2m_reverse_name()
         through: Any = link.remote_field.through
         made = [through(**{own: source, other: target}) for name, source, target in links if name == link.name]
         through.objects.bulk_create(made, batch_size=5_000)
     return changes
+
+
+def _is_there(entity: Entity) -> None:
+    entity._state.adding = False
+    current().known[type(entity), entity.pk] = entity
 
 
 def _newborn(
@@ -146,7 +150,7 @@ def _insert(change: Change) -> None:
     entity = change.entity
     try:
         write.insert([change])
-        entity._state.adding = False
+        _is_there(entity)
     except ConstraintViolated as violation:
         constraint = str(violation.facts["constraint"])
         if constraint.endswith(("_pkey", ".id")):

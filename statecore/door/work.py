@@ -15,6 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..journal import Entry
 from ..kernel import registry
 from ..kernel.binary import ask_for_binary
+from ..kernel.entity import Entity
 from .change import Change
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class Work:
     entries: list[Entry] = field(default_factory=list)
     # The runs whose lock this transaction holds.
     held: set[str] = field(default_factory=set)
+    # The rows it has locked, as they are now: nobody else can change them until it ends.
+    known: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
 
     def new_cursor(self) -> Any:
         return _new_cursor(self.connection)
@@ -72,9 +75,10 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
                 transaction.set_rollback(True)
         kept = keep
     finally:
-        if not kept:  # what was locked since is let go with the savepoint
+        if not kept:  # what was locked and changed since is let go with the savepoint
             del work.entries[before:]
             work.held = held
+            work.known.clear()
     return result
 
 

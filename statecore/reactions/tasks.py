@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import door
+from ..kernel.links import answered, question
 from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
@@ -70,6 +71,16 @@ WHERE task.id {ids}
 """
 
 
+# What a situation has answered before the guards ask.
+SEEN: dict[str, dict[Any, Any]] = {
+    "scheduler_assigned": {
+        question(Task, "depends_on", "<>", State.COMPLETED): {},
+        question(Task, "entry_gates", "<>", "PASSED"): {},
+    },
+    "validation_passed": {question(Task, "gates", "<>", "PASSED"): {}},
+}
+
+
 def reconsider(causes: Causes) -> None:
     """Let each of these tasks make the move that is open to it now."""
     wanted: dict[str, Causes] = {}
@@ -78,7 +89,8 @@ def reconsider(causes: Causes) -> None:
         if situation.state not in FINAL and (trigger := situation.next_move()):
             wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
     for trigger, found in wanted.items():
-        door.follow_up(Task, found, trigger)
+        with answered(SEEN.get(trigger, {})):
+            door.follow_up(Task, found, trigger)
 
 
 def waiting_for_tasks(completed: Causes) -> Causes:

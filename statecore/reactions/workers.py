@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from .. import door
+from ..door import rows
 from ..door.change import Change
-from ..door.work import current
 from ..journal import OVERRIDDEN, Entry
 from ..machines import task as tasks
 from ..machines.task import Task
@@ -46,31 +45,23 @@ def keep_count(changes: list[Change]) -> None:
         _apply(worker_id, tally)
 
 
-ADDED_TO_COMMANDS = {
-    "postgresql": "commands || %s::jsonb",
-    "sqlite": "(SELECT json_group_array(json(value)) FROM "
-    "(SELECT value FROM json_each(commands) UNION ALL SELECT value FROM json_each(%s)))",
-}
-
-
 def _apply(worker_id: str, tally: Tally) -> None:
-    work = current()
-    commands = f", commands = {ADDED_TO_COMMANDS[work.connection.vendor]}" if tally.commands else ""
+    worker: Any = rows.lock(Worker, worker_id)
     # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
-    load = "CASE WHEN current_load + %s > 0 THEN current_load + %s ELSE 0 END"
-    work.cursor.execute(
-        f"UPDATE statecore_worker SET current_load = {load}{commands} WHERE id = %s "
-        "RETURNING state, current_load, draining",
-        [tally.change, tally.change, *([json.dumps(tally.commands)] if tally.commands else []), worker_id],
-    )
-    ((state, load, draining),) = work.cursor.fetchall()
+    load = max(worker.current_load + tally.change, 0)
+    if tally.commands:
+        worker.commands = worker.commands + tally.commands
+        Worker.objects.filter(pk=worker_id).update(commands=worker.commands)
     causes = {worker_id: tally.cause}
-    if state == State.IDLE and load:
-        door.follow_up(Worker, causes, "task_assigned")
-    elif state == State.BUSY and not load:
-        door.follow_up(Worker, causes, "task_completed")
-        if draining:
+    if worker.state == State.IDLE and load:
+        door.follow_up(Worker, causes, "task_assigned", params={"load": load})
+    elif worker.state == State.BUSY and not load:
+        door.follow_up(Worker, causes, "task_completed", params={"load": load})
+        if worker.draining:
             door.follow_up(Worker, causes, "shutdown_requested", reason="it was drained")
+    else:
+        worker.current_load = load
+        Worker.objects.filter(pk=worker_id).update(current_load=load)
 
 
 def let_go(changes: list[Change]) -> None:

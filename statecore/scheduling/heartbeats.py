@@ -14,7 +14,7 @@ from ..kernel.refusals import NotFound
 from ..machines.worker import FINAL, State, Worker
 
 
-def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
+def beat(worker_id: str) -> dict[str, Any]:
     """One conditional UPDATE; a time that is older than what is known changes nothing."""
     found = _touch(worker_id)
     if found is None:

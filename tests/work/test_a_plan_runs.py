@@ -89,7 +89,7 @@ def test_canceling_a_run_cancels_everything_and_tells_the_agent() -> None:
     door.transition(Run, "r", "run_canceled", actor=world.operator())
     assert set(states(Task).values()) == {"cancelled"}
     assert set(states(Workstream).values()) == {"cancelled"}
-    assert scheduling.beat("w", actor=agent.actor) == {
+    assert scheduling.beat("w") == {
         "state": "idle",
         "commands": [{"cancel": held.pk, "attempt": held.attempt}],
     }
