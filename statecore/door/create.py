@@ -131,8 +131,9 @@ def _newborn(
     retry_of: Entity | None = None,
 ) -> Change:
     """The entity and its first event, yet to be written."""
+    given = dict(plain)
     model.complete(plain)
-    entity = _build(model, entity_id, plain)
+    entity = _build(model, entity_id, plain, given)
     entity.retry_of = retry_of
     entity.facts = facts
     account = Account(
@@ -173,7 +174,7 @@ def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[s
     )
 
 
-def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Entity:
+def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any], given: Mapping[str, Any]) -> Entity:
     if not is_valid_id(entity_id):
         raise Invalid({"id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
     values = {}
@@ -182,12 +183,19 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
         is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
         values[field.attname if is_key else name] = value
     entity = model(id=entity_id, **values)
-    checked = model.plain_fields() | plain.keys()
     try:
-        entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
+        entity.clean_fields(exclude=_unchecked(model, given))
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     return entity
+
+
+def _unchecked(model: type[Entity], given: Mapping[str, Any]) -> set[str]:
+    """What need not be validated: what nobody can set, and a key that was taken from a row, which would be a query."""
+    plain = model.plain_fields()
+    keys = {field.name for field in model._meta.concrete_fields if isinstance(field, models.ForeignKey)}
+    rows = {name for name in keys if isinstance(given.get(name), models.Model)}
+    return {field.name for field in model._meta.concrete_fields if field.name not in plain} | rows
 
 
 def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
