@@ -33,6 +33,7 @@ class Target:
 
 @dataclass(slots=True)
 class Report:
+    name: str  # of the files it is written to
     options: dict[str, Any]
     sections: dict[str, Lines] = field(default_factory=dict)
     samples: dict[str, Any] = field(default_factory=dict)
@@ -45,17 +46,17 @@ class Report:
 
     def write(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        (folder / "door.md").write_text(self._markdown())
+        (folder / f"{self.name}.md").write_text(self._markdown())
         found = {
             "options": self.options,
             "environment": environment(),
             "targets": [asdict(each) | {"is_met": each.is_met} for each in self.targets],
             "samples": self.samples,
         }
-        (folder / "door.json").write_text(json.dumps(found, indent=1) + "\n")
+        (folder / f"{self.name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
     def _markdown(self) -> str:
-        parts = ["# The door, measured", _list(self.options | environment()), "## Targets"]
+        parts = [f"# The {self.name}, measured", _list(self.options | environment()), "## Targets"]
         parts.append("\n".join(f"- {target}" for target in self.targets))
         for title, lines in self.sections.items():
             parts += [f"## {title}", _table(lines)]

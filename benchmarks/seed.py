@@ -32,7 +32,7 @@ def prepare(running: int, pending: int, workers: int) -> None:
         _fill(cursor, "statecore_uetworker", "uet", "uet", workers)
         if apps.is_installed("benchmarks.peer"):
             _fill_peers(cursor, running)
-        _make_twins(cursor)
+        make_twins(cursor)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
         cursor.execute("CHECKPOINT" if _on_postgres() else "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -81,6 +81,15 @@ def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> No
     )
 
 
+def fill_finished(cursor: Any, template: str, count: int) -> None:
+    """Tasks that are completed, each with the event of its creation."""
+    done = "state = 'completed', completed_at = updated_at, started_at = created_at, attempt = 1"
+    cursor.execute(f"UPDATE statecore_task SET {done} WHERE id = '{template}'")
+    _fill(cursor, "statecore_task", template, "done", count)
+    waiting = "state = 'queued', completed_at = NULL, started_at = NULL, attempt = 0"
+    cursor.execute(f"UPDATE statecore_task SET {waiting} WHERE id = '{template}'")
+
+
 def _fill_peers(cursor: Any, count: int) -> None:
     others = [name for name in _columns(cursor, "peer_peertask") if name != "id"]
     cursor.execute(
@@ -98,7 +107,7 @@ def _named(prefix: str) -> str:
     return f"'{prefix}_' || substr('00000000' || n, length('' || n))"
 
 
-def _make_twins(cursor: Any) -> None:
+def make_twins(cursor: Any) -> None:
     """What raw SQL writes: the same columns, indexes and checks, without the triggers."""
     for table in ("statecore_task", "statecore_uetworker", "statecore_event"):
         twin = table.replace("statecore_", "twin_")

@@ -4,6 +4,7 @@ import structlog
 from celery import shared_task
 
 from statecore import integrity, journal
+from statecore.reactions import sweep
 from statecore.scheduling import timers
 
 log = structlog.get_logger(__name__)
@@ -32,3 +33,9 @@ def sweep_workers() -> None:
     """Missed heartbeats, and workers that did not come back."""
     timers.miss_heartbeats()
     timers.give_up_workers()
+
+
+@shared_task
+def look_around() -> None:
+    """Whoever could move and was overlooked."""
+    sweep.look_around()

@@ -92,20 +92,25 @@ def transition_chosen(
 
 def follow_up(
     model: type[Entity],
-    causes: Mapping[str, Entry],
+    causes: Mapping[str, Entry | None],
     trigger: str,
     *,
     params: Mapping[str, Any] | None = None,
     reason: str = "",
-) -> None:
+) -> list[str]:
     """What follows for these entities, each from its own cause, inside the work that brought it about.
 
-    An entity that somebody else has locked is left to them (they look around themselves once they have changed it),
-    and one whose guards do not hold stays where it is.
+    One whose guards do not hold stays where it is. Nobody is waited for: those whom somebody else has locked are told.
     """
     batch = Batch(causes.__getitem__, {})
     found = rows.lock_many(model, list(causes), skip_locked=True)
     batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
+    return [] if len(found) == len(causes) else sorted(causes.keys() - {entity.pk for entity in found})
+
+
+def wait_for(model: type[Entity], entity_ids: list[str]) -> None:
+    """Lock these entities for the current piece of work, waiting for whoever holds them."""
+    rows.lock_many(model, entity_ids)
 
 
 class Fired(NamedTuple):

@@ -32,8 +32,8 @@ class Work:
     connection: BaseDatabaseWrapper
     cursor: Any
     entries: list[Entry] = field(default_factory=list)
-    # The runs whose lock this transaction holds.
-    held: set[str] = field(default_factory=set)
+    # The rows this transaction has locked without reading them.
+    held: set[tuple[type[Entity], str]] = field(default_factory=set)
     # The rows it has locked, as they are now: nobody else can change them until it ends.
     known: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
 

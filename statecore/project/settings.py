@@ -145,6 +145,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(minutes=5),
     },
     "sweep_tasks": {"task": "statecore.tasks.sweep_tasks", "schedule": timedelta(seconds=1)},
+    "look_around": {"task": "statecore.tasks.look_around", "schedule": timedelta(seconds=30)},
     "sweep_workers": {"task": "statecore.tasks.sweep_workers", "schedule": timedelta(seconds=10)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ..door.change import Change
 from ..journal import Entry
 
-Causes = dict[str, Entry]
+# Nothing for what is looked at only because time has passed.
+Causes = dict[str, Entry | None]
 
 
 def own(changes: Iterable[Change]) -> Causes:

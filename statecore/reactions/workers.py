@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+
+from django.db import transaction
 
 from .. import door
 from ..door import rows
 from ..door.change import Change
+from ..door.work import perform
 from ..journal import OVERRIDDEN, Entry
 from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import State, Worker
-from .causes import own
+from .causes import Causes, own
 from .tasks import held_by
 
 RUNNING = tasks.State.RUNNING
@@ -24,7 +28,7 @@ class Tally:
 
     def __init__(self, cause: Entry) -> None:
         self.change = 0
-        self.cause = cause
+        self.cause: Entry | None = cause
         self.commands: list[dict[str, Any]] = []
 
     def count(self, change: Change, by: int) -> None:
@@ -46,22 +50,34 @@ def keep_count(changes: list[Change]) -> None:
 
 
 def _apply(worker_id: str, tally: Tally) -> None:
-    worker: Any = rows.lock(Worker, worker_id)
-    # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
-    load = max(worker.current_load + tally.change, 0)
+    """Nobody waits for a worker: while somebody else holds its row, what it holds is counted after the commit."""
+    found: list[Any] = rows.lock_many(Worker, [worker_id], skip_locked=True)
+    if not found:
+        transaction.on_commit(partial(perform, partial(_count_again, worker_id, tally)), robust=True)
+    for worker in found:
+        # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
+        _hold(worker, max(worker.current_load + tally.change, 0), tally)
+
+
+def _count_again(worker_id: str, tally: Tally) -> None:
+    worker = rows.lock(Worker, worker_id)
+    _hold(worker, Task.objects.filter(worker=worker_id).count(), tally)
+
+
+def _hold(worker: Any, load: int, tally: Tally) -> None:
     if tally.commands:
         worker.commands = worker.commands + tally.commands
-        Worker.objects.filter(pk=worker_id).update(commands=worker.commands)
-    causes = {worker_id: tally.cause}
+        Worker.objects.filter(pk=worker.pk).update(commands=worker.commands)
+    causes: Causes = {worker.pk: tally.cause}
     if worker.state == State.IDLE and load:
         door.follow_up(Worker, causes, "task_assigned", params={"load": load})
     elif worker.state == State.BUSY and not load:
         door.follow_up(Worker, causes, "task_completed", params={"load": load})
         if worker.draining:
             door.follow_up(Worker, causes, "shutdown_requested", reason="it was drained")
-    else:
+    elif load != worker.current_load:
         worker.current_load = load
-        Worker.objects.filter(pk=worker_id).update(current_load=load)
+        Worker.objects.filter(pk=worker.pk).update(current_load=load)
 
 
 def let_go(changes: list[Change]) -> None:

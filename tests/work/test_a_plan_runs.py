@@ -41,11 +41,11 @@ def test_every_event_of_a_cascade_names_its_cause() -> None:
     told = {entry.event_id: (entry.entity_type, entry.to_state) for entry in outcome.caused}
     causes = {told[entry.event_id]: entry.caused_by for entry in outcome.caused}
     assert list(told.values()) == [
+        ("worker", "idle"),
         ("task", "completed"),
         ("workstream", "validating"),
         ("workstream", "completed"),
         ("run", "succeeded"),
-        ("worker", "idle"),
     ]
     assert causes["task", "completed"] == outcome.entry.event_id
     chain = [told[cause] for what, cause in causes.items() if what[0] in ("workstream", "run")]
