@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.apps import apps
@@ -64,12 +65,14 @@ def _columns(cursor: Any, table: str) -> list[str]:
     return [column.name for column in connection.introspection.get_table_description(cursor, table)]
 
 
-def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> None:
-    """Rows named prefix_000000001 and on, with the template's event as theirs."""
-    others = ", ".join(f"t.{name}" for name in _columns(cursor, table) if name != "id")
-    names = others.replace("t.", "")
+def _fill(
+    cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str] | None = None
+) -> None:
+    """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
+    names = [name for name in _columns(cursor, table) if name != "id"]
+    values = ", ".join((other or {}).get(name, f"t.{name}") for name in names)
     cursor.execute(
-        f"INSERT INTO {table} (id, {names}) {_counter(count)} SELECT {_named(prefix)}, {others} "
+        f"INSERT INTO {table} (id, {', '.join(names)}) {_counter(count)} SELECT {_named(prefix)}, {values} "
         f"FROM counter, {table} AS t WHERE t.id = '{template}'"
     )
     given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix)}
@@ -83,11 +86,8 @@ def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> No
 
 def fill_finished(cursor: Any, template: str, count: int) -> None:
     """Tasks that are completed, each with the event of its creation."""
-    done = "state = 'completed', completed_at = updated_at, started_at = created_at, attempt = 1"
-    cursor.execute(f"UPDATE statecore_task SET {done} WHERE id = '{template}'")
-    _fill(cursor, "statecore_task", template, "done", count)
-    waiting = "state = 'queued', completed_at = NULL, started_at = NULL, attempt = 0"
-    cursor.execute(f"UPDATE statecore_task SET {waiting} WHERE id = '{template}'")
+    done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
+    _fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
 
 
 def _fill_peers(cursor: Any, count: int) -> None:
