@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.backends.base.operations import BaseDatabaseOperations
 
 from ..journal import Entry, EventKind
 from ..kernel.actors import Actor
@@ -84,7 +86,7 @@ def write_new(
     plain, links = _sort_fields(model, fields)
     wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
     change = _newborn(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
-    _insert(change)
+    _insert([change])
     for name, ids in wanted.items():
         getattr(change.entity, name).add(*ids)
     return change
@@ -105,9 +107,7 @@ def write_many(
         except Invalid as refusal:
             raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
         links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
-    write.insert(changes)
-    for change in changes:
-        change.entity._state.adding = False
+    _insert(changes)
     for link in model._meta.many_to_many:
         own, other = link.m2m_column_name(), link.m2m_reverse_name()
         through: Any = link.remote_field.through
@@ -142,16 +142,22 @@ def _newborn(
     return record_creation(entity, account)
 
 
-def _insert(change: Change) -> None:
-    entity = change.entity
+# Of many, only PostgreSQL can be told by another that an id is taken: on SQLite whoever looks is the only writer.
+_TAKEN = re.compile(r"\(id\)=\((.+?)\)")
+
+
+def _insert(changes: list[Change]) -> None:
     try:
-        write.insert([change])
-        entity._state.adding = False
+        write.insert(changes)
     except ConstraintViolated as violation:
         constraint = str(violation.facts["constraint"])
         if constraint.endswith(("_pkey", ".id")):
-            raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk) from violation
+            taken = _TAKEN.search(str(violation.__cause__))
+            entity_id = taken[1] if taken else changes[0].entity.pk
+            raise DuplicateId(f"the id {entity_id!r} is taken", id=entity_id) from violation
         raise
+    for change in changes:
+        change.entity._state.adding = False
 
 
 def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -178,7 +184,8 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
         is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
         values[field.attname if is_key else name] = value
     entity = model(id=entity_id, **values)
-    checked = model.plain_fields() | plain.keys()
+    # A row that was handed over, and what a parent handed down, is there: no query for each of thousands.
+    checked = {name for name in model.plain_fields() if not isinstance(plain.get(name), models.Model)}
     try:
         entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
     except ValidationError as error:
@@ -192,13 +199,31 @@ def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
     if value is None:
         return None if field.null else "may not be null."
     if isinstance(field, models.JSONField):
-        return json_complaint(value)
+        return json_complaint(value) or _shape_complaint(field, value)
     if isinstance(field, models.ForeignKey):
         return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         return "has the wrong type."
+    if isinstance(field, models.IntegerField):
+        return _range_complaint(field, value)
     return text_complaint(value) if isinstance(value, str) else None
+
+
+def _shape_complaint(field: models.Field[Any, Any], value: Any) -> str | None:
+    """Also of what is empty: a list that is not a list of words is wrong even if there is nothing in it."""
+    try:
+        for validate in field.validators:
+            validate(value)
+    except ValidationError as error:
+        return " ".join(error.messages)
+    return None
+
+
+def _range_complaint(field: models.Field[Any, Any], value: int) -> str | None:
+    """SQLite keeps any number, PostgreSQL only those that fit."""
+    low, high = BaseDatabaseOperations.integer_field_ranges[field.get_internal_type()]
+    return None if low <= value <= high else f"must be between {low} and {high}."
 
 
 _TYPES: tuple[tuple[type[models.Field[Any, Any]], type], ...] = (

@@ -86,6 +86,7 @@ def _runs_changed(changes: list[Change]) -> None:
 
 
 def _gates_changed(changes: list[Change]) -> None:
+    gates.block_new(own(change for change in changes if not change.entry.from_state))
     decided = _to(changes, *test_gate.FINAL)
     if not decided:
         return

@@ -8,6 +8,19 @@ from .causes import Causes, handed_on
 from .look import look
 
 
+def block_new(gates: Causes) -> None:
+    """A gate that was made to wait for one that has failed already."""
+    if not gates:
+        return
+    query = (
+        "SELECT DISTINCT link.from_testgate_id FROM {gate_dependencies} AS link "
+        "JOIN {gates} AS gate ON gate.id = link.to_testgate_id "
+        "WHERE link.from_testgate_id {ids} AND gate.state = 'FAILED'"
+    )
+    if blocked := {pk: gates[pk] for (pk,) in look(query, gates)}:
+        door.follow_up(TestGate, blocked, "dependency_gate_failed")
+
+
 def reconsider_dependents(gates: Causes) -> None:
     if not gates:
         return
