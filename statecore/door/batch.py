@@ -20,7 +20,7 @@ from .change import Account, Before, Change, as_it_was, check_words, record
 from .outcome import Outcome
 from .refused import count, counted
 from .transition import account_of, fire
-from .work import perform, react_to
+from .work import current, perform, react_to
 
 Choose = Callable[[], list[Entity]]
 
@@ -100,12 +100,20 @@ def follow_up(
 ) -> None:
     """What follows for these entities, each from its own cause, inside the work that brought it about.
 
-    An entity that somebody else has locked is left to them (they look around themselves once they have changed it),
-    and one whose guards do not hold stays where it is.
+    An entity that somebody else has locked is left to them: they look around themselves once they have changed it.
+    They may change nothing, though, when they are refused, so it is tried once more after the commit, when nobody
+    waits for us any more. One whose guards do not hold stays where it is.
     """
-    batch = Batch(causes.__getitem__, {})
+
+    def move(entities: list[Entity]) -> None:
+        batch = Batch(causes.__getitem__, {})
+        batch.move(entities, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
+
     found = rows.lock_many(model, list(causes), skip_locked=True)
-    batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
+    if len(found) < len(causes):
+        missed = sorted(causes.keys() - {entity.pk for entity in found})
+        current().missed.append(lambda: perform(lambda: move(rows.lock_many(model, missed))))
+    move(found)
 
 
 class Fired(NamedTuple):

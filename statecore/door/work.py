@@ -33,6 +33,8 @@ class Work:
     entries: list[Entry] = field(default_factory=list)
     # The runs whose lock this transaction holds.
     held: set[str] = field(default_factory=set)
+    # What follows for entities that somebody else had locked: to be tried again after the commit.
+    missed: list[Callable[[], object]] = field(default_factory=list)
 
     def new_cursor(self) -> Any:
         return _new_cursor(self.connection)
@@ -63,7 +65,7 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
 def _nested(step: Callable[[], T], *, keep: bool) -> T:
     """What a reaction asks for: undone as a whole when it is refused, though the reaction may go on."""
     work = current()
-    before, held = len(work.entries), set(work.held)
+    before, held, missed = len(work.entries), set(work.held), len(work.missed)
     kept = False
     try:
         with transaction.atomic():
@@ -74,13 +76,15 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
     finally:
         if not kept:  # what was locked since is let go with the savepoint
             del work.entries[before:]
+            del work.missed[missed:]
             work.held = held
     return result
 
 
 def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool) -> T:
     with transaction.atomic():
-        token = _current.set(_work(connection))
+        work = _work(connection)
+        token = _current.set(work)
         try:
             result = step()
         finally:
@@ -88,7 +92,7 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
         if not keep:
             transaction.set_rollback(True)
         # Robust: a listener that fails must not make a change that is committed look as if it were not.
-        for listener in registry.listeners if keep else ():
+        for listener in [*registry.listeners, *work.missed] if keep else ():
             transaction.on_commit(listener, robust=True)
     return result
 

@@ -48,8 +48,12 @@ def _tasks_started(changes: list[Change]) -> None:
     if waiting:
         door.follow_up(Workstream, waiting, "first_task_started")
     dead = {pk for pk, (state, of_run) in states.items() if state in workstream.FINAL or of_run in run.FINAL}
-    if orphans := own(change for change in changes if change.entity.__dict__["workstream_id"] in dead):
-        door.follow_up(Task, orphans, "cascade_cancelled")
+    orphans = [change for change in changes if change.entity.__dict__["workstream_id"] in dead]
+    if orphans:
+        # Nothing follows from a task of what has ended: the shared lock will do, and asking for more, as another claim
+        # may do at the same time, would be a deadlock.
+        run_lock.is_enough(orphans)
+        door.follow_up(Task, own(orphans), "cascade_cancelled")
 
 
 def _tasks_changed(changes: list[Change]) -> None:

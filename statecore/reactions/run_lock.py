@@ -26,6 +26,11 @@ def take(changes: Iterable[Change]) -> None:
         work.held.update(wanted)
 
 
+def is_enough(changes: Iterable[Change]) -> None:
+    """Whatever lock of these runs is held, no other will be asked for."""
+    current().held.update(_runs_of(changes))
+
+
 def _runs_of(changes: Iterable[Change]) -> set[str]:
     found: set[str] = set()
     loose_gates: list[str] = []
@@ -53,7 +58,7 @@ def share(workstreams: list[str]) -> dict[str, tuple[str, str]]:
     """
     work = current()
     vendor = work.connection.vendor
-    lock = " FOR SHARE OF run" if vendor == "postgresql" else ""
+    lock = " ORDER BY run.id FOR SHARE OF run" if vendor == "postgresql" else ""
     work.cursor.execute(
         "SELECT workstream.id, workstream.state, run.state FROM statecore_workstream AS workstream "
         f"JOIN statecore_run AS run ON run.id = workstream.run_id WHERE workstream.id {among(vendor)}{lock}",

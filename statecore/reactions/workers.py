@@ -9,6 +9,7 @@ from .. import door
 from ..door.change import Change
 from ..door.work import current
 from ..journal import OVERRIDDEN, Entry
+from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import State, Worker
@@ -53,24 +54,38 @@ ADDED_TO_COMMANDS = {
 }
 
 
+HAS_ROOM = " AND state IN ('idle', 'busy') AND current_load + %s <= max_concurrent_tasks"
+
+
+def _no_room(worker_id: str, wanted: int) -> GuardFailed:
+    worker = Worker.objects.get(pk=worker_id)
+    room = max(0, worker.max_concurrent_tasks - worker.current_load)
+    said = f"worker {worker_id} is {worker.state} and has room for {room}, not {wanted}"
+    return GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker_id)], **worker.standing())
+
+
 def _apply(worker_id: str, tally: Tally) -> None:
     work = current()
     commands = f", commands = {ADDED_TO_COMMANDS[work.connection.vendor]}" if tally.commands else ""
     # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
     load = "CASE WHEN current_load + %s > 0 THEN current_load + %s ELSE 0 END"
+    # A task that was started without a claim was started on a worker that nobody had locked.
+    room = HAS_ROOM if tally.change > 0 else ""
     work.cursor.execute(
-        f"UPDATE statecore_worker SET current_load = {load}{commands} WHERE id = %s "
-        "RETURNING state, current_load, draining",
-        [tally.change, tally.change, *([json.dumps(tally.commands)] if tally.commands else []), worker_id],
+        f"UPDATE statecore_worker SET current_load = {load}{commands} WHERE id = %s{room} "
+        "RETURNING state, current_load",
+        [tally.change, tally.change, *([json.dumps(tally.commands)] if tally.commands else []), worker_id]
+        + ([tally.change] if room else []),
     )
-    ((state, load, draining),) = work.cursor.fetchall()
+    found = work.cursor.fetchall()
+    if not found:
+        raise _no_room(worker_id, tally.change)
+    ((state, load),) = found
     causes = {worker_id: tally.cause}
     if state == State.IDLE and load:
         door.follow_up(Worker, causes, "task_assigned")
     elif state == State.BUSY and not load:
         door.follow_up(Worker, causes, "task_completed")
-        if draining:
-            door.follow_up(Worker, causes, "shutdown_requested", reason="it was drained")
 
 
 def let_go(changes: list[Change]) -> None:
@@ -85,6 +100,14 @@ def let_go(changes: list[Change]) -> None:
     back = own(c for c in changes if c.entry.trigger == "health_check_recovered" and c.entity.__dict__["current_load"])
     if back:
         door.follow_up(Worker, back, "task_assigned")
+    if done := own(change for change in changes if _may_go(change)):
+        door.follow_up(Worker, done, "shutdown_requested", reason="it was drained")
+
+
+def _may_go(change: Change) -> bool:
+    """It is drained, and holds nothing that it would have to finish."""
+    worker = change.entity.__dict__
+    return change.entry.to_state == State.IDLE and worker["draining"] and not worker["current_load"]
 
 
 def _is_lost(change: Change) -> bool:

@@ -261,7 +261,18 @@ def test_tasks_may_wait_for_tasks_of_a_workstream_that_theirs_does_not_wait_for(
 LONG = 10_000
 
 
+def forget_that_tables_were_empty() -> None:
+    """Tests leave tables that the planner was told are empty, which those of an installation never are again."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_clear_relation_stats('public', relname) FROM pg_class "
+                "WHERE relkind = 'r' AND relname LIKE 'statecore%'"
+            )
+
+
 def test_a_chain_of_ten_thousand_is_kept_and_begins_at_its_start() -> None:
+    forget_that_tables_were_empty()
     chain = [task("t0"), *(task(f"t{number}", f"t{number - 1}") for number in range(1, LONG))]
     submit(workstream("a", *chain))
     assert Task.objects.filter(state="blocked").count() == LONG - 1
@@ -405,7 +416,7 @@ PLANS = nearly(
 )
 
 
-@settings(SETTINGS, max_examples=150)
+@settings(SETTINGS, max_examples=60)
 @given(wanted=JSON | PLANS | PLANS | PLANS)
 def test_whatever_is_submitted_is_a_plan_or_is_refused(wanted: Any) -> None:
     with rolled_back():
