@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.backends.base.operations import BaseDatabaseOperations
 
 from ..journal import Entry, EventKind
 from ..kernel.actors import Actor
@@ -83,7 +85,7 @@ def write_new(
     plain, links = _sort_fields(model, fields)
     wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
     change = _newborn(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
-    _insert(change)
+    _insert([change])
     for name, ids in wanted.items():
         getattr(change.entity, name).add(*ids)
     return change
@@ -104,9 +106,7 @@ def write_many(
         except Invalid as refusal:
             raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
         links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
-    write.insert(changes)
-    for change in changes:
-        _is_there(change.entity)
+    _insert(changes)
     for link in model._meta.many_to_many:
         own, other = link.m2m_column_name(), link.m2m_reverse_name()
         through: Any = link.remote_field.through
@@ -131,9 +131,8 @@ def _newborn(
     retry_of: Entity | None = None,
 ) -> Change:
     """The entity and its first event, yet to be written."""
-    given = dict(plain)
     model.complete(plain)
-    entity = _build(model, entity_id, plain, given)
+    entity = _build(model, entity_id, plain)
     entity.retry_of = retry_of
     entity.facts = facts
     account = Account(
@@ -147,16 +146,22 @@ def _newborn(
     return record_creation(entity, account)
 
 
-def _insert(change: Change) -> None:
-    entity = change.entity
+# Of many, only PostgreSQL can be told by another that an id is taken: on SQLite whoever looks is the only writer.
+_TAKEN = re.compile(r"\(id\)=\((.+?)\)")
+
+
+def _insert(changes: list[Change]) -> None:
     try:
-        write.insert([change])
-        _is_there(entity)
+        write.insert(changes)
     except ConstraintViolated as violation:
         constraint = str(violation.facts["constraint"])
         if constraint.endswith(("_pkey", ".id")):
-            raise DuplicateId(f"the id {entity.pk!r} is taken", id=entity.pk) from violation
+            taken = _TAKEN.search(str(violation.__cause__))
+            entity_id = taken[1] if taken else changes[0].entity.pk
+            raise DuplicateId(f"the id {entity_id!r} is taken", id=entity_id) from violation
         raise
+    for change in changes:
+        _is_there(change.entity)
 
 
 def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -174,7 +179,7 @@ def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[s
     )
 
 
-def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any], given: Mapping[str, Any]) -> Entity:
+def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Entity:
     if not is_valid_id(entity_id):
         raise Invalid({"id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
     values = {}
@@ -183,19 +188,13 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any], given:
         is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
         values[field.attname if is_key else name] = value
     entity = model(id=entity_id, **values)
+    # A row that was handed over, and what a parent handed down, is there: no query for each of thousands.
+    checked = {name for name in model.plain_fields() if not isinstance(plain.get(name), models.Model)}
     try:
-        entity.clean_fields(exclude=_unchecked(model, given))
+        entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     return entity
-
-
-def _unchecked(model: type[Entity], given: Mapping[str, Any]) -> set[str]:
-    """What need not be validated: what nobody can set, and a key that was taken from a row, which would be a query."""
-    plain = model.plain_fields()
-    keys = {field.name for field in model._meta.concrete_fields if isinstance(field, models.ForeignKey)}
-    rows = {name for name in keys if isinstance(given.get(name), models.Model)}
-    return {field.name for field in model._meta.concrete_fields if field.name not in plain} | rows
 
 
 def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
@@ -204,13 +203,31 @@ def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
     if value is None:
         return None if field.null else "may not be null."
     if isinstance(field, models.JSONField):
-        return json_complaint(value)
+        return json_complaint(value) or _shape_complaint(field, value)
     if isinstance(field, models.ForeignKey):
         return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         return "has the wrong type."
+    if isinstance(value, int) and isinstance(field, models.IntegerField):
+        return _range_complaint(field, value)
     return text_complaint(value) if isinstance(value, str) else None
+
+
+def _shape_complaint(field: models.Field[Any, Any], value: Any) -> str | None:
+    """Also of what is empty: a list that is not a list of words is wrong even if there is nothing in it."""
+    try:
+        for validate in field.validators:
+            validate(value)
+    except ValidationError as error:
+        return " ".join(error.messages)
+    return None
+
+
+def _range_complaint(field: models.Field[Any, Any], value: int) -> str | None:
+    """SQLite keeps any number, PostgreSQL only those that fit."""
+    low, high = BaseDatabaseOperations.integer_field_ranges[field.get_internal_type()]
+    return None if low <= value <= high else f"must be between {low} and {high}."
 
 
 _TYPES: tuple[tuple[type[models.Field[Any, Any]], type], ...] = (

@@ -26,6 +26,7 @@ def follow(changes: list[Change]) -> None:
     if changed := by_machine.get(Run):
         _runs_changed(changed)
     if changed := by_machine.get(test_gate.TestGate):
+        gates.reconsider(own(filter(_is_new, changed)))
         _gates_changed(_to(changed, *test_gate.FINAL))
     if changed := by_machine.get(patch_ledger.PatchLedger):
         _patches_changed(changed)

@@ -21,11 +21,16 @@ TABLES = {
     "workstream_dependencies": "statecore_workstream_depends_on",
     "runs": "statecore_run",
 }
+FEW = 100  # entities for which a plan made for one is good enough
 
 
 def look(query: str, ids: Iterable[str]) -> list[Any]:
     """Ask a question about these entities; `{ids}` in the query stands for them, `{tasks}` and so on for the tables."""
     work = current()
     vendor = work.connection.vendor
-    work.cursor.execute(query.format(ids=among(vendor), **TABLES), [listed(ids, vendor)])
+    wanted = list(ids)
+    if vendor == "postgresql" and len(wanted) > FEW:
+        # The server keeps the plan it once made for a few entities in small tables: with many it would never end.
+        work.cursor.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+    work.cursor.execute(query.format(ids=among(vendor), **TABLES), [listed(wanted, vendor)])
     return list(work.cursor.fetchall())

@@ -12,6 +12,7 @@ from ..door import rows
 from ..door.change import Change
 from ..door.work import perform
 from ..journal import OVERRIDDEN, Entry
+from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import State, Worker
@@ -50,13 +51,25 @@ def keep_count(changes: list[Change]) -> None:
 
 
 def _apply(worker_id: str, tally: Tally) -> None:
-    """Nobody waits for a worker: while somebody else holds its row, what it holds is counted after the commit."""
+    """Nobody waits to let go of a worker: while somebody else holds its row, its tasks are counted after the commit."""
+    if tally.change > 0:
+        _take(rows.lock(Worker, worker_id), tally)
+        return
     found: list[Any] = rows.lock_many(Worker, [worker_id], skip_locked=True)
     if not found:
         transaction.on_commit(partial(perform, partial(_count_again, worker_id, tally)), robust=True)
     for worker in found:
         # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
         _hold(worker, max(worker.current_load + tally.change, 0), tally)
+
+
+def _take(worker: Any, tally: Tally) -> None:
+    """A task that was started without a claim was started on a worker that nobody had locked."""
+    load, most = worker.current_load + tally.change, worker.max_concurrent_tasks
+    if worker.state not in (State.IDLE, State.BUSY) or load > most:
+        said = f"worker {worker.pk} is {worker.state} and has room for {max(0, most - worker.current_load)}, not {tally.change}"
+        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker.pk)], **worker.standing())
+    _hold(worker, load, tally)
 
 
 def _count_again(worker_id: str, tally: Tally) -> None:
@@ -73,8 +86,6 @@ def _hold(worker: Any, load: int, tally: Tally) -> None:
         door.follow_up(Worker, causes, "task_assigned", params={"load": load})
     elif worker.state == State.BUSY and not load:
         door.follow_up(Worker, causes, "task_completed", params={"load": load})
-        if worker.draining:
-            door.follow_up(Worker, causes, "shutdown_requested", reason="it was drained")
     elif load != worker.current_load:
         worker.current_load = load
         Worker.objects.filter(pk=worker.pk).update(current_load=load)
@@ -92,6 +103,14 @@ def let_go(changes: list[Change]) -> None:
     back = own(c for c in changes if c.entry.trigger == "health_check_recovered" and c.entity.__dict__["current_load"])
     if back:
         door.follow_up(Worker, back, "task_assigned")
+    if done := own(change for change in changes if _may_go(change)):
+        door.follow_up(Worker, done, "shutdown_requested", reason="it was drained")
+
+
+def _may_go(change: Change) -> bool:
+    """It is drained, and holds nothing that it would have to finish."""
+    worker = change.entity.__dict__
+    return change.entry.to_state == State.IDLE and worker["draining"] and not worker["current_load"]
 
 
 def _is_lost(change: Change) -> bool:

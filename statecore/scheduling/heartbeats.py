@@ -8,13 +8,13 @@ from typing import Any
 from django.db import connection
 
 from .. import door
-from ..kernel.actors import THE_SYSTEM, Actor
+from ..kernel.actors import Actor
 from ..kernel.clock import now
-from ..kernel.refusals import NotFound
+from ..kernel.refusals import NotFound, Refusal
 from ..machines.worker import FINAL, State, Worker
 
 
-def beat(worker_id: str) -> dict[str, Any]:
+def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
     """One conditional UPDATE; a time that is older than what is known changes nothing."""
     found = _touch(worker_id)
     if found is None:
@@ -24,9 +24,16 @@ def beat(worker_id: str) -> dict[str, Any]:
         return {"state": worker.state, "commands": [*worker.commands, {"shutdown": True}]}
     state, draining, commands = found
     if state == State.UNRESPONSIVE:
-        outcome = door.transition(Worker, worker_id, "health_check_recovered", actor=THE_SYSTEM)
-        state = outcome.entity.state if outcome.entity else state
+        state = _recovered(worker_id, actor)
     return {"state": state, "commands": [*commands, {"shutdown": True}] if draining else commands}
+
+
+def _recovered(worker_id: str, actor: Actor) -> str:
+    try:
+        outcome = door.transition(Worker, worker_id, "health_check_recovered", actor=actor)
+    except Refusal:  # another heartbeat, or the end of the recovery window, was first
+        return str(Worker.objects.get(pk=worker_id).state)
+    return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE
 
 
 def _touch(worker_id: str) -> tuple[str, bool, list[Any]] | None:

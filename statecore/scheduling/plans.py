@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import door
 from ..door import Outcome, RequestKey, rights
-from ..door.create import write_many
+from ..door.create import newest, write_many
 from ..door.idempotency import answer_once
 from ..door.refused import counted
 from ..door.work import perform, react_to
@@ -84,10 +84,12 @@ def read(plan: Mapping[str, Any]) -> Plan:
     found = Plan({name: plan[name] for name in ("id", "phase", "metadata") if name in plan})
     for name in sorted(plan.keys() - known):
         found.complain(name, "is not a member of a plan.")
+    if found.run.get("id") is not None and not is_valid_id(found.run["id"]):
+        found.complain("id", NOT_AN_ID)
     for place, workstream in _objects(found, "workstreams", plan.get("workstreams")):
         _read_workstream(found, place, workstream)
     for place, gate in _objects(found, "gates", plan.get("gates", [])):
-        _take(found, found.gates, "gate", place, gate)
+        _take(found, found.gates, "gate", place, gate, {})
     if not found.workstreams and not found.errors:
         found.complain("workstreams", "must hold at least one workstream.")
     _check_links(found)
@@ -114,7 +116,7 @@ def _objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, Mappi
 
 def _read_workstream(plan: Plan, place: str, given: Mapping[str, Any]) -> None:
     fields = {name: value for name, value in given.items() if name not in ("tasks", "gates")}
-    workstream_id = _take(plan, plan.workstreams, "workstream", place, fields)
+    workstream_id = _take(plan, plan.workstreams, "workstream", place, fields, {})
     tasks = list(_objects(plan, f"{place}.tasks", given.get("tasks")))
     gates = list(_objects(plan, f"{place}.gates", given.get("gates", [])))
     if not tasks:
@@ -123,22 +125,36 @@ def _read_workstream(plan: Plan, place: str, given: Mapping[str, Any]) -> None:
         return
     plan.workstreams[workstream_id]["expected_tasks"] = len(tasks)
     for task_place, task in tasks:
-        _take(plan, plan.tasks, "task", task_place, {**task, "workstream": workstream_id})
+        _take(plan, plan.tasks, "task", task_place, task, {"workstream": workstream_id})
     for gate_place, gate in gates:
-        _take(plan, plan.gates, "gate", gate_place, {**gate, "workstream": workstream_id})
+        _take(plan, plan.gates, "gate", gate_place, gate, {"workstream": workstream_id})
 
 
-def _take(plan: Plan, into: dict[str, dict[str, Any]], noun: str, place: str, given: Mapping[str, Any]) -> str | None:
+NOT_AN_ID = "must be 1 to 64 of A-Z a-z 0-9 . _ : -"
+SAID_BY_ITS_PLACE = ("run", "workstream", "state")
+
+
+def _take(
+    plan: Plan,
+    into: dict[str, dict[str, Any]],
+    noun: str,
+    place: str,
+    given: Mapping[str, Any],
+    parent: Mapping[str, Any],
+) -> str | None:
+    for name in SAID_BY_ITS_PLACE:
+        if name in given:
+            plan.complain(f"{place}.{name}", "is not given: a new plan says it by itself.")
     entity_id = given.get("id")
     if not is_valid_id(entity_id):
-        plan.complain(f"{place}.id", "must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+        plan.complain(f"{place}.id", NOT_AN_ID)
         return None
     entity_id = str(entity_id)
     if entity_id in into:
         plan.complain(f"{place}.id", f"{noun} {entity_id} is at {plan.places[noun, entity_id]} already.")
         return None
     plan.places[noun, entity_id] = place
-    into[entity_id] = {name: value for name, value in given.items() if name != "id"}
+    into[entity_id] = {**{name: value for name, value in given.items() if name != "id"}, **parent}
     return entity_id
 
 
@@ -146,8 +162,10 @@ def _check_links(plan: Plan) -> None:
     """Every id that something depends on is in the plan; a gate may also be one that is there already."""
     named = {each for task in plan.tasks.values() for name in ("gates", "entry_gates") for each in _ids(task.get(name))}
     named |= {each for gate in plan.gates.values() for each in _ids(gate.get("depends_on"))}
-    there = set(TestGate.objects.filter(pk__in=named - plan.gates.keys()).values_list("pk", flat=True))
-    gates = plan.gates.keys() | there
+    there = dict(TestGate.objects.filter(pk__in=named - plan.gates.keys()).values_list("pk", "successor"))
+    # What was run again is answered for by the last of its successors.
+    heirs = {pk: newest(TestGate, heir) for pk, heir in there.items() if heir is not None}
+    gates = plan.gates.keys() | there.keys()
     for noun, rows, links in (
         ("workstream", plan.workstreams, {"depends_on": plan.workstreams.keys()}),
         ("task", plan.tasks, {"depends_on": plan.tasks.keys(), "gates": gates, "entry_gates": gates}),
@@ -156,7 +174,10 @@ def _check_links(plan: Plan) -> None:
         for entity_id, fields in rows.items():
             for name, allowed in links.items():
                 place = f"{plan.places[noun, entity_id]}.{name}"
-                _check_link(plan, place, "gate" if "gates" in name else noun, fields, name, allowed)
+                leads_to_gates = noun == "gate" or "gates" in name
+                _check_link(plan, place, "gate" if leads_to_gates else noun, fields, name, allowed)
+                if leads_to_gates and name in fields and heirs:
+                    fields[name] = list(dict.fromkeys(heirs.get(each, each) for each in _ids(fields[name])))
 
 
 def _check_link(plan: Plan, place: str, noun: str, fields: dict[str, Any], name: str, allowed: Any) -> None:
@@ -185,18 +206,23 @@ def _check_circles(plan: Plan) -> None:
     gate_waits = {("gate", pk): [("gate", g) for g in gate.get("depends_on", ())] for pk, gate in plan.gates.items()}
     for graph in (waits, gate_waits):
         if found := circle(graph):
-            names = [name for _kind, name in found]
-            steps = [name for name, before in zip(names, [None, *names], strict=False) if name != before]
-            plan.complain("plan", f"cycle: {' → '.join(steps)}")
+            plan.complain("plan", f"cycle: {' → '.join(_steps(found))}")
+
+
+def _steps(path: list[tuple[str, str]]) -> list[str]:
+    """The names along a circle; the end of a workstream, which waits for its begin, is one step with it."""
+    before = [None, *path]
+    return [step[1] for step, last in zip(path, before, strict=False) if step[0] != "begin" or last != ("end", step[1])]
 
 
 # Writing
 
 
 def _write(plan: Plan, actor: Actor, *, starts: bool) -> Outcome:
-    run_id = plan.run.pop("id", None) or new_id(Run.flow.prefix)
+    run_id = plan.run.get("id") or new_id(Run.flow.prefix)
     facts = Facts(now(), actor, {}, "")
-    (run,) = changes = write_many(Run, {run_id: plan.run}, facts, None)
+    fields = {name: value for name, value in plan.run.items() if name != "id"}
+    (run,) = changes = write_many(Run, {run_id: fields}, facts, None)
     parents: dict[str, Entity] = {}
     workstreams = {pk: {**fields, "run": run.entity} for pk, fields in plan.workstreams.items()}
     for change in (made := _make(Workstream, workstreams, plan, facts, run.entry)):

@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from django.db import connection
 from django.db.models import QuerySet
 
 from .. import door
+from ..door import rows
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -42,7 +44,21 @@ def give_up_workers() -> int:
     before = now() - RECOVERY_WINDOW
     lost = _move(Worker, _at(worker.State.UNRESPONSIVE, Worker, "last_heartbeat", before), "max_timeout_exceeded")
     stale = _at(worker.State.IDLE, Worker, "last_heartbeat", before)
-    return lost + _move(Worker, stale, "shutdown_requested", reason="it was idle and not heard from")
+    return lost + (_shut_down_stale(before) if stale.exists() else 0)
+
+
+def _shut_down_stale(before: datetime) -> int:
+    """No guard asks once more whether an idle worker is stale: one that is heard from meanwhile is not chosen."""
+    condition = "WHERE row.state = 'idle' AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
+    moment: Any = connection.ops.adapt_datetimefield_value(before)
+    items = door.transition_chosen(
+        Worker,
+        lambda: rows.lock_chosen(Worker, condition, [moment, BATCH]),
+        "shutdown_requested",
+        actor=THE_SYSTEM,
+        reason="it was idle and not heard from",
+    )
+    return sum(1 for item in items.values() if item.outcome)
 
 
 def _at(state: str, model: type[Entity], column: str, before: datetime) -> QuerySet[Any]:
@@ -50,12 +66,12 @@ def _at(state: str, model: type[Entity], column: str, before: datetime) -> Query
     return due
 
 
-def _move(model: type[Entity], due: QuerySet[Any], trigger: str, reason: str = "") -> int:
+def _move(model: type[Entity], due: QuerySet[Any], trigger: str) -> int:
     """One batch of what is due; the guards say once more whether it is, so that two sweeps harm nothing."""
     ids = list(due.values_list("pk", flat=True)[:BATCH])
     if not ids:
         return 0
-    items = door.transition_many(model, ids, trigger, actor=THE_SYSTEM, reason=reason)
+    items = door.transition_many(model, ids, trigger, actor=THE_SYSTEM)
     moved = sum(1 for item in items if item.outcome and item.outcome.changed)
     log.info("swept", trigger=trigger, due=len(ids), moved=moved)
     return moved

@@ -8,6 +8,7 @@ from statecore import door, scheduling
 from statecore.kernel.actors import THE_SYSTEM, Actor
 from statecore.machines.run import Run
 from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.records import Phase
 
@@ -25,6 +26,17 @@ def workstream(name: str, *tasks: str | dict[str, Any], **more: Any) -> dict[str
 
 def task(name: str, *after: str, **more: Any) -> dict[str, Any]:
     return {"id": name, "depends_on": list(after), **more}
+
+
+def gate(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "gate_type": "UNIT", "command": "true", **more}
+
+
+def ran(name: str, exit_code: int = 0) -> None:
+    """A gate that was run, and how it ended."""
+    door.transition(TestGate, name, "gate_started", actor=THE_SYSTEM)
+    trigger = "gate_failed" if exit_code else "gate_passed"
+    door.transition(TestGate, name, trigger, actor=THE_SYSTEM, params={"exit_code": exit_code})
 
 
 def submit(*workstreams: dict[str, Any], **more: Any) -> Run:

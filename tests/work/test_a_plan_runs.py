@@ -10,7 +10,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from tests.support import world
-from tests.work.agents import Agent, states, submit, task, workstream
+from tests.work.agents import Agent, gate, ran, states, submit, task, workstream
 
 pytestmark = pytest.mark.django_db
 
@@ -89,21 +89,11 @@ def test_canceling_a_run_cancels_everything_and_tells_the_agent() -> None:
     door.transition(Run, "r", "run_canceled", actor=world.operator())
     assert set(states(Task).values()) == {"cancelled"}
     assert set(states(Workstream).values()) == {"cancelled"}
-    assert scheduling.beat("w") == {
+    assert scheduling.beat("w", actor=agent.actor) == {
         "state": "idle",
         "commands": [{"cancel": held.pk, "attempt": held.attempt}],
     }
     all_is_well()
-
-
-def gate(name: str, **more) -> dict:
-    return {"id": name, "gate_type": "UNIT", "command": "true", **more}
-
-
-def ran(name: str, exit_code: int = 0) -> None:
-    door.transition(TestGate, name, "gate_started", actor=THE_SYSTEM)
-    trigger = "gate_failed" if exit_code else "gate_passed"
-    door.transition(TestGate, name, trigger, actor=THE_SYSTEM, params={"exit_code": exit_code})
 
 
 def test_an_exit_gate_holds_a_task_until_it_has_passed() -> None:

@@ -1,0 +1,432 @@
+"""A plan is kept whole or not at all, and what is wrong with it is said by place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from hypothesis import event as noted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statecore import door, integrity, scheduling
+from statecore.door import RequestKey
+from statecore.journal import Event
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import DuplicateId, IdempotencyMismatch, Invalid, PermissionDenied
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
+from statecore.records import Phase
+from tests.properties.support import SETTINGS, rolled_back
+from tests.support import world
+from tests.work.agents import PHASE, Agent, gate, plan, ran, states, submit, task, workstream
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _phase(db: None) -> None:
+    Phase.objects.create(id=PHASE)
+
+
+def errors_of(wanted: Any) -> dict[str, list[str]]:
+    """What the refusal of this plan says, by place; nothing may be left of it."""
+    before = Event.objects.count()
+    with pytest.raises(Invalid) as refused:
+        scheduling.submit(wanted, actor=THE_SYSTEM)
+    assert Event.objects.count() == before
+    assert [model.objects.count() for model in (Run, Workstream, Task)] == [0, 0, 0]
+    return refused.value.facts["errors"]
+
+
+def places_of(wanted: Any) -> set[str]:
+    return set(errors_of(wanted))
+
+
+# What is not a plan
+
+
+@pytest.mark.parametrize("wanted", [None, [], "plan", 7, True], ids=repr)
+def test_a_plan_is_an_object(wanted: Any) -> None:
+    assert errors_of(wanted) == {"plan": ["must be an object."]}
+
+
+def test_an_empty_plan_names_what_is_missing() -> None:
+    assert errors_of({}) == {"workstreams": ["must be a list."]}
+    assert errors_of(plan()) == {"workstreams": ["must hold at least one workstream."]}
+    assert errors_of(plan({"id": "a", "tasks": []})) == {"workstreams[0].tasks": ["must hold at least one task."]}
+    assert errors_of(plan({"id": "a"}))["workstreams[0].tasks"][0] == "must be a list."
+
+
+def test_a_plan_without_a_phase_is_refused() -> None:
+    assert places_of({"id": "r", "workstreams": [workstream("a", "a1")]}) == {"phase"}
+    assert places_of(plan(workstream("a", "a1"), phase="PH-nowhere")) == {"phase"}
+
+
+def test_unknown_members_are_named() -> None:
+    assert errors_of(plan(workstream("a", "a1"), colour="red")) == {"colour": ["is not a member of a plan."]}
+    assert places_of(plan(workstream("a", "a1", colour="red"))) == {"workstreams[0].colour"}
+    assert places_of(plan(workstream("a", "a1", {"id": "a2", "colour": 1}))) == {"workstreams[0].tasks[1].colour"}
+    assert places_of(plan(workstream("a", "a1", gates=[gate("g", colour=1)]))) == {"workstreams[0].gates[0].colour"}
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "x", {}, True], ids=repr)
+def test_lists_are_lists(wrong: Any) -> None:
+    assert places_of(plan() | {"workstreams": wrong}) == {"workstreams"}
+    assert places_of(plan(workstream("a", "a1"), gates=wrong)) == {"gates"}
+    assert "workstreams[0].tasks" in places_of(plan({"id": "a", "tasks": wrong}))
+    assert places_of(plan(workstream("a", "a1", gates=wrong))) == {"workstreams[0].gates"}
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "x", [], True], ids=repr)
+def test_members_of_lists_are_objects(wrong: Any) -> None:
+    assert places_of(plan(workstream("a", "a1")) | {"workstreams": [wrong]}) == {"workstreams[0]"}
+    assert "workstreams[0].tasks[1]" in places_of(plan({"id": "a", "tasks": [{"id": "a1"}, wrong]}))
+    assert places_of(plan(workstream("a", "a1", gates=[wrong]))) == {"workstreams[0].gates[0]"}
+    assert places_of(plan(workstream("a", "a1"), gates=[gate("g"), wrong])) == {"gates[1]"}
+
+
+@pytest.mark.parametrize("wrong", [None, "", 7, 0, "a b", "x" * 65, "é", [], {}, ["a"], True, "a\n"], ids=repr)
+def test_ids_are_ids(wrong: Any) -> None:
+    assert places_of(plan(workstream(wrong, "a1"))) == {"workstreams[0].id"}
+    assert places_of(plan(workstream("a", {"id": wrong}))) == {"workstreams[0].tasks[0].id"}
+    assert places_of(plan(workstream("a", "a1"), gates=[gate(wrong)])) == {"gates[0].id"}
+    if wrong is not None:
+        assert places_of(plan(workstream("a", "a1"), id=wrong)) == {"id"}
+
+
+def test_a_run_without_an_id_gets_one() -> None:
+    assert submit(workstream("a", "a1"), id=None).pk.startswith("run_")
+
+
+@pytest.mark.parametrize("wrong", [None, "yes", 1, 0, []], ids=repr)
+def test_start_is_true_or_false(wrong: Any) -> None:
+    assert errors_of(plan(workstream("a", "a1"), start=wrong)) == {"start": ["must be true or false."]}
+
+
+@pytest.mark.parametrize("name", ["depends_on", "gates", "entry_gates"])
+@pytest.mark.parametrize("wrong", [None, "a1", 7, {}, [None], [7], [["a1"]], [{}]], ids=repr)
+def test_links_are_lists_of_ids(name: str, wrong: Any) -> None:
+    wanted = plan(workstream("a", "a1", {"id": "a2", name: wrong}))
+    assert errors_of(wanted) == {f"workstreams[0].tasks[1].{name}": ["must be a list of ids."]}
+
+
+FIELDS = [
+    ("workstream", "is_critical", "yes"), ("workstream", "is_critical", None), ("workstream", "metadata", []),
+    ("workstream", "state", "ready"), ("workstream", "retry_of", "b"), ("workstream", "run", "other"),
+    ("task", "is_critical", 1), ("task", "priority", "high"), ("task", "priority", 10**6), ("task", "priority", 1.5),
+    ("task", "required_capabilities", "git"), ("task", "required_capabilities", [7]),
+    ("task", "required_capabilities", [["git"]]), ("task", "required_capabilities", ["git", "git"]),
+    ("task", "expected_exit_codes", []), ("task", "expected_exit_codes", [True]), ("task", "timeout_sec", 0),
+    ("task", "timeout_sec", -1), ("task", "timeout_sec", 10**20), ("task", "max_retries", 101),
+    ("task", "max_retries", True), ("task", "payload", {"text": "a\0b"}), ("task", "payload", {"text": "\ud800"}),
+    ("task", "metadata", 7), ("task", "state", "queued"), ("task", "worker", "w"), ("task", "attempt", 3),
+    ("task", "patch", "no-such-patch"), ("task", "patch", 7), ("task", "workstream", "other"),
+    ("gate", "gate_type", "SMOKE"), ("gate", "gate_type", 7), ("gate", "command", ""), ("gate", "command", "a\0b"),
+    ("gate", "command", None), ("gate", "phase", "PH-nowhere"), ("gate", "workstream", "other"),
+    ("gate", "workstream", []), ("gate", "workstream", None), ("gate", "expected_exit_code", 10**9),
+    ("gate", "timeout_sec", "soon"), ("gate", "state", "PASSED"), ("gate", "exit_code", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("noun", "name", "value"), FIELDS, ids=lambda value: repr(value)[:30])
+def test_a_wrong_field_is_named_with_its_place(noun: str, name: str, value: Any) -> None:
+    given: dict[str, dict[str, Any]] = {"workstream": {}, "task": {}, "gate": {}}
+    given[noun] = {name: value}
+    wanted = plan(
+        workstream("a", "a1", {"id": "a2", **given["task"]}, **given["workstream"]),
+        gates=[gate("g") | given["gate"]],
+    )
+    places = {"workstream": "workstreams[0]", "task": "workstreams[0].tasks[1]", "gate": "gates[0]"}
+    assert places_of(wanted) == {f"{places[noun]}.{name}"}
+
+
+def test_a_gate_needs_its_own_fields() -> None:
+    assert places_of(plan(workstream("a", "a1"), gates=[{"id": "g"}])) == {"gates[0].gate_type", "gates[0].command"}
+
+
+def test_everything_that_is_wrong_with_the_shape_is_said_at_once() -> None:
+    wanted = plan(
+        workstream("a", task("a1", "nobody"), {"id": "?"}, depends_on=["nowhere"]),
+        workstream("a", "b1"),
+        gates=[gate("g", depends_on=["h"])],
+        extra=1,
+    )
+    assert errors_of(wanted) == {
+        "extra": ["is not a member of a plan."],
+        "workstreams[0].tasks[1].id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"],
+        "workstreams[1].id": ["workstream a is at workstreams[0] already."],
+        "workstreams[0].depends_on": ["there is no workstream nowhere in this plan."],
+        "workstreams[0].tasks[0].depends_on": ["there is no task nobody in this plan."],
+        "gates[0].depends_on": ["there is no gate h in this plan."],
+    }
+
+
+# Unknown, twice, taken
+
+
+def test_unknown_ids_are_named_where_they_are_asked_for() -> None:
+    wanted = plan(workstream("a", task("a1", "x", "y", gates=["g"], entry_gates=["h"]), depends_on=["b"]))
+    assert errors_of(wanted) == {
+        "workstreams[0].depends_on": ["there is no workstream b in this plan."],
+        "workstreams[0].tasks[0].depends_on": ["there is no task x, y in this plan."],
+        "workstreams[0].tasks[0].gates": ["there is no gate g in this plan."],
+        "workstreams[0].tasks[0].entry_gates": ["there is no gate h in this plan."],
+    }
+
+
+def test_a_task_is_no_workstream_and_a_workstream_is_no_gate() -> None:
+    assert places_of(plan(workstream("a", "a1"), workstream("b", "b1", depends_on=["a1"]))) == {
+        "workstreams[1].depends_on"
+    }
+    assert places_of(plan(workstream("a", task("a1", gates=["a"])))) == {"workstreams[0].tasks[0].gates"}
+
+
+def test_ids_that_are_there_twice_are_named_with_both_places() -> None:
+    wanted = plan(
+        workstream("a", "t", gates=[gate("g")]), workstream("b", "t"), workstream("a", "u"), gates=[gate("g")]
+    )
+    assert errors_of(wanted) == {
+        "workstreams[1].tasks[0].id": ["task t is at workstreams[0].tasks[0] already."],
+        "workstreams[2].id": ["workstream a is at workstreams[0] already."],
+        "gates[0].id": ["gate g is at workstreams[0].gates[0] already."],
+    }
+
+
+def test_the_same_id_may_name_things_of_different_kinds() -> None:
+    submit(workstream("r", {"id": "r", "gates": ["r"]}, gates=[gate("r")]))
+    assert states(Run) == {"r": "running"}
+    assert Agent().work() == ["r"]
+
+
+def test_a_link_that_is_named_twice_is_one_link() -> None:
+    submit(workstream("a", "a1", task("a2", "a1", "a1")))
+    assert Agent().work() == ["a1", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted"),
+    [
+        ("r", plan(workstream("b", "b1"))),
+        ("a", plan(workstream("a", "b1"), id="s")),
+        ("a1", plan(workstream("b", "b1", "a1"), id="s")),
+        ("g", plan(workstream("b", "b1"), id="s", gates=[gate("g")])),
+    ],
+    ids=["run", "workstream", "task", "gate"],
+)
+def test_an_id_that_is_taken_is_refused_and_nothing_is_kept(taken: str, wanted: dict[str, Any]) -> None:
+    submit(workstream("a", "a1", gates=[gate("g")]))
+    before = [*map(states, (Run, Workstream, Task, TestGate)), Event.objects.count()]
+    with pytest.raises(DuplicateId) as refused:
+        scheduling.submit(wanted, actor=THE_SYSTEM)
+    assert (refused.value.status, refused.value.facts) == (409, {"id": taken})
+    assert [*map(states, (Run, Workstream, Task, TestGate)), Event.objects.count()] == before
+
+
+# Circles
+
+
+@pytest.mark.parametrize(
+    ("workstreams", "path"),
+    [
+        ([workstream("w", task("a", "a"))], "a → a"),
+        ([workstream("w", task("a", "b"), task("b", "a"))], "a → b → a"),
+        ([workstream("w", "z", task("a", "b"), task("b", "c"), task("c", "b"))], "b → c → b"),
+        ([workstream("v", task("a", "b")), workstream("w", task("b", "a"))], "a → b → a"),
+        ([workstream("v", "a", depends_on=["v"])], "v → v"),
+        ([workstream("v", "a", depends_on=["w"]), workstream("w", "b", depends_on=["v"])], "v → w → v"),
+        ([workstream("v", task("a", "b")), workstream("w", "b", depends_on=["v"])], "v → a → b → w → v"),
+    ],
+    ids=["itself", "two tasks", "beside the start", "across", "a workstream", "two workstreams", "both kinds"],
+)
+def test_a_circle_is_told_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
+    assert errors_of(plan(*workstreams)) == {"plan": [f"cycle: {path}"]}
+
+
+def test_gates_in_a_circle_are_told_with_their_path() -> None:
+    gates = [gate("g", depends_on=["h"]), gate("h", depends_on=["g"])]
+    assert errors_of(plan(workstream("a", "a1"), gates=gates)) == {"plan": ["cycle: g → h → g"]}
+    assert errors_of(plan(workstream("a", "a1"), gates=[gate("g", depends_on=["g"])])) == {"plan": ["cycle: g → g"]}
+
+
+def test_tasks_may_wait_for_tasks_of_a_workstream_that_theirs_does_not_wait_for() -> None:
+    submit(workstream("a", task("a1", "b1")), workstream("b", "b1"))
+    assert Agent().work() == ["b1", "a1"]
+    assert states(Run) == {"r": "succeeded"}
+
+
+LONG = 10_000
+
+
+def forget_that_tables_were_empty() -> None:
+    """Tests leave tables that the planner was told are empty, which those of an installation never are again."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_clear_relation_stats('public', relname) FROM pg_class "
+                "WHERE relkind = 'r' AND relname LIKE 'statecore%'"
+            )
+
+
+def test_a_chain_of_ten_thousand_is_kept_and_begins_at_its_start() -> None:
+    forget_that_tables_were_empty()
+    chain = [task("t0"), *(task(f"t{number}", f"t{number - 1}") for number in range(1, LONG))]
+    submit(workstream("a", *chain))
+    assert Task.objects.filter(state="blocked").count() == LONG - 1
+    agent = Agent()
+    for number in range(3):
+        (held,) = agent.claim()
+        assert held.pk == f"t{number}"
+        agent.finish(held)
+
+
+def test_a_circle_of_ten_thousand_is_found() -> None:
+    ring = [task(f"t{number}", f"t{(number + 1) % LONG}") for number in range(LONG)]
+    (said,) = errors_of(plan(workstream("a", *ring)))["plan"]
+    assert said.startswith("cycle: t0 → t1 → t2")
+    assert said.endswith(" → t0")
+
+
+def test_forty_thousand_unknown_gates_are_an_answer_and_no_error() -> None:
+    """More than a statement of either database takes parameters."""
+    unknown = [f"g{number}" for number in range(40_000)]
+    assert places_of(plan(workstream("a", task("a1", gates=unknown)))) == {"workstreams[0].tasks[0].gates"}
+
+
+# What is there already
+
+
+def test_a_gate_that_is_there_already_counts_as_it_stands() -> None:
+    world.gate(id="g", phase=Phase.objects.get())
+    submit(workstream("a", task("a1", entry_gates=["g"])))
+    assert states(Task) == {"a1": "blocked"}
+    ran("g")
+    assert states(Task) == {"a1": "queued"}
+
+
+def test_a_gate_that_was_run_again_is_answered_for_by_its_successor() -> None:
+    world.gate(id="g", phase=Phase.objects.get())
+    ran("g", exit_code=1)
+    again = door.retry(TestGate, "g", actor=world.operator()).entity.pk
+    ran(again)
+    submit(workstream("a", task("a1", entry_gates=["g"]), task("a2", gates=["g"])), gates=[gate("h", depends_on=["g"])])
+    assert states(Task) == {"a1": "queued", "a2": "queued"}
+    ran("h")
+    assert Agent().work() == ["a1", "a2"]
+    assert states(Run) == {"r": "succeeded"}
+
+
+def test_a_gate_whose_dependency_has_failed_already_is_blocked_until_its_re_run() -> None:
+    world.gate(id="g", phase=Phase.objects.get())
+    ran("g", exit_code=1)
+    submit(workstream("a", "a1"), gates=[gate("h", depends_on=["g"])])
+    assert states(TestGate)["h"] == "BLOCKED"
+    ran(door.retry(TestGate, "g", actor=world.operator()).entity.pk)
+    assert states(TestGate)["h"] == "PENDING"
+
+
+# Who asks, and how often
+
+
+def test_the_same_request_twice_is_one_plan() -> None:
+    request = RequestKey("key-1", "plans", "hash")
+    first = scheduling.submit(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
+    again = scheduling.submit(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
+    assert again.replayed
+    assert again.as_dict() == first.as_dict()
+    assert {name: first.as_dict()[name] for name in ("workstreams", "tasks", "gates")} == {
+        "workstreams": 1,
+        "tasks": 2,
+        "gates": 0,
+    }
+    assert Run.objects.count() == 1
+    with pytest.raises(IdempotencyMismatch):
+        scheduling.submit(
+            plan(workstream("b", "b1"), id="s"), actor=THE_SYSTEM, request=RequestKey("key-1", "plans", "other")
+        )
+
+
+def test_a_refused_request_may_be_sent_again() -> None:
+    request = RequestKey("key-1", "plans", "hash")
+    with pytest.raises(Invalid):
+        scheduling.submit(plan(workstream("a", task("a1", priority="high"))), actor=THE_SYSTEM, request=request)
+    assert not scheduling.submit(plan(workstream("a", "a1")), actor=THE_SYSTEM, request=request).replayed
+
+
+def test_an_operator_needs_the_right_to_every_machine_of_a_plan() -> None:
+    with pytest.raises(PermissionDenied):
+        scheduling.submit(plan(workstream("a", "a1")), actor=world.operator_with("operate_run", "operate_task"))
+    everything = [f"operate_{name}" for name in ("run", "workstream", "task", "testgate")]
+    scheduling.submit(plan(workstream("a", "a1")), actor=world.operator_with(*everything, name="eve"))
+    assert states(Run) == {"r": "running"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_plan_that_was_a_deadlocks_victim_is_kept_under_its_own_id() -> None:
+    """The second try is the same plan."""
+    tries = []
+
+    def locked_once(execute: Any, sql: str, *more: Any) -> Any:
+        if "INTO" in sql and "statecore_workstream" in sql and not tries:
+            tries.append(sql)
+            raise OperationalError("database is locked")
+        return execute(sql, *more)
+
+    with connection.execute_wrapper(locked_once):
+        scheduling.submit(plan(workstream("a", "a1")), actor=THE_SYSTEM)
+    assert tries
+    assert states(Run) == {"r": "running"}
+    assert states(Task) == {"a1": "queued"}
+
+
+# Anything at all
+
+WORDS = st.sampled_from(
+    ["id", "phase", "workstreams", "tasks", "gates", "entry_gates", "depends_on", "start", "metadata", "state",
+     "workstream", "run", "patch", "priority", "command", "gate_type", "timeout_sec", "payload", "a", "b", "UNIT",
+     PHASE]
+)  # fmt: skip
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=5)
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.text(max_size=3), inner, max_size=4)
+)
+IDS = st.sampled_from("abcdefghij")
+LINKS = st.just([]) | st.just([]) | st.lists(IDS, max_size=2)
+
+
+def nearly(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """An object of nearly the right shape: some of it missing, some of it anything."""
+    right = st.fixed_dictionaries({"id": IDS, **fields})
+    partial = st.fixed_dictionaries({}, optional={"id": IDS, **fields})
+    wrong = st.builds(lambda fits, breaks: {**fits, **breaks}, partial, st.dictionaries(WORDS, JSON, max_size=1))
+    return st.integers(0, 9).flatmap(lambda luck: right if luck < 9 else wrong)
+
+
+TASKS = nearly(depends_on=LINKS, gates=LINKS, entry_gates=LINKS, is_critical=st.booleans(), priority=st.integers(0, 9))
+GATES = nearly(gate_type=st.just("UNIT"), command=st.just("true"), depends_on=LINKS)
+WORKSTREAMS = nearly(tasks=st.lists(TASKS, min_size=1, max_size=3), gates=st.lists(GATES, max_size=2), depends_on=LINKS)
+PLANS = nearly(
+    phase=st.just(PHASE),
+    workstreams=st.lists(WORKSTREAMS, min_size=1, max_size=2),
+    gates=st.lists(GATES, max_size=1),
+    start=st.booleans(),
+)
+
+
+@settings(SETTINGS, max_examples=60)
+@given(wanted=JSON | PLANS | PLANS | PLANS)
+def test_whatever_is_submitted_is_a_plan_or_is_refused(wanted: Any) -> None:
+    with rolled_back():
+        before = Event.objects.count()
+        try:
+            outcome = scheduling.submit(wanted, actor=THE_SYSTEM)
+        except (Invalid, DuplicateId) as refusal:
+            assert Event.objects.count() == before
+            noted(refusal.code)
+        else:
+            assert Run.objects.get().pk == outcome.entity.pk
+            assert integrity.check_all() == []
+            noted("kept")

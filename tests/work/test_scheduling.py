@@ -1,0 +1,636 @@
+"""Who gets which task, how long they may keep it, and what becomes of it when they do not report."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connection, connections, transaction
+
+from statecore import door, integrity, scheduling
+from statecore.journal import Event
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
+from statecore.kernel.refusals import GuardFailed, Invalid, LeaseLost, NotFound, Refusal
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.worker import Worker
+from statecore.machines.workstream import Workstream
+from statecore.scheduling import timers
+from tests.races.contest import PATIENCE
+from tests.support import world
+from tests.work.agents import Agent, gate, states, submit, task, workstream
+from tests.work.crowd import at_once
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Coordinates]:
+    with time_machine.travel(START, tick=False) as travelled:
+        yield travelled
+
+
+def row(name: str) -> Task:
+    return Task.objects.get(pk=name)
+
+
+def refused(ask: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(Refusal) as refusal:
+        ask()
+    return refusal.value.code, refusal.value.detail
+
+
+# Who gets what
+
+
+def test_a_worker_gets_only_what_it_is_able_to_do() -> None:
+    submit(
+        workstream("a", task("git", required_capabilities=["git"]), task("both", required_capabilities=["git", "sql"]))
+    )
+    assert Agent("none").claim() == []
+    assert Agent("sql", capabilities=["sql"]).claim() == []
+    assert [held.pk for held in Agent("git", capabilities=["aider", "git"]).claim()] == ["git"]
+    assert [held.pk for held in Agent("both", capabilities=["sql", "git"]).claim()] == ["both"]
+
+
+def test_a_worker_with_an_affinity_keeps_to_its_workstreams() -> None:
+    submit(workstream("a", "a1"), workstream("b", "b1"), workstream("c", "c1"))
+    assert Agent("nowhere", affinity={"workstreams": ["z"]}).claim() == []
+    assert Agent("never", affinity={"workstreams": []}).claim() == []
+    near = Agent("near", affinity={"workstreams": ["b", "c"]}, max_concurrent_tasks=3)
+    assert [held.pk for held in near.claim()] == ["b1", "c1"]
+    assert [held.pk for held in Agent("anywhere", affinity={}).claim()] == ["a1"]
+
+
+def test_the_highest_priority_goes_first_and_then_the_oldest(clock) -> None:
+    submit(workstream("a", "old-1", "old-2", task("low", priority=-1)))
+    clock.shift(60)
+    submit(workstream("b", task("high", priority=5), "new"), id="s")
+    agent = Agent(max_concurrent_tasks=5)
+    assert [held.pk for held in agent.claim()] == ["high", "old-1", "old-2", "new", "low"]
+
+
+def test_a_worker_takes_as_many_as_it_has_room_for_and_is_busy_until_it_holds_none() -> None:
+    submit(workstream("a", *(f"t{number}" for number in range(5))))
+    agent = Agent(max_concurrent_tasks=3)
+    held = agent.claim()
+    assert (len(held), agent.row.state, agent.row.current_load) == (3, "busy", 3)
+    agent.finish(held[0])
+    agent.fail(held[1])
+    assert (agent.row.state, agent.row.current_load) == ("busy", 1)
+    assert refused(agent.claim) == ("guard_failed", "claim: worker w is busy, not idle")
+    agent.finish(held[2])
+    assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+    assert len(agent.claim(most=1)) == 1
+    assert integrity.check_all() == []
+
+
+def test_a_claim_that_finds_nothing_leaves_the_worker_idle(clock) -> None:
+    agent = Agent()
+    clock.shift(30)
+    assert agent.claim() == []
+    assert (agent.row.state, agent.row.last_heartbeat) == ("idle", now())
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "2", True], ids=repr)
+def test_the_most_of_a_claim_is_a_whole_number(most: Any) -> None:
+    with pytest.raises(Invalid):
+        Agent().claim(most)
+
+
+def test_who_may_not_claim_is_told_why(clock) -> None:
+    submit(workstream("a", "a1", "a2"))
+    with pytest.raises(NotFound):
+        scheduling.claim("nobody", actor=THE_SYSTEM)
+    with pytest.raises(NotFound):
+        scheduling.claim("not an id", actor=THE_SYSTEM)
+    world.worker(id="new")
+    assert (
+        refused(lambda: scheduling.claim("new", actor=THE_SYSTEM))[1] == "claim: worker new is initializing, not idle"
+    )
+    gone = Agent("gone")
+    door.transition(Worker, "gone", "shutdown_requested", actor=gone.actor)
+    assert refused(gone.claim)[1] == "claim: worker gone is shutdown, not idle"
+    lost = Agent("lost")
+    lost.claim()
+    clock.shift(121)
+    timers.miss_heartbeats()
+    assert refused(lost.claim)[1] == "claim: worker lost is unresponsive, not idle"
+
+
+def test_what_is_claimed_carries_a_lease_and_a_fencing_number(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=90)))
+    (held,) = Agent().claim()
+    assert (held.state, held.worker_id, held.attempt) == ("running", "w", 1)
+    assert (held.started_at, held.lease_expires_at) == (START, START + timedelta(seconds=90))
+
+
+# Starting a task by hand, around a claim
+
+
+def test_a_task_is_not_started_on_a_worker_that_is_full() -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent()
+    agent.claim()
+    assert refused(lambda: world.fire(row("a2"), "worker_started", worker="w"))[0] == "guard_failed"
+
+
+def test_a_batch_of_starts_does_not_overfill_a_worker() -> None:
+    submit(workstream("a", "a1", "a2"))
+    Agent()
+    with pytest.raises(GuardFailed, match="has room for 1, not 2"):
+        door.transition_many(Task, ["a1", "a2"], "worker_started", actor=THE_SYSTEM, params={"worker": "w"})
+    assert states(Task) == {"a1": "queued", "a2": "queued"}
+    assert Worker.objects.get().current_load == 0
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_two_tasks_started_at_once_on_one_worker_are_one_task_and_one_refusal() -> None:
+    submit(workstream("a", "a1", "a2"))
+    Agent()
+
+    def start(name: str) -> Callable[[], str]:
+        return lambda: (
+            door.transition(Task, name, "worker_started", actor=THE_SYSTEM, params={"worker": "w"}).entity.state
+        )
+
+    for told in at_once(start("a1"), start("a2")):
+        assert told == "running" or isinstance(told, GuardFailed)
+    assert sorted(states(Task).values()) == ["queued", "running"]
+    assert integrity.check_all() == []
+
+
+# Draining and shutting down
+
+
+def test_an_idle_worker_that_is_drained_is_shut_down_at_once() -> None:
+    agent = Agent()
+    scheduling.drain("w", actor=THE_SYSTEM)
+    assert agent.row.state == "shutdown"
+    with pytest.raises(NotFound):
+        scheduling.drain("w", actor=THE_SYSTEM)
+    with pytest.raises(NotFound):
+        scheduling.drain("nobody", actor=THE_SYSTEM)
+
+
+def test_a_busy_worker_that_is_drained_finishes_and_is_then_shut_down() -> None:
+    submit(workstream("a", "a1", "a2", "a3"))
+    agent = Agent(max_concurrent_tasks=2)
+    one, two = agent.claim()
+    scheduling.drain("w", actor=THE_SYSTEM)
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": [{"shutdown": True}]}
+    agent.finish(one)
+    assert agent.row.state == "busy"
+    agent.finish(two)
+    assert (agent.row.state, agent.row.current_load) == ("shutdown", 0)
+    assert states(Task)["a3"] == "queued"
+    assert integrity.check_all() == []
+
+
+def test_a_worker_that_is_drained_before_it_is_registered_never_gets_work() -> None:
+    submit(workstream("a", "a1"))
+    world.worker(id="new")
+    scheduling.drain("new", actor=THE_SYSTEM)
+    door.transition(Worker, "new", "registration_completed", actor=THE_SYSTEM)
+    assert Worker.objects.get().state == "shutdown"
+
+
+def test_a_worker_that_comes_back_with_nothing_to_do_and_is_drained_is_shut_down(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=130)))
+    agent = Agent()
+    agent.claim()
+    scheduling.drain("w", actor=THE_SYSTEM)
+    clock.shift(131)
+    timers.miss_heartbeats()
+    timers.time_out_tasks()
+    assert (agent.row.state, agent.row.current_load) == ("unresponsive", 0)
+    assert scheduling.beat("w", actor=agent.actor)["state"] == "shutdown"
+    assert agent.row.state == "shutdown"
+
+
+def test_a_busy_worker_that_shuts_down_may_finish_what_it_holds() -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent()
+    (held,) = agent.claim()
+    door.transition(Worker, "w", "shutdown_requested", actor=agent.actor)
+    told = scheduling.beat("w", actor=agent.actor)
+    assert told == {"state": "shutdown", "commands": [{"shutdown": True}]}
+    agent.finish(held)
+    assert states(Task) == {"a1": "completed", "a2": "queued"}
+    assert agent.row.current_load == 0
+    assert integrity.check_all() == []
+
+
+def test_an_operator_who_forces_a_worker_out_has_its_tasks_retried() -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent(max_concurrent_tasks=2)
+    agent.claim()
+    world.forced(agent.row, "shutdown")
+    assert states(Task) == {"a1": "retrying", "a2": "retrying"}
+    assert row("a1").last_error == "worker w was lost"
+    assert agent.row.current_load == 0
+    assert integrity.check_all() == []
+
+
+# Heartbeats
+
+
+def test_a_heartbeat_is_one_statement_and_makes_no_event(clock, django_assert_num_queries) -> None:
+    agent = Agent()
+    clock.shift(60)
+    events = Event.objects.count()
+    with django_assert_num_queries(1):
+        assert scheduling.beat("w", actor=agent.actor) == {"state": "idle", "commands": []}
+    assert agent.row.last_heartbeat == now()
+    assert Event.objects.count() == events
+
+
+def test_a_heartbeat_never_goes_back(clock) -> None:
+    agent = Agent()
+    clock.shift(-30)
+    scheduling.beat("w", actor=agent.actor)
+    assert agent.row.last_heartbeat == START
+
+
+def test_a_heartbeat_of_nobody_is_refused() -> None:
+    with pytest.raises(NotFound):
+        scheduling.beat("nobody", actor=THE_SYSTEM)
+
+
+def test_a_command_is_repeated_until_the_worker_claims_again(clock) -> None:
+    submit(workstream("a", "a1", "a2", "a3"))
+    agent = Agent(max_concurrent_tasks=2)
+    one, two = agent.claim()
+    world.fire(one, "user_cancelled", actor=world.operator())
+    cancel = {"cancel": "a1", "attempt": 1}
+    for _ in range(2):
+        assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": [cancel]}
+    world.fire(two, "user_cancelled", actor=world.operator())
+    told = scheduling.beat("w", actor=agent.actor)
+    assert told == {"state": "idle", "commands": [cancel, {"cancel": "a2", "attempt": 1}]}
+    agent.claim()
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": []}
+
+
+def test_a_report_from_a_lost_lease_is_refused(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=60)))
+    slow, quick = Agent("slow"), Agent("quick")
+    (held,) = slow.claim()
+    clock.shift(61)
+    timers.time_out_tasks()
+    clock.shift(3600)
+    scheduling.beat("quick", actor=quick.actor)
+    timers.queue_retries()
+    (again,) = quick.claim()
+    with pytest.raises(LeaseLost):
+        slow.finish(held)
+    with pytest.raises(LeaseLost):
+        slow.fail(held)
+    quick.finish(again)
+    assert (row("a1").state, row("a1").attempt) == ("completed", 2)
+
+
+# Time
+
+
+def test_back_off_grows_and_is_spread_and_is_the_same_for_the_same_try(clock, settings) -> None:
+    settings.STATECORE_RETRY_BASE_SECONDS, settings.STATECORE_RETRY_CAP_SECONDS = 10, 60
+    submit(workstream("a", *(task(f"t{number}", max_retries=5) for number in range(8))))
+    agent = Agent(max_concurrent_tasks=8)
+    seen = []
+    for longest in (10, 20, 40, 60, 60):
+        scheduling.beat("w", actor=agent.actor)
+        for held in agent.claim():
+            agent.fail(held)
+        waits = [(retry_at - now()).total_seconds() for retry_at in Task.objects.values_list("retry_at", flat=True)]
+        assert all(longest / 2 <= wait <= longest for wait in waits)
+        assert len(set(waits)) == 8
+        seen.append(max(waits))
+        clock.shift(max(waits))
+        assert timers.queue_retries() == 8
+    assert seen[0] < seen[1] < seen[2]
+
+
+def test_a_retry_waits_for_its_time_and_not_a_moment_longer(clock) -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    agent.fail(*agent.claim())
+    wait = row("a1").retry_at - now()
+    clock.shift(wait - timedelta(microseconds=1))
+    assert timers.queue_retries() == 0
+    clock.shift(timedelta(microseconds=1))
+    assert timers.queue_retries() == 1
+    assert (row("a1").state, row("a1").retry_count) == ("queued", 1)
+
+
+def test_a_time_out_is_retried_and_then_fails(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=60, max_retries=1, is_critical=True), is_critical=True))
+    agent = Agent()
+    agent.claim()
+    clock.shift(timedelta(seconds=59, microseconds=999_999))
+    assert timers.time_out_tasks() == 0
+    clock.shift(timedelta(microseconds=1))
+    assert timers.time_out_tasks() == 1
+    assert (row("a1").state, row("a1").last_error) == ("retrying", "timed out after 60 s")
+    assert agent.row.commands == [{"cancel": "a1", "attempt": 1}]
+    clock.shift(60)
+    scheduling.beat("w", actor=agent.actor)
+    timers.queue_retries()
+    agent.claim()
+    clock.shift(60)
+    timers.time_out_tasks()
+    assert states(Task) == {"a1": "failed"}
+    assert states(Run) == {"r": "failed"}
+    assert integrity.check_all() == []
+
+
+def test_a_dead_workers_tasks_are_retried_by_another(clock) -> None:
+    submit(workstream("a", "a1", "a2"))
+    dead, other = Agent("dead", max_concurrent_tasks=2), Agent("other", max_concurrent_tasks=2)
+    held = dead.claim()
+    clock.shift(120)
+    assert timers.miss_heartbeats() == 0
+    clock.shift(1)
+    assert timers.miss_heartbeats() == 1
+    assert (dead.row.state, set(states(Task).values())) == ("unresponsive", {"running"})
+    scheduling.beat("other", actor=other.actor)
+    clock.shift(179)
+    assert timers.give_up_workers() == 0
+    clock.shift(1)
+    assert timers.give_up_workers() == 1
+    assert (dead.row.state, dead.row.current_load) == ("shutdown", 0)
+    assert set(states(Task).values()) == {"retrying"}
+    assert refused(lambda: dead.finish(held[0]))[0] == "invalid_transition"
+    told = scheduling.beat("dead", actor=dead.actor)
+    assert told["commands"][-1] == {"shutdown": True}
+    clock.shift(100)
+    timers.queue_retries()
+    assert sorted(other.work()) == ["a1", "a2"]
+    assert states(Run) == {"r": "succeeded"}
+
+
+def test_a_worker_that_comes_back_in_time_keeps_its_tasks(clock) -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    (held,) = agent.claim()
+    clock.shift(200)
+    timers.miss_heartbeats()
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": []}
+    assert (agent.row.state, agent.row.current_load) == ("busy", 1)
+    assert timers.give_up_workers() == 0
+    agent.finish(held)
+    assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+    assert states(Run) == {"r": "succeeded"}
+    assert integrity.check_all() == []
+
+
+def test_a_report_of_an_unresponsive_worker_counts(clock) -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    (held,) = agent.claim()
+    clock.shift(200)
+    timers.miss_heartbeats()
+    agent.finish(held)
+    assert states(Run) == {"r": "succeeded"}
+    assert (agent.row.state, agent.row.current_load) == ("unresponsive", 0)
+    assert scheduling.beat("w", actor=agent.actor)["state"] == "idle"
+
+
+def test_a_stale_idle_worker_is_shut_down_after_the_recovery_window(clock) -> None:
+    stale, alive = Agent("stale"), Agent("alive")
+    clock.shift(299)
+    scheduling.beat("alive", actor=alive.actor)
+    assert timers.miss_heartbeats() == timers.give_up_workers() == 0
+    clock.shift(2)
+    assert timers.give_up_workers() == 1
+    assert (stale.row.state, alive.row.state) == ("shutdown", "idle")
+
+
+def test_a_task_held_by_a_worker_that_shut_down_and_died_times_out(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=600)))
+    agent = Agent()
+    agent.claim()
+    door.transition(Worker, "w", "shutdown_requested", actor=agent.actor)
+    clock.shift(600)
+    assert timers.time_out_tasks() == 1
+    assert states(Task) == {"a1": "retrying"}
+    assert integrity.check_all() == []
+
+
+def test_a_sweep_is_bounded_and_goes_on_the_next_time(clock) -> None:
+    submit(workstream("a", *(task(f"t{number}", timeout_sec=1) for number in range(timers.BATCH + 20))))
+    agent = Agent(max_concurrent_tasks=1000)
+    assert len(agent.claim()) == timers.BATCH + 20
+    clock.shift(1)
+    assert [timers.time_out_tasks() for _ in range(3)] == [timers.BATCH, 20, 0]
+    assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+
+
+# At the same time
+
+
+def overdue_world() -> None:
+    """Something for every sweep: time-outs, back-offs, silence, workers to give up."""
+    started = now() - timedelta(hours=1)
+    with time_machine.travel(started, tick=False) as clock:
+        submit(workstream("a", *(task(f"t{number:02}", timeout_sec=60) for number in range(30))))
+        for name in ("silent", "lost", "idle", "late"):
+            Agent(name, max_concurrent_tasks=5)
+        for held in scheduling.claim("silent", actor=THE_SYSTEM):
+            door.transition(Task, held.pk, "execution_failed", actor=THE_SYSTEM, params={"error": "broke"})
+        for name in ("silent", "lost", "late"):
+            scheduling.claim(name, actor=THE_SYSTEM)
+        clock.shift(121)
+        timers.miss_heartbeats()
+        scheduling.beat("silent", actor=THE_SYSTEM)
+
+
+SWEEPS = ("time_out_tasks", "queue_retries", "miss_heartbeats", "give_up_workers")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_the_same_sweep_twice_at_once_does_everything_once(sweep: str) -> None:
+    overdue_world()
+    alone = getattr(timers, sweep)
+    moved = at_once(alone, alone, alone)
+    assert all(isinstance(count, int) for count in moved), moved
+    assert sum(moved) > 0
+    assert alone() == 0
+    transitions = Event.objects.filter(kind="normal").values_list("entity_type", "entity_id", "sequence")
+    assert len(set(transitions)) == len(transitions)
+    assert not Worker.objects.filter(state__in=("shutdown",), tasks__isnull=False).exists()
+    assert [finding for finding in integrity.check_all() if finding.check not in TIMELY] == []
+
+
+# What the other sweeps have yet to see to.
+TIMELY = ("running_tasks_are_within_their_timeout", "live_workers_are_heard_from")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_all_the_sweeps_at_once_leave_nothing_undone() -> None:
+    overdue_world()
+    for _ in range(3):
+        answers = at_once(*(getattr(timers, sweep) for sweep in SWEEPS))
+        assert all(isinstance(count, int) for count in answers), answers
+    assert integrity.check_all() == []
+    assert set(states(Worker).values()) == {"shutdown"}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_heartbeat_in_the_middle_of_a_sweep_saves_an_idle_worker() -> None:
+    with time_machine.travel(now() - timedelta(minutes=10), tick=False):
+        agent = Agent()
+    with held_by_another(Worker, "w", last_heartbeat=now()) as let_go, ThreadPoolExecutor(1) as pool:
+        sweep = pool.submit(in_thread(timers.give_up_workers))
+        wait_until_somebody_waits_or(sweep.done)
+        let_go()
+        assert sweep.result(PATIENCE) == 0
+    assert agent.row.state == "idle"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_heartbeats_at_once_of_a_worker_that_is_back_are_both_answered() -> None:
+    with time_machine.travel(now() - timedelta(seconds=200), tick=False) as clock:
+        submit(workstream("a", "a1"))
+        agent = Agent()
+        agent.claim()
+        clock.shift(121)
+        timers.miss_heartbeats()
+    answers = at_once(*[lambda: scheduling.beat("w", actor=agent.actor)] * 4)
+    assert answers == [{"state": "busy", "commands": []}] * 4
+    assert Event.objects.filter(trigger="health_check_recovered").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_heartbeats_racing_with_completion_harm_nothing() -> None:
+    submit(workstream("a", *(f"t{number}" for number in range(10))))
+    agent = Agent()
+    for _ in range(10):
+        (held,) = agent.claim()
+        beat = lambda: scheduling.beat("w", actor=agent.actor)  # noqa: E731
+        answers = at_once(beat, lambda held=held: agent.finish(held).entity.state, beat)
+        assert answers[1] == "completed"
+        assert {answers[0]["state"], answers[2]["state"]} <= {"busy", "idle"}
+        assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+    assert states(Run) == {"r": "succeeded"}
+    assert integrity.check_all() == []
+
+
+# Whom another holds
+
+
+class Let:
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.held = threading.Event()
+
+    def __call__(self) -> None:
+        self.go.set()
+
+
+def in_thread(deed: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        try:
+            return deed()
+        finally:
+            connections.close_all()
+
+    return run
+
+
+class held_by_another:  # noqa: N801 - reads as a statement
+    """A row that somebody has locked, and changes or leaves alone when they are told to let go."""
+
+    def __init__(self, model: Any, pk: str, **changed: Any) -> None:
+        self.model, self.pk, self.changed, self.let = model, pk, changed, Let()
+
+    def _hold(self) -> None:
+        with transaction.atomic():
+            found = self.model.objects.select_for_update(no_key=True).filter(pk=self.pk)
+            assert len(found) == 1
+            if self.changed:
+                self.model.objects.filter(pk=self.pk).update(**self.changed)
+            self.let.held.set()
+            assert self.let.go.wait(PATIENCE)
+
+    def __enter__(self) -> Let:
+        self.pool = ThreadPoolExecutor(1)
+        self.holder = self.pool.submit(in_thread(self._hold))
+        assert self.let.held.wait(PATIENCE)
+        return self.let
+
+    def __exit__(self, *_: object) -> None:
+        self.let()
+        self.holder.result(PATIENCE)
+        self.pool.shutdown()
+
+
+def wait_until_somebody_waits_or(done: Callable[[], bool]) -> None:
+    from tests.support.waiting import until
+
+    def somebody_waits() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            return bool(cursor.fetchone()[0])
+
+    until(lambda: done() or somebody_waits())
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_somebody_looks_at_in_vain_is_still_woken() -> None:
+    """Whoever holds it may be refused, and then changes nothing and looks at nothing."""
+    submit(workstream("a", "a1", task("a2", "a1")))
+    agent = Agent()
+    (held,) = agent.claim()
+    with held_by_another(Task, "a2") as let_go, ThreadPoolExecutor(1) as pool:
+        finished = pool.submit(in_thread(lambda: agent.finish(held)))
+        wait_until_somebody_waits_or(finished.done)
+        assert states(Task) == {"a1": "completed", "a2": "blocked"}
+        let_go()
+        finished.result(PATIENCE)
+    assert states(Task) == {"a1": "completed", "a2": "queued"}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_workstream_that_somebody_looks_at_in_vain_still_ends() -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    (held,) = agent.claim()
+    with held_by_another(Workstream, "a") as let_go, ThreadPoolExecutor(1) as pool:
+        finished = pool.submit(in_thread(lambda: agent.finish(held)))
+        wait_until_somebody_waits_or(finished.done)
+        let_go()
+        finished.result(PATIENCE)
+    assert states(Run) == {"r": "succeeded"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_gate_that_fails_while_its_task_is_claimed_blocks_it() -> None:
+    for number in range(8):
+        submit(workstream(f"a{number}", task(f"t{number}", gates=[f"g{number}"])), id=f"r{number}",
+               gates=[gate(f"g{number}")])  # fmt: skip
+        door.transition(TestGate, f"g{number}", "gate_started", actor=THE_SYSTEM)
+        agent = Agent(f"w{number}")
+        fails = lambda number=number: (
+            door.transition(
+                TestGate, f"g{number}", "gate_failed", actor=THE_SYSTEM, params={"exit_code": 1}
+            ).entity.state
+        )
+        answers = at_once(lambda agent=agent: len(agent.claim()), fails)
+        assert answers[1] == "FAILED", answers
+    assert set(states(Task).values()) == {"blocked"}
+    assert set(states(Worker).values()) == {"idle"}
+    assert integrity.check_all() == []
