@@ -4,6 +4,7 @@ import structlog
 from celery import shared_task
 
 from statecore import integrity, journal
+from statecore.scheduling import breakers
 
 log = structlog.get_logger(__name__)
 
@@ -17,3 +18,9 @@ def expire_idempotency_records() -> None:
 def check_recent_integrity() -> None:
     for finding in integrity.check_recent():
         log.error("integrity_finding", finding=str(finding))
+
+
+@shared_task
+def cool_down_breakers() -> None:
+    if count := breakers.cool_down():
+        log.info("breakers_half_opened", count=count)

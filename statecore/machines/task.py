@@ -16,7 +16,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import failed_by_parent, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
 from ..kernel.links import first_outside
@@ -193,7 +193,7 @@ class Task(Entity):
             constraints.at_most("task", "retry_count", "max_retries"),
             *constraints.in_time_order("task", "created_at", "started_at", "completed_at"),
         )
-        indexes = (live_by_state("task", FINAL),)
+        indexes = (live_by_state("task", FINAL), failed_by_parent("task", "workstream"))
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:

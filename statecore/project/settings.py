@@ -124,6 +124,9 @@ STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
 STATECORE_IDEMPOTENCY_SECONDS = ENVIRONMENT.idempotency_seconds
 STATECORE_RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
 STATECORE_RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
+STATECORE_RECOVERY = ENVIRONMENT.recovery
+STATECORE_PROBE_SECONDS = ENVIRONMENT.probe_seconds
+STATECORE_METRICS_TOKEN = ENVIRONMENT.metrics_token
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
@@ -143,6 +146,10 @@ CELERY_BEAT_SCHEDULE = {
     "check_recent_integrity": {
         "task": "statecore.tasks.check_recent_integrity",
         "schedule": timedelta(minutes=5),
+    },
+    "cool_down_breakers": {
+        "task": "statecore.tasks.cool_down_breakers",
+        "schedule": timedelta(seconds=10),
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

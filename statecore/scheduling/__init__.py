@@ -1,0 +1,1 @@
+"""Who gets which work, and when."""
