@@ -16,10 +16,11 @@ class StatecoreConfig(AppConfig):
         from . import agent_events
         from .kernel import checks, registry
         from .records import checkpoint
+        from .stuck import abandoned
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
-        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done]
+        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done, abandoned.mark_what_is_left]
         post_migrate.connect(_install_triggers, sender=self)
 
 

@@ -3,7 +3,7 @@
 import structlog
 from celery import shared_task
 
-from statecore import integrity, journal
+from statecore import integrity, journal, stuck
 from statecore.scheduling import breakers
 
 log = structlog.get_logger(__name__)
@@ -24,3 +24,8 @@ def check_recent_integrity() -> None:
 def cool_down_breakers() -> None:
     if count := breakers.cool_down():
         log.info("breakers_half_opened", count=count)
+
+
+@shared_task
+def recover_stalled() -> None:
+    stuck.recover_stalled()

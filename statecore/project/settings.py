@@ -147,6 +147,10 @@ CELERY_BEAT_SCHEDULE = {
         "task": "statecore.tasks.check_recent_integrity",
         "schedule": timedelta(minutes=5),
     },
+    "recover_stalled": {
+        "task": "statecore.tasks.recover_stalled",
+        "schedule": timedelta(seconds=30),
+    },
     "cool_down_breakers": {
         "task": "statecore.tasks.cool_down_breakers",
         "schedule": timedelta(seconds=10),
