@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from ..kernel.indexes import is_live
 from ..machines.run import Run
 from ..machines.task import Task
-from ..machines.workstream import LIVE, Workstream
-from ..machines.workstream import State as WorkstreamState
+from ..machines.workstream import State, Workstream
 
 
 class Undecided(NamedTuple):
@@ -29,19 +29,19 @@ def undecided(limit: int) -> Iterator[Undecided]:
 
 def _runs() -> QuerySet[Any]:
     failed = Workstream.objects.filter(run=OuterRef("pk"), state="failed", successor=None)
-    return _with_the_first_of(Run.objects.filter(state="running"), failed)
+    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state="running"), failed)
 
 
 def _workstreams() -> QuerySet[Any]:
     failed = Task.objects.filter(workstream=OuterRef("pk"), state="failed", successor=None)
-    return _with_the_first_of(Workstream.objects.filter(state__in=sorted(LIVE)), failed)
+    return _with_the_first_of(Workstream.objects.filter(is_live(Workstream.flow.final)), failed)
 
 
 def _dependents() -> QuerySet[Any]:
     """A dependency that ended without being completed stays that way, until it is retried."""
     links: Any = Workstream.depends_on.through.objects
-    ended = sorted(set(Workstream.flow.final) - {WorkstreamState.COMPLETED})
-    waiting = Workstream.objects.filter(state__in=("planned", "blocked"))
+    ended = sorted(set(Workstream.flow.final) - {State.COMPLETED})
+    waiting = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("planned", "blocked"))
     dead = links.filter(from_workstream=OuterRef("pk"), to_workstream__state__in=ended)
     return _with_the_first_of(waiting, dead, "to_workstream__completed_at")
 

@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
+from ..kernel.indexes import is_live
 from ..machines.circuit_breaker import CircuitBreaker
 
 ENTERED = "state_entered_at"
@@ -52,9 +53,8 @@ def overdue(flow: Flow, state: str, at: datetime, limit: int) -> list[Any]:
 
 def late(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
     clock = clock_field(flow, state)
-    # Both conditions stand in the partial index, the second for SQLite, which takes it at its word only.
-    live = flow.model.objects.filter(state=state).exclude(state__in=sorted(flow.final))
-    return _narrowed(flow, live.filter(**{f"{clock}__lt": at - deadline}), at, at - deadline).order_by(clock)
+    waiting = flow.model.objects.filter(is_live(flow.final), state=state, **{f"{clock}__lt": at - deadline})
+    return _narrowed(flow, waiting, at, at - deadline).order_by(clock)
 
 
 def _narrowed(flow: Flow, rows: QuerySet[Any], at: datetime, cutoff: datetime) -> QuerySet[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...kernel.indexes import is_live
 from ...machines.agent_job import AgentJob, State
 from .plan import Order, Recovery, when_overdue
 
@@ -21,7 +22,7 @@ def the_next_try_is_due(job: AgentJob, at: datetime) -> bool:
 
 
 def due_for_the_next_try(recovery: Recovery, at: datetime, limit: int) -> list[str]:
-    retrying = AgentJob.objects.filter(state=State.RETRYING, retry_at__lte=at)
+    retrying = AgentJob.objects.filter(is_live(AgentJob.flow.final), state=State.RETRYING, retry_at__lte=at)
     return list(retrying.order_by("retry_at").values_list("pk", flat=True)[:limit])
 
 

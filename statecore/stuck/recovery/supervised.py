@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import door
 from ...kernel.actors import THE_SYSTEM
+from ...kernel.indexes import is_live
 from ...kernel.refusals import GuardFailed
 from ...machines import supervised_job, supervised_worker
 from ...machines.supervised_job import SupervisedJob
@@ -79,8 +80,8 @@ def has_lost_a_worker(job: SupervisedJob, at: datetime) -> bool:
 
 
 def without_their_workers(recovery: Recovery, at: datetime, limit: int) -> list[str]:
-    running = SupervisedJob.objects.filter(state=supervised_job.State.RUNNING).order_by("state_entered_at")
-    crews = list(running.values_list("pk", "allocated_workers")[:MOST_JOBS])
+    running = SupervisedJob.objects.filter(is_live(SupervisedJob.flow.final), state=supervised_job.State.RUNNING)
+    crews = list(running.order_by("state_entered_at").values_list("pk", "allocated_workers")[:MOST_JOBS])
     found: list[str] = []
     for start in range(0, len(crews), CHUNK):
         chunk = crews[start : start + CHUNK]
