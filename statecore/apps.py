@@ -14,6 +14,7 @@ class StatecoreConfig(AppConfig):
 
     def ready(self) -> None:
         from . import agent_events
+        from .derive import metrics
         from .kernel import checks, registry
         from .records import checkpoint
         from .stuck import abandoned
@@ -21,6 +22,7 @@ class StatecoreConfig(AppConfig):
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
         registry.reactions += [agent_events.mirror, checkpoint.clear_when_done, abandoned.mark_what_is_left]
+        registry.witnesses.append(metrics.observe)
         post_migrate.connect(_install_triggers, sender=self)
 
 
