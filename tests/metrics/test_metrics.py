@@ -151,3 +151,19 @@ class TestWhoMayRead:
 
     def test_it_is_read_only(self, client: Client) -> None:
         assert client.post("/metrics").status_code == 405
+
+
+def test_many_durations_at_once_are_as_many_one_by_one() -> None:
+    values = [0, 0.1, 0.2, 1, 59.9, 60, 61, 86_400, 1e9]
+    at_once = metrics.Durations("at_once", "said", buckets=metrics.BUCKETS, registry=None)
+    one_by_one = metrics.Histogram("one_by_one", "said", buckets=metrics.BUCKETS, registry=None)
+    at_once.observe_all(values)
+    for value in values:
+        one_by_one.observe(value)
+
+    def told(histogram: metrics.Histogram) -> list[tuple[Any, ...]]:
+        (family,) = histogram.collect()
+        found = [(one.name.partition("_")[2], one.labels, one.value) for one in family.samples]
+        return [(name.removeprefix("once_").removeprefix("by_one_"), *rest) for name, *rest in found][:-1]
+
+    assert told(at_once) == told(one_by_one)
