@@ -53,8 +53,3 @@ def explained(entity: Entity, at: datetime, actor: Actor | None = None) -> Expla
         return Explanation(entity, words.ended(entity, at), moves, [], overdue)
     links = chain.chain_of(entity, at)
     return Explanation(entity, chain.sentence(links), moves, links, overdue)
-
-
-def why(entity: Entity, at: datetime) -> str:
-    """The sentence alone."""
-    return chain.sentence(chain.chain_of(entity, at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,10 +12,10 @@ from typing import Any, NamedTuple
 from ..kernel import registry
 from ..kernel.clock import now, rfc3339
 from ..kernel.entity import Entity
-from . import scan
+from . import chain, scan
+from .by_hand import by_hand
 from .decisions import undecided
-from .explain import why
-from .recovery import APPROVAL, Proposal, proposal_for
+from .recovery import APPROVAL, Proposal, awaiting_approval, proposal_for
 
 USUAL_LIMIT = 100
 
@@ -50,45 +51,61 @@ class Item:
 
 
 class _Found(NamedTuple):
-    overdue: timedelta
-    since: datetime
     entity: Entity
-    is_decision: bool
+    since: datetime
+    overdue: timedelta
+    is_decision: bool = False
 
 
-def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None) -> list[Item]:
-    """At most so many of all that are past a deadline or need a decision."""
+def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: float = 1.0) -> list[Item]:
+    """At most so many of all that are past a deadline, need a decision or wait for an approval.
+
+    With `beyond`, only those that have taken more than so many times what their deadline gives them.
+    """
     at = now()
-    found = {(one.entity.flow.entity_type, one.entity.pk): one for one in _overdue(at, limit, entity_type)}
-    # Needing a decision says more than being late: it comes second and wins.
-    found |= {(one.entity.flow.entity_type, one.entity.pk): one for one in _undecided(at, limit, entity_type)}
-    return [_item(one, at) for one in nlargest(limit, found.values(), key=lambda one: one.overdue)]
+    found = [*_overdue(at, limit, entity_type, beyond)]
+    if beyond <= 1.0:
+        # Needing a decision says more than being late: it comes last and wins.
+        found += [*_awaiting_approval(at, limit), *_undecided(at, limit)]
+    wanted = (one for one in found if entity_type in (None, one.entity.flow.entity_type))
+    each_once = {(one.entity.flow.entity_type, one.entity.pk): one for one in wanted}
+    return [_item(one, at) for one in nlargest(limit, each_once.values(), key=lambda one: one.overdue)]
 
 
-def _overdue(at: datetime, limit: int, entity_type: str | None) -> list[_Found]:
-    flows = registry.flows() if entity_type is None else (registry.flow(entity_type),)
-    rows = [row for flow in flows for state in flow.states for row in scan.overdue(flow, state, at, limit)]
-    return [_Found(scan.overdue_by(row, at) or timedelta(), scan.clock_of(row), row, is_decision=False) for row in rows]
+def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
+    for flow in registry.flows() if entity_type is None else (registry.flow(entity_type),):
+        for state in flow.states:
+            yield from (_late(row, at) for row in scan.overdue(flow, state, at, limit, beyond))
 
 
-def _undecided(at: datetime, limit: int, entity_type: str | None) -> list[_Found]:
-    return [
-        _Found(max(at - since, timedelta()), since, entity, is_decision=True)
-        for entity, since in undecided(limit)
-        if entity_type in (None, entity.flow.entity_type)
-    ]
+def _awaiting_approval(at: datetime, limit: int) -> Iterator[_Found]:
+    return (_late(entity, at) for entity in awaiting_approval(at, limit))
+
+
+def _undecided(at: datetime, limit: int) -> Iterator[_Found]:
+    for entity, since in undecided(limit):
+        yield _Found(entity, since, max(at - since, timedelta()), is_decision=True)
+
+
+def _late(entity: Entity, at: datetime) -> _Found:
+    return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
 
 
 def _item(found: _Found, at: datetime) -> Item:
-    entity, proposal = found.entity, proposal_for(found.entity, at)
-    kind = Kind.NEEDS_APPROVAL if proposal.mode == APPROVAL else Kind.OVERDUE
-    deadline = None if found.is_decision else entity.flow.deadline(entity.state)
+    entity, links = found.entity, chain.chain_of(found.entity, at)
+    proposal = None if found.is_decision else proposal_for(entity, at)
     return Item(
-        entity,
-        Kind.NEEDS_DECISION if found.is_decision else kind,
-        found.since,
-        deadline,
-        found.overdue,
-        why(entity, at),
-        proposal,
+        entity=entity,
+        kind=_kind(found, proposal),
+        since=found.since,
+        deadline=None if found.is_decision else entity.flow.deadline(entity.state),
+        overdue=found.overdue,
+        why=chain.sentence(links),
+        recovery=proposal or by_hand(entity, links, at),
     )
+
+
+def _kind(found: _Found, proposal: Proposal | None) -> Kind:
+    if found.is_decision:
+        return Kind.NEEDS_DECISION
+    return Kind.NEEDS_APPROVAL if proposal and proposal.mode == APPROVAL else Kind.OVERDUE

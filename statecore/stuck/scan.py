@@ -15,6 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.indexes import is_live
 from ..machines.circuit_breaker import CircuitBreaker
+from ..machines.pipeline_job import WORKING
 
 ENTERED = "state_entered_at"
 
@@ -42,40 +43,46 @@ def is_stuck(entity: Entity, at: datetime) -> bool:
     if deadline is None or overdue_by(entity, at) is None:
         return False
     mine = type(entity).objects.filter(pk=entity.pk)
-    return bool(_narrowed(entity.flow, mine, at, at - deadline).exists())
+    return bool(_narrowed(entity.flow, entity.state, mine, at - deadline, at).exists())
 
 
-def overdue(flow: Flow, state: str, at: datetime, limit: int) -> list[Any]:
-    """Those longest past the deadline of this state, longest first."""
+def overdue(flow: Flow, state: str, at: datetime, limit: int, beyond: float = 1.0) -> list[Any]:
+    """Those longest past the deadline of this state, or past several times that, longest first."""
     deadline = flow.deadline(state)
-    return [] if deadline is None or flow.is_final(state) else list(late(flow, state, at, deadline)[:limit])
+    return [] if deadline is None or flow.is_final(state) else list(late(flow, state, at, deadline * beyond)[:limit])
 
 
 def late(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
     clock = clock_field(flow, state)
     waiting = flow.model.objects.filter(is_live(flow.final), state=state, **{f"{clock}__lt": at - deadline})
-    return _narrowed(flow, waiting, at, at - deadline).order_by(clock)
+    return _narrowed(flow, state, waiting, at - deadline, at).order_by(clock)
 
 
-def _narrowed(flow: Flow, rows: QuerySet[Any], at: datetime, cutoff: datetime) -> QuerySet[Any]:
+def _narrowed(flow: Flow, state: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     if any(field.name == "abandoned" for field in flow.model._meta.concrete_fields):
         rows = rows.filter(abandoned=False)
-    narrow = NARROWER.get(flow.entity_type)
-    return narrow(rows, at, cutoff) if narrow else rows
+    narrow = NARROWER.get((flow.entity_type, state))
+    return narrow(rows, cutoff, at) if narrow else rows
 
 
-def _without_those_cooling_down(rows: QuerySet[Any], at: datetime, cutoff: datetime) -> QuerySet[Any]:
+def _of_workstreams_under_way(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """What belongs to a workstream that has not begun waits for that, which has a deadline of its own."""
+    return rows.exclude(workstream__state__in=("planned", "blocked"))
+
+
+def _not_cooling_down(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """A breaker may be set to cool down for longer than its deadline; there is one row for each tool."""
     cooling = [row.pk for row in CircuitBreaker.objects.filter(state="OPEN") if row.cools_down_at() > at]
     return rows.exclude(pk__in=cooling)
 
 
-def _without_recent_progress(rows: QuerySet[Any], at: datetime, cutoff: datetime) -> QuerySet[Any]:
+def _without_recent_progress(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """A pipeline job stays in a stage for long; a new checkpoint, or somebody who resumes it, starts its clock anew."""
     return rows.exclude(resumed_at__gte=cutoff).exclude(checkpoints__updated_at__gte=cutoff)
 
 
-NARROWER: dict[str, Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
-    "circuit_breaker": _without_those_cooling_down,
-    "pipeline_job": _without_recent_progress,
+NARROWER: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
+    ("task", "pending"): _of_workstreams_under_way,
+    ("circuit_breaker", "OPEN"): _not_cooling_down,
+    **{("pipeline_job", str(state)): _without_recent_progress for state in WORKING},
 }

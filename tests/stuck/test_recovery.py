@@ -242,6 +242,25 @@ class TestApproval:
         assert event["metadata"]["approved_by"] == "ada"
         assert event["reason"] == "fail it and try it again, approved by ada"
 
+    def test_what_is_not_late_yet_is_proposed_too(self, settings) -> None:
+        settings.STATECORE_RECOVERY = {"supervised_job": "approval"}
+        worker = world.created("SupervisedWorker", id="sw1", workspace_id="space")
+        job = world.fire(world.created("SupervisedJob", task_description="sort"), "validate")
+        job = world.fire(job, "allocate_resources", workers=["sw1"])
+        assert stuck.stuck() == []
+        world.fire(worker, "terminate")
+        assert stuck.recover_stalled() == 0
+        (item,) = stuck.stuck()
+        assert (item.kind, item.recovery.action) == ("needs approval", "replace the workers it lost")
+        job = stuck.approve_recovery(type(job), job.pk, actor=world.operator())
+        assert job.allocated_workers != ["sw1"]
+
+    def test_a_next_try_that_was_promised_needs_no_approval(self, later, settings) -> None:
+        settings.STATECORE_RECOVERY = {"agent_job": "approval"}
+        job = world.fire(world.fire(world.created("AgentJob"), "job_leased"), "job_retry_scheduled", delay_seconds=9)
+        later(seconds=9)
+        assert recovered(job).state == "queued"
+
     def test_once_is_enough(self, job) -> None:
         stuck.approve_recovery(type(job), "j1", actor=world.operator())
         with pytest.raises(GuardFailed) as refusal:

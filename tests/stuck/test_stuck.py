@@ -39,7 +39,7 @@ def test_an_item_says_what_where_since_when_why_and_what_to_do(later) -> None:
         "deadline_seconds": 600.0,
         "overdue_seconds": 120.0,
         "why": "queued 12 min: there is no live worker",
-        "recovery": {"action": "override or retry by hand", "mode": "operator"},
+        "recovery": {"action": "override", "mode": "operator"},
     }
 
 
@@ -52,6 +52,25 @@ def test_the_longest_overdue_come_first_and_no_more_than_asked_for(later) -> Non
     assert [pk for pk, _kind in listed()] == ["t0", "t1", "t2", "t3", "j1"]
     assert [pk for pk, _kind in listed(limit=2)] == ["t0", "t1"]
     assert [pk for pk, _kind in listed(entity_type="ingestion_job")] == [job.pk]
+
+
+def test_only_what_has_taken_several_times_as_long(later) -> None:
+    world.queued_task(id="t1")
+    later(minutes=9)
+    world.queued_task(id="t2")
+    later(minutes=12)
+    assert [pk for pk, _kind in listed()] == ["t1", "t2"]
+    assert [pk for pk, _kind in listed(beyond=2)] == ["t1"]
+
+
+def test_tasks_of_a_workstream_that_has_not_begun_wait_for_that(later) -> None:
+    waiting = world.task(workstream=world.workstream(id="w1"))
+    begun = world.task(workstream=world.fire(world.workstream(id="w2"), "tasks_created"))
+    later(minutes=11)
+    assert [pk for pk, _kind in listed(entity_type="task")] == [begun.pk]
+    later(days=1)
+    assert ("w1", "overdue") in listed()
+    assert (waiting.pk, "overdue") not in listed()
 
 
 def test_a_machine_nobody_knows_is_refused() -> None:
@@ -83,13 +102,14 @@ def test_the_clock_of_a_worker_is_its_heartbeat(later) -> None:
     assert (item.entity.pk, item.why) == (silent.pk, "not heard from for 3 min")
 
 
-def test_every_live_state_with_a_deadline_is_found(clock, later, settings) -> None:
-    """But for those where a decision or something under way says more."""
+def test_every_live_state_with_a_deadline_is_found(clock, later) -> None:
     for flow in worlds.flows():
         for state in flow.states:
             if flow.is_final(state) or flow.deadline(state) is None:
                 continue
             entity = worlds.brought_to(flow, state, clock)
+            if (flow.entity_type, state) == ("task", "pending"):
+                world.forced(entity.workstream, "executing")
             later(days=2)
             found = {item.entity.pk: item for item in stuck.stuck(limit=1000, entity_type=flow.entity_type)}
             assert entity.pk in found, (flow.entity_type, state)
@@ -141,6 +161,7 @@ class TestDecisions:
         assert (item.entity.pk, item.kind, item.deadline) == ("r1", "needs a decision", None)
         assert item.why == "run r1 waits for workstream w1, which failed: needs a decision"
         assert item.overdue.total_seconds() == 5
+        assert item.recovery.action == "retry workstream w1 or run_canceled or override"
 
     def test_a_workstream_with_a_failed_task_waits_too(self) -> None:
         workstream = world.forced(world.workstream(id="w1"), "executing")

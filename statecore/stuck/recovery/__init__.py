@@ -1,8 +1,8 @@
 """What the system may do about a stuck entity, by itself or once an operator has approved it."""
 
 from . import agent_jobs, ingestion_jobs, pipeline_jobs, supervised, uet_workers
-from .plan import APPROVAL, AUTO, Proposal, Recovery, recoveries
-from .sweep import approve_recovery, proposal_for, recover_stalled
+from .plan import APPROVAL, AUTO, OPERATOR, Proposal, Recovery, recoveries
+from .sweep import approve_recovery, awaiting_approval, proposal_for, recover_stalled
 
 # Of a machine's recoveries the first that applies is taken.
 recoveries += [
@@ -13,4 +13,14 @@ recoveries += [
     *uet_workers.RECOVERIES,
 ]
 
-__all__ = ["APPROVAL", "AUTO", "Proposal", "Recovery", "approve_recovery", "proposal_for", "recover_stalled"]
+__all__ = [
+    "APPROVAL",
+    "AUTO",
+    "OPERATOR",
+    "Proposal",
+    "Recovery",
+    "approve_recovery",
+    "awaiting_approval",
+    "proposal_for",
+    "recover_stalled",
+]

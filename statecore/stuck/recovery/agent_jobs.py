@@ -36,5 +36,6 @@ RECOVERIES = (
         queue_again,
         due_for_the_next_try,
         the_next_try_is_due,
+        asks_nobody=True,
     ),
 )

@@ -55,6 +55,8 @@ class Recovery:
     carry_out: Callable[[Any, Order], object]
     due: Callable[[Recovery, datetime, int], Iterable[str]]
     applies: Callable[[Any, datetime], bool]
+    # Nobody is asked about what was promised before, such as the next try after a delay.
+    asks_nobody: bool = False
 
     def fits(self, entity: Entity, at: datetime) -> bool:
         return entity.flow.entity_type == self.entity_type and entity.state in self.states and self.applies(entity, at)
@@ -62,7 +64,7 @@ class Recovery:
     @property
     def mode(self) -> str:
         mode: str = settings.STATECORE_RECOVERY.get(self.entity_type, AUTO)
-        return mode
+        return AUTO if self.asks_nobody else mode
 
 
 recoveries: list[Recovery] = []

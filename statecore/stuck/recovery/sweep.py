@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...kernel.clock import now
 from ...kernel.entity import Entity
 from ...kernel.refusals import GuardFailed, PermissionDenied, Refusal, Unmet
 from ...kernel.registry import flow as flow_of
-from .plan import AUTO, OPERATOR, Order, Proposal, Recovery, recoveries
+from .plan import APPROVAL, AUTO, Order, Proposal, Recovery, recoveries
 
 log = structlog.get_logger(__name__)
 
@@ -46,10 +47,19 @@ def approve_recovery(model: type[Entity], entity_id: str, *, actor: Actor) -> En
         return perform(step)
 
 
-def proposal_for(entity: Entity, at: datetime) -> Proposal:
-    """What is open for a stuck entity; where the system knows nothing, an operator forces it or retries a part."""
+def proposal_for(entity: Entity, at: datetime) -> Proposal | None:
+    """What the system would do about a stuck entity; None where it knows nothing."""
     recovery = _fitting(entity, at)
-    return Proposal(recovery.action, recovery.mode) if recovery else Proposal("override or retry by hand", OPERATOR)
+    return Proposal(recovery.action, recovery.mode) if recovery else None
+
+
+def awaiting_approval(at: datetime, limit: int) -> Iterator[Entity]:
+    """Whoever a recovery is for that an operator has to approve, past a deadline or not."""
+    for recovery in recoveries:
+        if recovery.mode == APPROVAL:
+            ids = list(recovery.due(recovery, at, limit))
+            found = flow_of(recovery.entity_type).model.objects.filter(pk__in=ids)
+            yield from (entity for entity in found if recovery.fits(entity, at))
 
 
 def _fitting(entity: Entity, at: datetime) -> Recovery | None:
