@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from django.db.models import Count
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -76,9 +75,13 @@ class EntityStates(Collector):
         yield family
 
 
-def states() -> Iterable[tuple[str, str, int]]:
-    """How many entities are in each state that is not final, from the partial index of live rows."""
+def states() -> Iterator[tuple[str, str, int]]:
+    """How many entities are in each state that is not final, counted in the partial indexes of live rows.
+
+    State by state: asked for all at once, a planner without statistics would read the whole table.
+    """
     for flow in registry.flows():
-        live = flow.model.objects.filter(is_live(flow.final)).order_by().values_list("state")
-        found = dict(live.annotate(count=Count("pk")))
-        yield from ((flow.entity_type, state, found.get(state, 0)) for state in flow.states if state not in flow.final)
+        live = flow.model.objects.filter(is_live(flow.final))
+        for state in flow.states:
+            if not flow.is_final(state):
+                yield flow.entity_type, state, live.filter(state=state).count()

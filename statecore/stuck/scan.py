@@ -16,6 +16,7 @@ from ..kernel.flow import Flow
 from ..kernel.indexes import is_live
 from ..machines.circuit_breaker import CircuitBreaker
 from ..machines.pipeline_job import WORKING
+from ..machines.workstream import Workstream
 
 ENTERED = "state_entered_at"
 
@@ -67,7 +68,8 @@ def _narrowed(flow: Flow, state: str, rows: QuerySet[Any], cutoff: datetime, at:
 
 def _of_workstreams_under_way(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """What belongs to a workstream that has not begun waits for that, which has a deadline of its own."""
-    return rows.exclude(workstream__state__in=("planned", "blocked"))
+    begun = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("ready", "executing", "validating"))
+    return rows.filter(workstream__in=begun)
 
 
 def _not_cooling_down(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
