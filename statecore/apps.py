@@ -14,12 +14,20 @@ class StatecoreConfig(AppConfig):
 
     def ready(self) -> None:
         from . import agent_events, reactions
+        from .derive import metrics
         from .kernel import checks, registry
         from .records import checkpoint
+        from .stuck import abandoned
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
-        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done, reactions.follow]
+        registry.reactions += [
+            agent_events.mirror,
+            checkpoint.clear_when_done,
+            abandoned.mark_what_is_left,
+            reactions.follow,
+        ]
+        registry.witnesses.append(metrics.observe)
         post_migrate.connect(_install_triggers, sender=self)
 
 

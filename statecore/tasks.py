@@ -3,9 +3,9 @@
 import structlog
 from celery import shared_task
 
-from statecore import integrity, journal
+from statecore import integrity, journal, stuck
 from statecore.reactions import sweep
-from statecore.scheduling import timers
+from statecore.scheduling import breakers, timers
 
 log = structlog.get_logger(__name__)
 
@@ -39,3 +39,14 @@ def sweep_workers() -> None:
 def look_around() -> None:
     """Whoever could move and was overlooked."""
     sweep.look_around()
+
+
+@shared_task
+def cool_down_breakers() -> None:
+    if count := breakers.cool_down():
+        log.info("breakers_half_opened", count=count)
+
+
+@shared_task
+def recover_stalled() -> None:
+    stuck.recover_stalled()

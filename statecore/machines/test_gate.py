@@ -15,7 +15,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import awaited_by_state, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, Severity, move
@@ -110,6 +110,8 @@ class TestGate(Entity):
     started_at = models.DateTimeField(null=True, editable=False)
     times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
+    # Its workstream has ended: nobody waits for this gate any more.
+    abandoned = models.BooleanField(default=False, editable=False)
 
     class Meta(Entity.Meta):
         constraints = (
@@ -123,6 +125,7 @@ class TestGate(Entity):
         )
         indexes = (
             live_by_state("gate", FINAL),
+            awaited_by_state("gate", FINAL),
             models.Index(fields=("gate_type",), name="gate_by_type"),
         )
 

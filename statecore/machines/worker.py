@@ -15,6 +15,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -116,6 +117,7 @@ class Worker(Entity):
             *constraints.in_time_order("worker", "created_at", "shutdown_at"),
         )
         indexes = (
+            live_by_state("worker", FINAL),
             models.Index(
                 fields=("last_heartbeat",),
                 condition=~models.Q(state__in=sorted(FINAL)),

@@ -14,6 +14,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+RECOVERY_MODES = ("auto", "approval")
+SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Environment:
     idempotency_seconds: int
     retry_base_seconds: int
     retry_cap_seconds: int
+    recovery: dict[str, str]
+    probe_seconds: int
+    metrics_token: str
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -68,6 +73,9 @@ def read(environ: Mapping[str, str]) -> Environment:
         idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),
         retry_base_seconds=_number(environ, "STATECORE_RETRY_BASE_SECONDS", "5", 1, 86_400),
         retry_cap_seconds=_number(environ, "STATECORE_RETRY_CAP_SECONDS", "900", 1, 604_800),
+        recovery=_recovery(environ),
+        probe_seconds=_number(environ, "STATECORE_PROBE_SECONDS", "300", 1, 86_400),
+        metrics_token=_token(environ, "STATECORE_METRICS_TOKEN"),
     )
 
 
@@ -110,6 +118,25 @@ def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
             raise Refused(f"STATECORE_DEADLINES has {word!r}, but it must read machine.state=seconds.")
         found[where.strip()] = float(seconds)
     return found
+
+
+def _recovery(environ: Mapping[str, str]) -> dict[str, str]:
+    """`ingestion_job=auto, pipeline_job=approval`: what the system may do about a stuck entity without asking."""
+    found = {}
+    for word in _words(environ, "STATECORE_RECOVERY"):
+        machine, _, mode = map(str.strip, word.partition("="))
+        if not machine or mode not in RECOVERY_MODES:
+            raise Refused(f"STATECORE_RECOVERY has {word!r}, but it must read machine=auto or machine=approval.")
+        found[machine] = mode
+    return found
+
+
+def _token(environ: Mapping[str, str], name: str) -> str:
+    given = environ.get(name, "")
+    # The sentence does not repeat it: what is too short may still be meant to be secret.
+    if given and not (len(given) >= SHORTEST_TOKEN and given.isascii() and given.isprintable() and " " not in given):
+        raise Refused(f"{name} must be {SHORTEST_TOKEN} or more printable ASCII characters without spaces.")
+    return given
 
 
 def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:

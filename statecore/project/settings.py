@@ -124,6 +124,9 @@ STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
 STATECORE_IDEMPOTENCY_SECONDS = ENVIRONMENT.idempotency_seconds
 STATECORE_RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
 STATECORE_RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
+STATECORE_RECOVERY = ENVIRONMENT.recovery
+STATECORE_PROBE_SECONDS = ENVIRONMENT.probe_seconds
+STATECORE_METRICS_TOKEN = ENVIRONMENT.metrics_token
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
@@ -147,6 +150,14 @@ CELERY_BEAT_SCHEDULE = {
     "sweep_tasks": {"task": "statecore.tasks.sweep_tasks", "schedule": timedelta(seconds=1)},
     "look_around": {"task": "statecore.tasks.look_around", "schedule": timedelta(seconds=30)},
     "sweep_workers": {"task": "statecore.tasks.sweep_workers", "schedule": timedelta(seconds=10)},
+    "recover_stalled": {
+        "task": "statecore.tasks.recover_stalled",
+        "schedule": timedelta(seconds=30),
+    },
+    "cool_down_breakers": {
+        "task": "statecore.tasks.cool_down_breakers",
+        "schedule": timedelta(seconds=10),
+    },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 import django
 
-from statecore.project import environment, preflight, redis_server, redis_url, startup
+from statecore.project import environment, metrics_folder, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
 from statecore.project.environment import EVERYWHERE, Environment
 from statecore.project.refusal import Refused
@@ -157,6 +157,7 @@ def main() -> int:
         # Every process finds the same home, wherever it looks from.
         os.environ["STATECORE_HOME"] = str(env.home)
         os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+        metrics_folder.prepare(env.home)
         django.setup()
         preflight.check_database()
         if env.redis_is_embedded:

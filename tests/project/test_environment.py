@@ -41,6 +41,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("DATABASE_URL", "mysql://host/name"),
         ("REDIS_URL", "amqp://host"),
         ("STATECORE_HOME", __file__),
+        ("STATECORE_RECOVERY", "ingestion_job"),
+        ("STATECORE_RECOVERY", "ingestion_job=never"),
+        ("STATECORE_RECOVERY", "=auto"),
+        ("STATECORE_PROBE_SECONDS", "0"),
+        ("STATECORE_METRICS_TOKEN", "short"),
+        ("STATECORE_METRICS_TOKEN", "long enough but with spaces"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
