@@ -1,0 +1,19 @@
+"""Commands that are allowed, and a repository to work in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def commands(settings: Any, tmp_path: Path) -> Path:
+    """Commands are on: this Python is allowed; the folder they run in."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    settings.STATECORE_GATE_COMMANDS = (sys.executable, "nowhere-to-be-found")
+    settings.STATECORE_GATE_FOLDER = folder
+    return folder
