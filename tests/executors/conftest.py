@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.executors.work_tree import WorkTree
+
 
 @pytest.fixture
 def commands(settings: Any, tmp_path: Path) -> Path:
@@ -17,3 +19,13 @@ def commands(settings: Any, tmp_path: Path) -> Path:
     settings.STATECORE_GATE_COMMANDS = (sys.executable, "nowhere-to-be-found")
     settings.STATECORE_GATE_FOLDER = folder
     return folder
+
+
+@pytest.fixture
+def work_tree(settings: Any, tmp_path: Path) -> WorkTree:
+    """A repository with one commit, to which patches go."""
+    tree = WorkTree(tmp_path / "tree")
+    settings.STATECORE_REPOSITORY = tree.path
+    settings.STATECORE_HOME = tmp_path / "home"
+    settings.STATECORE_HOME.mkdir()
+    return tree
