@@ -233,7 +233,7 @@ def test_failing_tests_quarantine_the_patch_and_put_the_tree_back(work_tree, com
     assert entry.quarantine_reason.endswith("ended with exit code 1")
     assert (entry.quarantine_metadata["exit_code"], entry.quarantine_metadata["stdout"]) == (1, "3 failed\n")
     assert (work_tree.head(), work_tree.is_clean()) == (base, True)
-    assert sorted(os.listdir(work_tree.path)) == [".git", "hello.txt"]
+    assert sorted(file.name for file in work_tree.path.iterdir()) == [".git", "hello.txt"]
 
 
 def test_what_tests_do_to_the_files_does_not_get_into_the_commit(work_tree, commands, settings) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
+GIT = shutil.which("git") or ""
 HELLO = "one\ntwo\nthree\n"
 
 
@@ -18,7 +20,7 @@ class WorkTree:
 
     def git(self, *arguments: str) -> str:
         identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-        done = subprocess.run(["git", *identity, *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+        done = subprocess.run([GIT, *identity, *arguments], cwd=self.path, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def write(self, name: str, text: str) -> None:
