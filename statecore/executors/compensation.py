@@ -114,14 +114,15 @@ def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float | None = N
 def run_due(limit: int = BATCH) -> int:
     """Execute what was asked for and has not ended, one after the other; how many patches were rolled back."""
     done = 0
-    for asked in _due(limit):
+    for asked in due(limit):
         if command.runners.stopping:
             break
         done += _run(asked)
     return done
 
 
-def _due(limit: int) -> list[CompensationStep]:
+def due(limit: int = BATCH) -> list[CompensationStep]:
+    """The requests that no ending has answered."""
     ended = CompensationStep.objects.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
     asked = CompensationStep.objects.filter(~Exists(ended), action=Action.REQUESTED, entry__state=State.COMMITTED)
     return list(asked.order_by("pk")[:limit])

@@ -71,7 +71,8 @@ def _run_again(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
 def run(gate_id: str) -> bool:
     """Start the gate, run its command, report; False where another runner has it or its folder is taken."""
     allowed.require_on()
-    if command.runners.stopping:
+    # Often it was handed out twice: no need to trouble the door.
+    if command.runners.stopping or not TestGate.objects.filter(pk=gate_id, state=State.PENDING).exists():
         return False
     folder = settings.STATECORE_GATE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)

@@ -34,9 +34,9 @@ def run_due(limit: int = BATCH, *, wait: float = PATIENCE) -> int:
     """Take every patch that can be taken further as far as it goes; how many were committed."""
     if not repository.is_on():
         return 0
-    for entry_id in due(TO_PREPARE, limit):
+    for entry_id in _in_turn(TO_PREPARE, limit):
         _prepare(entry_id)
-    waiting = due(TO_MERGE, limit)
+    waiting = _in_turn(TO_MERGE, limit)
     if not waiting:
         return 0
     try:
@@ -49,7 +49,12 @@ def run_due(limit: int = BATCH, *, wait: float = PATIENCE) -> int:
     return 0
 
 
-def due(states: tuple[State, ...], limit: int = BATCH) -> list[str]:
+def due(limit: int = BATCH) -> list[str]:
+    """The patches there is something to do for; none without a repository."""
+    return _in_turn((*TO_MERGE, *TO_PREPARE), limit) if repository.is_on() else []
+
+
+def _in_turn(states: tuple[State, ...], limit: int) -> list[str]:
     """Patches in these states whose workstream goes on; in this order, those that have waited longest first."""
     found: list[str] = []
     for state in states:

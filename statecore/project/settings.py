@@ -152,6 +152,18 @@ CELERY_BEAT_SCHEDULE = {
         "task": "statecore.tasks.check_recent_integrity",
         "schedule": timedelta(minutes=5),
     },
+    "run_due_gates": {
+        "task": "statecore.tasks.run_due_gates",
+        "schedule": timedelta(seconds=5),
+    },
+    "time_out_gates": {
+        "task": "statecore.tasks.time_out_gates",
+        "schedule": timedelta(seconds=10),
+    },
+    "run_due_patches": {
+        "task": "statecore.tasks.run_due_patches",
+        "schedule": timedelta(seconds=5),
+    },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 
