@@ -45,17 +45,17 @@ def run_due_patches() -> None:
 
 
 # Acknowledged when they start: should they never end, the next sweep finds what is left to do.
-@shared_task(queue=GATES, acks_late=False, time_limit=LONGEST)
+@shared_task(acks_late=False, time_limit=LONGEST)
 def run_gate(gate_id: str) -> None:
     gates.run(gate_id)
 
 
-@shared_task(queue=PATCHES, acks_late=False, time_limit=LONGEST)
+@shared_task(acks_late=False, time_limit=LONGEST)
 def run_patches() -> None:
     patches.run_due()
 
 
-@shared_task(queue=PATCHES, acks_late=False, time_limit=LONGEST)
+@shared_task(acks_late=False, time_limit=LONGEST)
 def run_rollbacks() -> None:
     compensation.run_due()
 
@@ -65,7 +65,7 @@ def _hand_out(queue: str, task: Any, calls: Iterable[list[Any]]) -> None:
     calls = list(calls)
     if calls and not _waiting(queue):
         for call in calls:
-            task.apply_async(call)
+            task.apply_async(call, queue=queue)
 
 
 def _waiting(queue: str) -> int:

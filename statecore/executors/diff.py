@@ -32,7 +32,8 @@ class Objection(Exception):
     """Why a diff is refused, and the check that it did not pass."""
 
     def __init__(self, check: Check, sentence: str) -> None:
-        super().__init__(sentence)
+        # It quotes what somebody sent: in one line, and such that a database keeps it.
+        super().__init__("".join(letter if letter.isprintable() else "�" for letter in sentence))
         self.check = check
 
 
