@@ -12,8 +12,10 @@ from .. import door
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
 from ..kernel.refusals import Refusal
+from ..machines.task import Task
 from ..machines.test_gate import State, TestGate
 from ..machines.workstream import FINAL as ENDED
+from ..machines.workstream import Workstream
 from . import allowed, command, repository
 from .allowed import NotAllowed
 from .guard import GRACE
@@ -28,7 +30,11 @@ PATCH_ON_ITS_WAY = ("created", "validated", "queued", "applied", "apply_failed")
 
 
 def due(limit: int = BATCH) -> list[str]:
-    """The gates to run now, those that have waited longest first; none while commands are off."""
+    """The gates to run now, those that have waited longest first; none while commands are off.
+
+    Each kind is found from the side that has few rows. Gates that never ran in workstreams that have ended stay
+    PENDING for ever and grow in number, so that nothing here may begin with all that are.
+    """
     if not allowed.are_on():
         return []
     unmet = TestGate.objects.filter(dependents=OuterRef("pk")).exclude(state=State.PASSED)
@@ -46,8 +52,9 @@ def _live(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
 
 
 def _entry(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
-    opened = Q(entry_of__state__in=("pending", "blocked"), entry_of__workstream__state__in=("ready", "executing"))
-    return _live(gates).filter(opened).distinct()
+    """Of a task that waits, in a workstream that has started or may."""
+    waits = Q(entry_of__state__in=("pending", "blocked"), entry_of__workstream__state__in=("ready", "executing"))
+    return _live(gates).filter(waits).distinct()
 
 
 def _exit(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
@@ -59,7 +66,10 @@ def _exit(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
 
 
 def _of_the_workstream(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
-    return gates.filter(workstream__state="validating", exit_of=None, entry_of=None)
+    """The workstreams are looked up first: left to itself, a database may begin with every waiting gate there is."""
+    validating = list(Workstream.objects.filter(state="validating").values_list("pk", flat=True)[:BATCH])
+    of_a_task = [Exists(Task.objects.filter(**{link: OuterRef("pk")})) for link in ("gates", "entry_gates")]
+    return gates.exclude(of_a_task[0]).exclude(of_a_task[1]).filter(workstream__in=validating)
 
 
 def _run_again(gates: QuerySet[TestGate]) -> QuerySet[TestGate]:
