@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
@@ -127,6 +128,13 @@ class TestGate(Entity):
             live_by_state("gate", FINAL),
             awaited_by_state("gate", FINAL),
             models.Index(fields=("gate_type",), name="gate_by_type"),
+            # For the sweep that looks for gates to run: those of a validating workstream, and re-runs.
+            models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),
+            models.Index(
+                fields=("state_entered_at",),
+                condition=Q(state=State.PENDING, retry_of__isnull=False),
+                name="gate_pending_rerun",
+            ),
         )
 
     @classmethod

@@ -2,11 +2,12 @@
 
 import django.core.validators
 import django.db.models.deletion
+from django.db import migrations, models
+
 import statecore.kernel.clock
 import statecore.kernel.state_field
 import statecore.kernel.validators
 import statecore.machines.task
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
@@ -332,6 +333,143 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="PatchLedger",
+            fields=[
+                (
+                    "id",
+                    models.CharField(
+                        max_length=64,
+                        primary_key=True,
+                        serialize=False,
+                        validators=[django.core.validators.RegexValidator("^[A-Za-z0-9._:-]{1,64}\\Z")],
+                    ),
+                ),
+                ("version", models.PositiveIntegerField(default=0, editable=False)),
+                ("chain_head", models.CharField(editable=False, max_length=64)),
+                ("attempt", models.PositiveIntegerField(default=0, editable=False)),
+                ("created_at", models.DateTimeField(editable=False)),
+                ("updated_at", models.DateTimeField(editable=False)),
+                ("state_entered_at", models.DateTimeField(editable=False)),
+                (
+                    "metadata",
+                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                ),
+                (
+                    "state",
+                    statecore.kernel.state_field.StateField(
+                        choices=[
+                            ("created", "created"),
+                            ("validated", "validated"),
+                            ("queued", "queued"),
+                            ("applied", "applied"),
+                            ("apply_failed", "apply_failed"),
+                            ("verified", "verified"),
+                            ("committed", "committed"),
+                            ("rolled_back", "rolled_back"),
+                            ("quarantined", "quarantined"),
+                            ("dropped", "dropped"),
+                        ],
+                        default="created",
+                        editable=False,
+                        max_length=32,
+                        protected=True,
+                    ),
+                ),
+                ("validation_format_passed", models.BooleanField(default=False, editable=False)),
+                ("validation_scope_passed", models.BooleanField(default=False, editable=False)),
+                ("validation_constraints_passed", models.BooleanField(default=False, editable=False)),
+                ("validation_tests_passed", models.BooleanField(default=False, editable=False)),
+                ("apply_retries", models.PositiveSmallIntegerField(default=0, editable=False)),
+                ("last_error", models.TextField(default="", editable=False)),
+                ("commit_sha", models.CharField(default="", editable=False, max_length=64)),
+                ("quarantine_reason", models.TextField(default="", editable=False)),
+                ("quarantine_metadata", models.JSONField(default=dict, editable=False)),
+                ("quarantined_at", models.DateTimeField(editable=False, null=True)),
+                ("compensation_plan", models.JSONField(default=dict, editable=False)),
+                ("compensation_approved_by", models.CharField(default="", editable=False, max_length=150)),
+                ("rollback_reason", models.TextField(default="", editable=False)),
+                ("rolled_back_at", models.DateTimeField(editable=False, null=True)),
+                ("abandoned", models.BooleanField(default=False, editable=False)),
+                (
+                    "patch",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="entries", to="statecore.patch"
+                    ),
+                ),
+                (
+                    "retry_of",
+                    models.OneToOneField(
+                        blank=True,
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="successor",
+                        to="statecore.patchledger",
+                    ),
+                ),
+                (
+                    "phase",
+                    models.ForeignKey(
+                        editable=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="statecore.phase",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "patch ledger",
+                "abstract": False,
+                "default_permissions": ("view", "operate", "override"),
+            },
+        ),
+        migrations.CreateModel(
+            name="CompensationStep",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("execution", models.CharField(default="", max_length=32)),
+                (
+                    "action",
+                    models.CharField(
+                        choices=[
+                            ("plan_written", "Plan Written"),
+                            ("plan_approved", "Plan Approved"),
+                            ("requested", "Requested"),
+                            ("started", "Started"),
+                            ("git_revert", "Git Revert"),
+                            ("run_tests", "Run Tests"),
+                            ("notify", "Notify"),
+                            ("required_gate", "Required Gate"),
+                            ("commit", "Commit"),
+                            ("verify_clean_state", "Verify Clean State"),
+                            ("undone", "Undone"),
+                            ("rolled_back", "Rolled Back"),
+                            ("failed", "Failed"),
+                        ],
+                        max_length=32,
+                    ),
+                ),
+                ("ok", models.BooleanField()),
+                ("output", models.TextField(default="")),
+                ("error", models.TextField(default="")),
+                ("details", models.JSONField(default=dict)),
+                ("actor", models.CharField(max_length=150)),
+                ("started_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField()),
+                (
+                    "entry",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="compensation_steps",
+                        to="statecore.patchledger",
+                    ),
+                ),
+            ],
+            options={
+                "default_permissions": ("view",),
+            },
+        ),
+        migrations.CreateModel(
             name="PipelineJob",
             fields=[
                 (
@@ -479,105 +617,12 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view", "operate", "override"),
             },
         ),
-        migrations.CreateModel(
-            name="PatchLedger",
-            fields=[
-                (
-                    "id",
-                    models.CharField(
-                        max_length=64,
-                        primary_key=True,
-                        serialize=False,
-                        validators=[django.core.validators.RegexValidator("^[A-Za-z0-9._:-]{1,64}\\Z")],
-                    ),
-                ),
-                ("version", models.PositiveIntegerField(default=0, editable=False)),
-                ("chain_head", models.CharField(editable=False, max_length=64)),
-                ("attempt", models.PositiveIntegerField(default=0, editable=False)),
-                ("created_at", models.DateTimeField(editable=False)),
-                ("updated_at", models.DateTimeField(editable=False)),
-                ("state_entered_at", models.DateTimeField(editable=False)),
-                (
-                    "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
-                ),
-                (
-                    "state",
-                    statecore.kernel.state_field.StateField(
-                        choices=[
-                            ("created", "created"),
-                            ("validated", "validated"),
-                            ("queued", "queued"),
-                            ("applied", "applied"),
-                            ("apply_failed", "apply_failed"),
-                            ("verified", "verified"),
-                            ("committed", "committed"),
-                            ("rolled_back", "rolled_back"),
-                            ("quarantined", "quarantined"),
-                            ("dropped", "dropped"),
-                        ],
-                        default="created",
-                        editable=False,
-                        max_length=32,
-                        protected=True,
-                    ),
-                ),
-                ("validation_format_passed", models.BooleanField(default=False, editable=False)),
-                ("validation_scope_passed", models.BooleanField(default=False, editable=False)),
-                ("validation_constraints_passed", models.BooleanField(default=False, editable=False)),
-                ("validation_tests_passed", models.BooleanField(default=False, editable=False)),
-                ("apply_retries", models.PositiveSmallIntegerField(default=0, editable=False)),
-                ("last_error", models.TextField(default="", editable=False)),
-                ("commit_sha", models.CharField(default="", editable=False, max_length=64)),
-                ("quarantine_reason", models.TextField(default="", editable=False)),
-                ("quarantine_metadata", models.JSONField(default=dict, editable=False)),
-                ("quarantined_at", models.DateTimeField(editable=False, null=True)),
-                ("compensation_plan", models.JSONField(default=dict, editable=False)),
-                ("compensation_approved_by", models.CharField(default="", editable=False, max_length=150)),
-                ("rollback_reason", models.TextField(default="", editable=False)),
-                ("rolled_back_at", models.DateTimeField(editable=False, null=True)),
-                ("abandoned", models.BooleanField(default=False, editable=False)),
-                (
-                    "patch",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="entries", to="statecore.patch"
-                    ),
-                ),
-                (
-                    "retry_of",
-                    models.OneToOneField(
-                        blank=True,
-                        editable=False,
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="successor",
-                        to="statecore.patchledger",
-                    ),
-                ),
-                (
-                    "phase",
-                    models.ForeignKey(
-                        editable=False,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to="statecore.phase",
-                    ),
-                ),
-                (
-                    "run",
-                    models.ForeignKey(
-                        editable=False,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to="statecore.run",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name_plural": "patch ledger",
-                "abstract": False,
-                "default_permissions": ("view", "operate", "override"),
-            },
+        migrations.AddField(
+            model_name="patchledger",
+            name="run",
+            field=models.ForeignKey(
+                editable=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="statecore.run"
+            ),
         ),
         migrations.CreateModel(
             name="SupervisedJob",
@@ -1475,6 +1520,12 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
+            model_name="compensationstep",
+            index=models.Index(
+                condition=models.Q(("action", "requested")), fields=["entry"], name="compensation_step_requested"
+            ),
+        ),
+        migrations.AddIndex(
             model_name="pipelinejob",
             index=models.Index(
                 condition=models.Q(("state__in", ["CANCELLED", "DONE", "FAILED"]), _negated=True),
@@ -2114,6 +2165,20 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="testgate",
             index=models.Index(fields=["gate_type"], name="gate_by_type"),
+        ),
+        migrations.AddIndex(
+            model_name="testgate",
+            index=models.Index(
+                condition=models.Q(("state", "PENDING")), fields=["workstream"], name="gate_pending_by_workstream"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="testgate",
+            index=models.Index(
+                condition=models.Q(("retry_of__isnull", False), ("state", "PENDING")),
+                fields=["state_entered_at"],
+                name="gate_pending_rerun",
+            ),
         ),
         migrations.AddConstraint(
             model_name="testgate",

@@ -1,5 +1,6 @@
 """The settings that come from environment variables, read and checked in one place."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,12 @@ class Environment:
     recovery: dict[str, str]
     probe_seconds: int
     metrics_token: str
+    gate_commands: tuple[str, ...]
+    gate_folder: Path
+    repository: Path | None
+    repository_branch: str
+    patch_test_command: str
+    notify_urls: tuple[str, ...]
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -50,6 +57,7 @@ def read(environ: Mapping[str, str]) -> Environment:
     home = _home(environ)
     host = environ.get("HOST") or "127.0.0.1"
     given_redis = environ.get("REDIS_URL", "")
+    gate_commands, repository = _gate_commands(environ), _repository(environ)
     return Environment(
         home=home,
         host=host,
@@ -76,6 +84,12 @@ def read(environ: Mapping[str, str]) -> Environment:
         recovery=_recovery(environ),
         probe_seconds=_number(environ, "STATECORE_PROBE_SECONDS", "300", 1, 86_400),
         metrics_token=_token(environ, "STATECORE_METRICS_TOKEN"),
+        gate_commands=gate_commands,
+        gate_folder=_folder(environ, "STATECORE_GATE_FOLDER") or repository or home / "gates",
+        repository=repository,
+        repository_branch=environ.get("STATECORE_REPOSITORY_BRANCH", ""),
+        patch_test_command=_patch_test_command(environ, gate_commands),
+        notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
     )
 
 
@@ -143,3 +157,39 @@ def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
     given = _words(environ, "STATECORE_ALLOWED_HOSTS")
     listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
     return list(dict.fromkeys([*given, *LOOPBACK, *listened_on]))
+
+
+def _gate_commands(environ: Mapping[str, str]) -> tuple[str, ...]:
+    words = _words(environ, "STATECORE_GATE_COMMANDS")
+    for word in words:
+        if "/" in word and not word.startswith("/"):
+            raise Refused(f"STATECORE_GATE_COMMANDS has {word!r}, but it must be a program's name or absolute path.")
+    return tuple(words)
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    given = environ.get(name)
+    if not given:
+        return None
+    folder = Path(given).expanduser().absolute()
+    if not folder.is_dir():
+        raise Refused(f"{name} is {folder}, which is not a directory.")
+    return folder
+
+
+def _repository(environ: Mapping[str, str]) -> Path | None:
+    folder = _folder(environ, "STATECORE_REPOSITORY")
+    if folder is not None and not (folder / ".git").exists():
+        raise Refused(f"STATECORE_REPOSITORY is {folder}, which is not the top of a git work tree.")
+    return folder
+
+
+def _patch_test_command(environ: Mapping[str, str], allowed: tuple[str, ...]) -> str:
+    command = environ.get("STATECORE_PATCH_TEST_COMMAND", "")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise Refused(f"STATECORE_PATCH_TEST_COMMAND cannot be read: {error}.") from None
+    if words and words[0] not in allowed:
+        raise Refused(f"STATECORE_PATCH_TEST_COMMAND runs {words[0]!r}, which STATECORE_GATE_COMMANDS does not allow.")
+    return command

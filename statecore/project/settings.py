@@ -128,6 +128,14 @@ STATECORE_RECOVERY = ENVIRONMENT.recovery
 STATECORE_PROBE_SECONDS = ENVIRONMENT.probe_seconds
 STATECORE_METRICS_TOKEN = ENVIRONMENT.metrics_token
 
+# The executors
+STATECORE_GATE_COMMANDS = ENVIRONMENT.gate_commands
+STATECORE_GATE_FOLDER = ENVIRONMENT.gate_folder
+STATECORE_REPOSITORY = ENVIRONMENT.repository
+STATECORE_REPOSITORY_BRANCH = ENVIRONMENT.repository_branch
+STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
+STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
+
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
@@ -157,6 +165,18 @@ CELERY_BEAT_SCHEDULE = {
     "cool_down_breakers": {
         "task": "statecore.tasks.cool_down_breakers",
         "schedule": timedelta(seconds=10),
+    },
+    "run_due_gates": {
+        "task": "statecore.tasks.run_due_gates",
+        "schedule": timedelta(seconds=5),
+    },
+    "time_out_gates": {
+        "task": "statecore.tasks.time_out_gates",
+        "schedule": timedelta(seconds=10),
+    },
+    "run_due_patches": {
+        "task": "statecore.tasks.run_due_patches",
+        "schedule": timedelta(seconds=5),
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

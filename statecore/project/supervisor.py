@@ -23,6 +23,15 @@ GRACE = 15.0
 PYTHON = [sys.executable, "-m"]
 CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
 WORKER = [*CELERY, "worker", "--concurrency=2", "--without-gossip", "--without-mingle"]
+# Threads, because they only wait for other processes; its own, so that nothing else waits for them.
+EXECUTORS = [
+    *CELERY,
+    "worker",
+    "--pool=threads",
+    "--concurrency=4",
+    "--prefetch-multiplier=1",
+    "--queues=gates,patches",
+]
 UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=off"]
 # Without a limit an open stream would hold up the end for ever.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
@@ -36,10 +45,12 @@ def brokers(env: Environment) -> list[Child]:
 
 def processes(env: Environment) -> list[Child]:
     """Everything that runs beside the broker; a new process is one new line."""
+    executors = Child("executors", [*EXECUTORS, "--hostname=executors@%h", "--without-gossip", "--without-mingle"])
     return [
         Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
         Child("worker", WORKER),
         Child("beat", [*CELERY, "beat"]),
+        *([executors] if env.gate_commands or env.repository else []),
     ]
 
 

@@ -2,7 +2,8 @@
 
 from .agent_job_event import AgentJobEvent
 from .checkpoint import Checkpoint
+from .compensation_step import CompensationStep
 from .patch import Patch
 from .phase import Phase
 
-__all__ = ["AgentJobEvent", "Checkpoint", "Patch", "Phase"]
+__all__ = ["AgentJobEvent", "Checkpoint", "CompensationStep", "Patch", "Phase"]
