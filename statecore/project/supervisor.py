@@ -13,7 +13,7 @@ import django
 
 from statecore.project import environment, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
-from statecore.project.environment import EVERYWHERE, Environment
+from statecore.project.environment import EVERYWHERE, ROOT, Environment
 from statecore.project.refusal import Refused
 
 TICK = 0.1
@@ -40,6 +40,7 @@ def processes(env: Environment) -> list[Child]:
         Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
         Child("worker", WORKER),
         Child("beat", [*CELERY, "beat"]),
+        Child("sequencer", [sys.executable, str(ROOT / "manage.py"), "sequencer"]),
     ]
 
 

@@ -1,0 +1,6 @@
+"""Numbers committed events, one leader at a time, and feeds the sinks in order."""
+
+from .bell import ring
+from .process import Sequencer
+
+__all__ = ["Sequencer", "ring"]
