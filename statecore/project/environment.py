@@ -14,6 +14,16 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+# 001 §7.3.3. A percentage means nothing below the least number it is taken of.
+ALERT_LIMITS = {
+    "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
+    "override_count": 5, "override_minutes": 10,
+    "stuck_factor": 2,
+    "rollback_minutes": 60,
+    "retry_percent": 20, "retry_minutes": 10, "retry_least": 10,
+    "quarantine_count": 3, "quarantine_minutes": 60,
+    "blocked_count": 5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,10 @@ class Environment:
     idempotency_seconds: int
     retry_base_seconds: int
     retry_cap_seconds: int
+    notify_urls: tuple[str, ...]
+    alerts: dict[str, int]
+    backup_dir: Path
+    sequencer_lag_seconds: int
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -68,6 +82,10 @@ def read(environ: Mapping[str, str]) -> Environment:
         idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),
         retry_base_seconds=_number(environ, "STATECORE_RETRY_BASE_SECONDS", "5", 1, 86_400),
         retry_cap_seconds=_number(environ, "STATECORE_RETRY_CAP_SECONDS", "900", 1, 604_800),
+        notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
+        alerts=_alerts(environ),
+        backup_dir=Path(environ.get("STATECORE_BACKUP_DIR") or home / "backup").expanduser().absolute(),
+        sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
     )
 
 
@@ -110,6 +128,18 @@ def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
             raise Refused(f"STATECORE_DEADLINES has {word!r}, but it must read machine.state=seconds.")
         found[where.strip()] = float(seconds)
     return found
+
+
+def _alerts(environ: Mapping[str, str]) -> dict[str, int]:
+    """`blocked_count=20, failure_percent=5`: the limits of the alert rules, where they are not the usual ones."""
+    limits = dict(ALERT_LIMITS)
+    for word in _words(environ, "STATECORE_ALERTS"):
+        name, _, number = (part.strip() for part in word.partition("="))
+        if name not in limits or not number.isascii() or not number.isdigit():
+            known = ", ".join(sorted(limits))
+            raise Refused(f"STATECORE_ALERTS has {word!r}, but it must read limit=number; the limits are {known}.")
+        limits[name] = int(number)
+    return limits
 
 
 def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:

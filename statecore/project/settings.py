@@ -124,6 +124,15 @@ STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
 STATECORE_IDEMPOTENCY_SECONDS = ENVIRONMENT.idempotency_seconds
 STATECORE_RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
 STATECORE_RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
+STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
+STATECORE_ALERTS = ENVIRONMENT.alerts
+STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
+STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
+
+# Live: messages may get lost, the journal does not; whoever watches catches up by position.
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+}
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
@@ -143,6 +152,18 @@ CELERY_BEAT_SCHEDULE = {
     "check_recent_integrity": {
         "task": "statecore.tasks.check_recent_integrity",
         "schedule": timedelta(minutes=5),
+    },
+    "send_alert_notices": {
+        "task": "statecore.tasks.send_alert_notices",
+        "schedule": timedelta(seconds=10),
+    },
+    "reconcile_counters": {
+        "task": "statecore.tasks.reconcile_counters",
+        "schedule": timedelta(days=1),
+    },
+    "export_journal": {
+        "task": "statecore.tasks.export_journal",
+        "schedule": timedelta(days=1),
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

@@ -48,9 +48,10 @@ class Alert(models.Model):
 
 
 class AlertNotice(models.Model):
-    """What is to be sent: written with the alert, sent later, tried again until it went out or was given up."""
+    """What one receiver is to be told: written with the alert, sent later, tried again until it went out."""
 
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="notices")
+    receiver = models.CharField(max_length=16)
     subject = models.CharField(max_length=200)
     text = models.TextField()
     attempts = models.PositiveIntegerField(default=0)
