@@ -6,7 +6,7 @@ permissions, answers kept for repeated requests, notices not sent yet, and what 
 which continues or is written anew by itself, and `archive/`).
 """
 
-from .export import export
-from .restore import CannotRestore, restore
+from .exporting import export
+from .restoring import CannotRestore, restore
 
 __all__ = ["CannotRestore", "export", "restore"]

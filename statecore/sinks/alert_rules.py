@@ -129,20 +129,19 @@ def _told(flow: Flow, state: str, found: list[tuple[str, datetime]]) -> Broken:
 
 
 def _stuck(flow: Flow, state: str, before: datetime) -> list[tuple[str, datetime]]:
-    """By the index over live rows, which SQLite uses only for a query that repeats its condition word for word."""
-    since = flow.measured_from.get(state)
-    since = f"coalesce({since}, state_entered_at)" if since else "state_entered_at"
+    """By an index over live rows, which SQLite uses only for a query that repeats its condition word for word."""
+    since = flow.measured_from.get(state, "state_entered_at")
     final = ", ".join(f"'{name}'" for name in sorted(flow.final))
     live = f"NOT (state IN ({final})) AND" if final else ""
     moment = connection.ops.adapt_datetimefield_value(before)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, state_entered_at FROM {flow.model._meta.db_table} "
-            f"WHERE {live} state = '{state}' AND {since} < %s ORDER BY state_entered_at LIMIT {SHOWN}",
+            f"SELECT id, {since} FROM {flow.model._meta.db_table} "
+            f"WHERE {live} state = '{state}' AND {since} < %s ORDER BY {since} LIMIT {SHOWN}",
             [moment],
         )
         # SQLite's driver tells moments without their zone.
-        return [(pk, entered if entered.tzinfo else entered.replace(tzinfo=UTC)) for pk, entered in cursor.fetchall()]
+        return [(pk, then if then.tzinfo else then.replace(tzinfo=UTC)) for pk, then in cursor.fetchall()]
 
 
 ENTRY_RULES = (

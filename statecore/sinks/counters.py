@@ -158,7 +158,7 @@ def _later(position: int) -> dict[str, Counter[Key]]:
 def _fresh_states() -> Counter[Key]:
     found: Counter[Key] = Counter()
     for flow in registry.flows():
-        counted = flow.model.objects.order_by().values_list("state").annotate(models.Count("*"))
+        counted = flow.model.objects.order_by().values_list("state").annotate(rows=models.Count("*"))
         found.update({(flow.entity_type, state): count for state, count in counted})
     return found
 

@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
-from django.db import connection
+from django.db import connection, transaction
 
+from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.records import Alert, AlertNotice
 from statecore.records.alert import acknowledge
-from statecore.sinks import notices
+from statecore.sinks import alert_rules, notices
 from statecore.sinks.alert_rules import COUNT_RULES, ENTRY_RULES
 from statecore.sinks.alerts import Alerts, evaluate
 from statecore.sinks.counters import Counters
@@ -109,30 +110,30 @@ def test_stuck_is_measured_from_the_heartbeat_where_a_machine_says_so(clock) -> 
     assert open_alerts("stuck") == []
 
 
-@pytest.mark.parametrize("entity_type", ["task", "worker"])
-def test_stuck_is_found_by_the_index_over_live_rows(entity_type, monkeypatch) -> None:
-    from statecore.kernel import registry
-    from statecore.sinks import alert_rules
-
-    seen: list[str] = []
+@pytest.mark.parametrize(
+    ("entity_type", "state", "index"),
+    [("task", "running", "task_live_by_state"), ("worker", "idle", "worker_live_by_heartbeat")],
+)
+def test_stuck_is_found_by_an_index_over_live_rows(entity_type: str, state: str, index: str) -> None:
+    seen: list[tuple] = []
 
     def watch(execute, sql, params, many, context):
-        seen.append(sql)
+        seen.append((sql, params))
         return execute(sql, params, many, context)
 
-    flow = registry.flow(entity_type)
     with connection.execute_wrapper(watch):
-        alert_rules._stuck(flow, next(iter(flow.timing)), now())
-    explain = "EXPLAIN QUERY PLAN " if connection.vendor == "sqlite" else "EXPLAIN "
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SET enable_seqscan = off")
-        cursor.execute(explain + seen[0], [now() if connection.vendor == "postgresql" else "2026-01-01"])
-        plan = str(cursor.fetchall())
-        if connection.vendor == "postgresql":
-            cursor.execute("RESET enable_seqscan")
+        alert_rules._stuck(registry.flow(entity_type), state, now())
+    ((sql, params),) = seen
 
-    assert f"{entity_type}_live_by_state" in plan
+    assert index in plan_of(sql, params)
+
+
+def plan_of(sql: str, params: list) -> str:
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {'QUERY PLAN' if connection.vendor == 'sqlite' else ''} {sql}", params)
+        return str(cursor.fetchall())
 
 
 def test_breaker_open(clock) -> None:
@@ -253,7 +254,7 @@ def test_an_alert_is_acknowledged_once() -> None:
 @pytest.fixture
 def receiver() -> Iterator[http.server.HTTPServer]:
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the library's name
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.heard.append(json.loads(body))
             self.send_response(self.server.answer)

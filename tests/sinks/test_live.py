@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from channels.layers import channel_layers, get_channel_layer
@@ -40,7 +40,7 @@ class Watcher:
                 continue
         await layer.flush()
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         self.thread.start()
         assert self.ready.wait(10)
         return self

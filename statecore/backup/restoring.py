@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from django.db import connection, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 
 from .. import integrity
 from ..journal import COLUMNS, MIRRORED, Event, digest
@@ -33,10 +33,15 @@ def restore(given: Path) -> int:
         _check_files(folder, manifest)
     if Event.objects.exists() or any(flow.model.objects.exists() for flow in registry.flows()):
         raise CannotRestore("the database is not empty")
-    with transaction.atomic():
-        with triggers.lowered(connection):
+    try:
+        with transaction.atomic():
+            # Not lowered(): what fails is rolled back, and the triggers with it.
+            triggers.remove(connection)
             _load(chain)
-        _verify(chain[-1][1])
+            triggers.install(connection)
+            _verify(chain[-1][1])
+    except (IntegrityError, DataError) as error:
+        raise CannotRestore(f"the database refuses a row: {str(error).splitlines()[0]}") from error
     return chain[-1][1].last_position
 
 
