@@ -69,43 +69,39 @@ def order() -> str:
 
 def unnumbered(seen: str) -> Unnumbered:
     """Without a mark to begin at, or with one that means nothing here: whatever has no position."""
-    if connection.vendor == "postgresql":
-        return _unnumbered_on_postgresql(seen)
-    return _unnumbered_on_sqlite(seen)
+    return since(seen) if _means_something(seen) else Unnumbered(WITHOUT_POSITION, [])
 
 
-def _unnumbered_on_postgresql(seen: str) -> Unnumbered:
+def since(seen: str) -> Unnumbered:
+    """The same for who knows that the mark is of this database."""
     if not seen:
         return Unnumbered(WITHOUT_POSITION, [])
+    if connection.vendor == "sqlite":
+        return Unnumbered("e.rowid > %s", [int(seen.partition(" ")[0])])
     then = Snapshot.read(seen)
-    if _next_transaction() < then.xmax:  # the server counts anew: restored elsewhere
-        return Unnumbered(WITHOUT_POSITION, [])
-    # Two arms of one index, not one condition with OR over all rows.
+    # Two arms of one index.
     return Unnumbered(
         "(e.written_in >= %s::text::xid8 OR e.written_in = ANY(%s::text[]::xid8[]))", [str(then.xmax), then.running]
     )
 
 
-def _unnumbered_on_sqlite(seen: str) -> Unnumbered:
-    row_id, _, event_id = seen.partition(" ")
+def _means_something(seen: str) -> bool:
+    """False when a table was rebuilt with other row ids, or restored to a server that counts transactions anew."""
+    if not seen:
+        return False
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {EVENTS} WHERE rowid = %s AND event_id = %s", [row_id or 0, event_id])
-        if not cursor.fetchall():  # nothing seen yet, or a table that was rebuilt with other row ids
-            return Unnumbered(WITHOUT_POSITION, [])
-    return Unnumbered("e.rowid > %s", [int(row_id)])
-
-
-def _next_transaction() -> int:
-    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"SELECT 1 FROM {EVENTS} WHERE rowid = %s AND event_id = %s", seen.split(" "))
+            return bool(cursor.fetchall())
         cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-        return int(cursor.fetchone()[0])
+        return int(cursor.fetchone()[0]) >= Snapshot.read(seen).xmax
 
 
 def mark() -> Numbering:
     """The row that says how far the numbering is; marks of another server are forgotten."""
     row, _is_new = Numbering.objects.get_or_create(pk=1)
     cluster = _cluster()
-    if row.cluster != cluster:
+    if row.cluster != cluster or (row.seen and not _means_something(row.seen)):
         row.cluster, row.seen = cluster, ""
         row.save(update_fields=["cluster", "seen"])
     return row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import models
 
 
@@ -19,9 +21,8 @@ class SinkCursor(models.Model):
 
 
 def place_of(sink: str) -> int:
-    return SinkCursor.objects.filter(sink=sink).values_list("position", flat=True).first() or 0
+    return SinkCursor.objects.get_or_create(sink=sink)[0].position
 
 
-def move(sink: str, position: int) -> None:
-    if not SinkCursor.objects.filter(sink=sink).update(position=position):
-        SinkCursor.objects.create(sink=sink, position=position)
+def move(sinks: Sequence[str], position: int) -> None:
+    SinkCursor.objects.filter(sink__in=sinks).update(position=position)

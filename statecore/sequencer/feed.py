@@ -1,12 +1,13 @@
-"""Feeds one sink: from its cursor to the head, batch by batch; a sink that fails waits and holds up no other."""
+"""Feeds the sinks: from each one's cursor to the head, batch by batch; one that fails holds up no other."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from datetime import datetime
 
 import structlog
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from ..records import sink_cursor
 from ..sinks.numbered import Batch, read
@@ -19,52 +20,28 @@ NO_DATABASE = (InterfaceError, OperationalError)
 LONGEST_WAIT = 30.0
 
 
-class Reader:
-    """Most sinks stand at the same place: what was read for one is there for the next."""
-
-    def __init__(self) -> None:
-        self.key = (0, 0)
-        self.batch: Batch = []
-
-    def read(self, after: int, head: int) -> Batch:
-        key = (after, min(BATCH, head - after))
-        if key != self.key or not self.batch:
-            self.batch, self.key = read(*key), key
-        return self.batch
-
-
 class Feed:
+    """One sink, and where it stands; None when it has to recover first."""
+
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.place: int | None = None
         self.failures = 0
         self.not_before = 0.0
 
-    def step(self, reader: Reader, head: int) -> bool:
-        """Deliver one batch; whether there is more to deliver."""
+    def is_ready(self) -> bool:
         if time.monotonic() < self.not_before:
             return False
-        try:
-            if self.place is None:
+        if self.place is None:
+            try:
                 self.place = self.sink.recover(sink_cursor.place_of(self.sink.name))
-            if self.place < head:
-                self._deliver(reader.read(self.place, head))
-        except NO_DATABASE:
-            self.place = None
-            raise  # that is everybody's trouble
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other sinks go on
-            self._failed(error)
-            return False
-        self.failures = 0
-        return self.place < head
+            except NO_DATABASE:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other sinks go on
+                self.failed(error)
+        return self.place is not None
 
-    def _deliver(self, batch: Batch) -> None:
-        with transaction.atomic():
-            self.sink.deliver(batch)
-            sink_cursor.move(self.sink.name, batch[-1].position)
-        self.place = batch[-1].position
-
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         self.place = None
         self.failures += 1
         wait = min(LONGEST_WAIT, 0.1 * 2**self.failures)
@@ -77,8 +54,48 @@ class Feed:
         except NO_DATABASE:
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self.failed(error)
 
     def close(self) -> None:
         self.place = None
         self.sink.close()
+
+
+def feed_all(feeds: Iterable[Feed], head: int) -> bool:
+    """One batch for each that is behind; whether one still is. Those at the same place are fed together."""
+    ready = [feed for feed in feeds if feed.is_ready()]
+    for place in sorted({feed.place for feed in ready if feed.place is not None and feed.place < head}):
+        _feed([feed for feed in ready if feed.place == place], read(place, min(BATCH, head - place)))
+    return any(feed.place is not None and feed.place < head for feed in ready)
+
+
+def _feed(feeds: list[Feed], batch: Batch) -> None:
+    """In one transaction, for a commit costs more than most sinks do; one by one as soon as one of them fails."""
+    try:
+        _deliver(feeds, batch)
+    except Exception as error:
+        if len(feeds) == 1 and not isinstance(error, NO_DATABASE):
+            feeds[0].failed(error)
+            return
+        for feed in feeds:
+            feed.place = None
+        if isinstance(error, NO_DATABASE):
+            raise
+        for feed in feeds:
+            # It may have kept the batch before another failed, as a file does.
+            if feed.is_ready() and (rest := [event for event in batch if event.position > (feed.place or 0)]):
+                _feed([feed], rest)
+
+
+def _deliver(feeds: list[Feed], batch: Batch) -> None:
+    last = batch[-1].position
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            # What a power cut takes back is delivered again: the cursors go back with it.
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL synchronous_commit = off")
+        for feed in feeds:
+            feed.sink.deliver(batch)
+        sink_cursor.move([feed.sink.name for feed in feeds], last)
+    for feed in feeds:
+        feed.place, feed.failures = last, 0

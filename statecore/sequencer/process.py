@@ -12,13 +12,11 @@ import structlog
 from django.db import Error, connection
 
 from ..kernel.clock import now
-from ..records import commit_order
-from ..records.position import head
 from ..sinks.sink import Sink
 from .bell import Bell
-from .feed import Feed, Reader
+from .feed import Feed, feed_all
 from .leadership import Leadership
-from .numbering import number
+from .numbering import Numberer
 
 log = structlog.get_logger(__name__)
 
@@ -31,16 +29,17 @@ TICK = 5.0
 class Sequencer:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.feeds = [Feed(sink) for sink in sinks]
+        self.numberer = Numberer()
         self.leadership = Leadership()
         self.stopping = threading.Event()
         self.next_tick = 0.0
 
-    def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
+    def stop(self, signal_number: int = 0, frame: FrameType | None = None) -> None:
         self.stopping.set()
 
     def obey_signals(self) -> None:
-        for number_ in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number_, self.stop)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, self.stop)
 
     def run(self) -> None:
         """Until stop(). What goes wrong with the database costs the leadership, nothing else."""
@@ -60,7 +59,7 @@ class Sequencer:
         log.info("sequencer_leads", database=connection.vendor)
         bell = Bell()
         try:
-            commit_order.mark()
+            self.numberer.begin()
             while not self.stopping.is_set() and self.leadership.is_held:
                 busy = self.round()
                 bell.wait(GATHER if busy else POLL)
@@ -71,11 +70,10 @@ class Sequencer:
 
     def round(self) -> bool:
         """Number what is new and give each sink a batch; whether anything was done or is left to do."""
-        count = number()
-        reader, upto = Reader(), head()
-        behind = [feed.step(reader, upto) for feed in self.feeds]
+        count = self.numberer.number()
+        is_behind = feed_all(self.feeds, self.numberer.head)
         if time.monotonic() >= self.next_tick:
             self.next_tick = time.monotonic() + TICK
             for feed in self.feeds:
                 feed.tick(now())
-        return count > 0 or any(behind)
+        return count > 0 or is_behind

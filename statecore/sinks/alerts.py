@@ -13,6 +13,11 @@ from .alert_rules import COUNT_RULES, ENTRY_RULES, Broken, CountRule, limit
 from .numbered import Batch, Numbered
 from .sink import Sink
 
+BY_MACHINE = {
+    entity_type: [rule for rule in ENTRY_RULES if rule.flow.entity_type == entity_type]
+    for entity_type in {rule.flow.entity_type for rule in ENTRY_RULES}
+}
+
 
 class Alerts(Sink):
     name = "alerts"
@@ -27,9 +32,7 @@ class Alerts(Sink):
 
 def _follow(event: Numbered) -> None:
     entry = event.entry
-    for rule in ENTRY_RULES:
-        if entry.entity_type != rule.flow.entity_type:
-            continue
+    for rule in BY_MACHINE.get(entry.entity_type, ()):
         if entry.to_state == rule.state:
             broken = Broken(entry.entity_id, rule.sentence.format(entry.entity_id), {"event_id": entry.event_id})
             open_(rule.name, rule.severity, broken, entry.timestamp)

@@ -48,7 +48,8 @@ class JournalFile(Sink):
 
     def deliver(self, batch: Batch) -> None:
         assert self.file is not None  # noqa: S101 - recover() comes first
-        self.file.write(b"".join(orjson.dumps(event.told, option=orjson.OPT_APPEND_NEWLINE) for event in batch))
+        lines = [{"position": event.position, **event.told} for event in batch]
+        self.file.write(b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines]))
         self.file.flush()
         os.fdatasync(self.file.fileno())
 

@@ -36,8 +36,8 @@ class News(NamedTuple):
 
     def message(self) -> dict[str, Any]:
         fits = len(self.events) <= MOST_EVENTS
-        events = [{"position": event.position, "event": event.entry.as_dict()} for event in self.events]
-        return {"type": MESSAGE, "first": self.first, "last": self.last, "events": events if fits else None}
+        events = [{"position": event.position, "event": event.told} for event in self.events] if fits else None
+        return {"type": MESSAGE, "first": self.first, "last": self.last, "events": events}
 
 
 class Live(Sink):

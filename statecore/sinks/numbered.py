@@ -26,8 +26,8 @@ class Numbered:
 
     @cached_property
     def told(self) -> dict[str, Any]:
-        """As it is told to the outside: 001 §7.1, with its position. Several sinks want it, one makes it."""
-        return {"position": self.position, **self.entry.as_dict()}
+        """As it is told to the outside (001 §7.1). Several sinks want it, it is made once."""
+        return self.entry.as_dict()
 
 
 Batch = list[Numbered]

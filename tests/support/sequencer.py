@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from statecore.records import Position, commit_order
+from statecore.records import Position
 from statecore.sequencer import Sequencer
 from statecore.sinks import Sink
 
@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def sequencer(*sinks: Sink) -> Sequencer:
-    commit_order.mark()
-    return Sequencer(sinks)
+    made = Sequencer(sinks)
+    made.numberer.begin()
+    return made
 
 
 def catch_up(*sinks: Sink) -> None:
