@@ -10,7 +10,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from ..records import sink_cursor
-from ..sinks.numbered import Batch, read
+from ..sinks.numbered import Batch, MissingEvent, read
 from ..sinks.sink import Sink
 
 log = structlog.get_logger(__name__)
@@ -65,7 +65,14 @@ def feed_all(feeds: Iterable[Feed], head: int) -> bool:
     """One batch for each that is behind; whether one still is. Those at the same place are fed together."""
     ready = [feed for feed in feeds if feed.is_ready()]
     for place in sorted({feed.place for feed in ready if feed.place is not None and feed.place < head}):
-        _feed([feed for feed in ready if feed.place == place], read(place, min(BATCH, head - place)))
+        together = [feed for feed in ready if feed.place == place]
+        try:
+            batch = read(place, min(BATCH, head - place))
+        except MissingEvent as error:
+            for feed in together:
+                feed.failed(error)
+        else:
+            _feed(together, batch)
     return any(feed.place is not None and feed.place < head for feed in ready)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from ..kernel.latch import SETTING, opened
 from ..records import commit_order
@@ -33,7 +33,13 @@ class Numberer:
 
     def number(self) -> int:
         """Number what was committed since the last time; how many there were."""
-        count = self._on_postgresql() if connection.vendor == "postgresql" else self._on_sqlite()
+        try:
+            count = self._on_postgresql() if connection.vendor == "postgresql" else self._on_sqlite()
+        except IntegrityError:
+            # One of them has a position already, so the mark is wrong. Without it only those that have none are found.
+            Numbering.objects.filter(pk=1).update(seen="")
+            self.begin()
+            raise
         self.head += count
         return count
 

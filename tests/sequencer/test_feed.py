@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError, OperationalError, connection
 from django.test import Client
 
+from statecore.kernel import triggers
 from statecore.kernel.clock import now
 from statecore.records import StateCount
 from statecore.records.position import head
@@ -77,6 +78,19 @@ def test_a_lost_database_is_everybodys_trouble() -> None:
 
     with pytest.raises(OperationalError):
         sequencer(failing).round()
+
+
+def test_an_event_that_is_gone_stops_the_sinks_and_not_the_sequencer(caplog) -> None:
+    world.workstream()
+    sequencer().round()
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM statecore_event WHERE entity_type = 'run'")
+    sink = Keeper()
+    world.run()
+    sequencer(sink).round()
+
+    assert (sink.kept, place_of("keeper"), head()) == ([], 0, 3)
+    assert "position 1 has no event" in caplog.text
 
 
 def test_a_long_backlog_is_delivered_in_batches(monkeypatch) -> None:

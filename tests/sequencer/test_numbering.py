@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from statecore import door
 from statecore.journal import Event
@@ -203,12 +203,32 @@ def test_a_table_that_was_rebuilt_with_other_row_ids_is_numbered_on() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("foreign", [{"seen": "99999999:99999999:"}, {"cluster": "another", "seen": "9:9:"}])
-def test_marks_of_another_server_are_not_believed(foreign) -> None:
+@pytest.mark.parametrize("written_in", ["99999999", "3"])
+def test_marks_of_another_server_are_not_believed(foreign: dict[str, str], written_in: str) -> None:
     walk(uet_worker(), 4)
     catch_up()
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        cursor.execute(f"UPDATE statecore_event SET written_in = '{written_in}'")
     Numbering.objects.update(**foreign)
+    for _ in range(2):
+        walk(uet_worker(), 4)
+        catch_up()
+
+    in_order(ordered())
+
+
+def test_a_wrong_mark_is_noticed_and_forgotten() -> None:
     walk(uet_worker(), 4)
     catch_up()
+    working = sequencer()
+    first = Position.objects.get(position=1).event_id
+    working.numberer.seen = f"1 {first}" if connection.vendor == "sqlite" else "3:3:"
+    Numbering.objects.update(seen=working.numberer.seen)
+    with pytest.raises(IntegrityError):
+        working.round()
+    walk(uet_worker(), 4)
+    while working.round():
+        pass
 
     in_order(ordered())
 
@@ -235,7 +255,6 @@ def test_looking_for_what_is_new_reads_no_old_rows() -> None:
 def test_a_position_is_never_changed_and_never_given_by_anybody_else() -> None:
     walk(uet_worker(), 1)
     catch_up()
-    from django.db import IntegrityError
 
     with pytest.raises(IntegrityError, match="append-only"):
         Position.objects.filter(position=1).update(entity_type="task")
