@@ -26,7 +26,7 @@ ORDER = ("raw SKIP LOCKED", "claim", "claim ten", "procrastinate")
 
 def main() -> None:
     options = _options()
-    report = Report("claim", {"quick": options.quick, "queued": options.queued, "finished": options.finished})
+    report = Report({"quick": options.quick, "queued": options.queued, "finished": options.finished})
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
@@ -34,7 +34,7 @@ def main() -> None:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS)
+        report.write(RESULTS, "claim", "Claiming, measured")
 
 
 def _options() -> argparse.Namespace:

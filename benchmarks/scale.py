@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> None:
     options = _options()
-    report = Report("scale", {"quick": options.quick, "rows": options.rows, "plan": options.plan})
+    report = Report({"quick": options.quick, "rows": options.rows, "plan": options.plan})
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
@@ -37,7 +37,7 @@ def main() -> None:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS)
+        report.write(RESULTS, "scale", "Size, measured")
 
 
 def _options() -> argparse.Namespace:

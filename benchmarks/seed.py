@@ -96,7 +96,8 @@ def _fill_peers(cursor: Any, count: int) -> None:
         f"INSERT INTO peer_peertask (id, {', '.join(others)}) {_counter(count)} "
         f"SELECT n, {', '.join(others)} FROM counter, statecore_task WHERE id = 'task'"
     )
-    cursor.execute("INSERT INTO peer_peerevent SELECT * FROM statecore_event")
+    names = ", ".join(_columns(cursor, "peer_peerevent"))
+    cursor.execute(f"INSERT INTO peer_peerevent ({names}) SELECT {names} FROM statecore_event")
 
 
 def _counter(count: int) -> str:

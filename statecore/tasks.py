@@ -5,11 +5,13 @@ from typing import Any
 
 import structlog
 from celery import current_app, shared_task
+from django.conf import settings
 
-from statecore import integrity, journal, stuck
+from statecore import backup, integrity, journal, stuck
 from statecore.executors import compensation, gates, patches
 from statecore.reactions import sweep
 from statecore.scheduling import breakers, timers
+from statecore.sinks import counters, notices
 
 # What runs commands may take long, and has workers of its own: no sweep waits behind it.
 GATES, PATCHES = "gates", "patches"
@@ -108,3 +110,18 @@ def _waiting(queue: str) -> int:
             return int(channel.queue_declare(queue, passive=True).message_count)
         except connection.channel_errors:  # there is no such queue yet
             return 0
+
+
+@shared_task
+def send_alert_notices() -> None:
+    notices.send_due()
+
+
+@shared_task
+def reconcile_counters() -> None:
+    counters.reconcile()
+
+
+@shared_task(time_limit=3_000)  # the first one writes everything there is
+def export_journal() -> None:
+    log.info("journal_exported", folder=str(backup.export(settings.STATECORE_BACKUP_DIR)))

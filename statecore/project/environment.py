@@ -17,6 +17,16 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 RECOVERY_MODES = ("auto", "approval")
 SHORTEST_TOKEN = 16
+# 001 §7.3.3. A percentage means nothing below the least number it is taken of.
+ALERT_LIMITS = {
+    "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
+    "override_count": 5, "override_minutes": 10,
+    "stuck_factor": 2,
+    "rollback_minutes": 60,
+    "retry_percent": 20, "retry_minutes": 10, "retry_least": 10,
+    "quarantine_count": 3, "quarantine_minutes": 60,
+    "blocked_count": 5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,9 @@ class Environment:
     repository_branch: str
     patch_test_command: str
     notify_urls: tuple[str, ...]
+    alerts: dict[str, int]
+    backup_dir: Path
+    sequencer_lag_seconds: int
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -90,6 +103,9 @@ def read(environ: Mapping[str, str]) -> Environment:
         repository_branch=environ.get("STATECORE_REPOSITORY_BRANCH", ""),
         patch_test_command=_patch_test_command(environ, gate_commands),
         notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
+        alerts=_alerts(environ),
+        backup_dir=Path(environ.get("STATECORE_BACKUP_DIR") or home / "backup").expanduser().absolute(),
+        sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
     )
 
 
@@ -151,6 +167,18 @@ def _token(environ: Mapping[str, str], name: str) -> str:
     if given and not (len(given) >= SHORTEST_TOKEN and given.isascii() and given.isprintable() and " " not in given):
         raise Refused(f"{name} must be {SHORTEST_TOKEN} or more printable ASCII characters without spaces.")
     return given
+
+
+def _alerts(environ: Mapping[str, str]) -> dict[str, int]:
+    """`blocked_count=20, failure_percent=5`: the limits of the alert rules, where they are not the usual ones."""
+    limits = dict(ALERT_LIMITS)
+    for word in _words(environ, "STATECORE_ALERTS"):
+        name, _, number = (part.strip() for part in word.partition("="))
+        if name not in limits or not number.isascii() or not number.isdigit():
+            known = ", ".join(sorted(limits))
+            raise Refused(f"STATECORE_ALERTS has {word!r}, but it must read limit=number; the limits are {known}.")
+        limits[name] = int(number)
+    return limits
 
 
 def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:

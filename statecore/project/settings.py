@@ -135,6 +135,14 @@ STATECORE_REPOSITORY = ENVIRONMENT.repository
 STATECORE_REPOSITORY_BRANCH = ENVIRONMENT.repository_branch
 STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
 STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
+STATECORE_ALERTS = ENVIRONMENT.alerts
+STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
+STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
+
+# Live: messages may get lost, the journal does not; whoever watches catches up by position.
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+}
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
@@ -177,6 +185,18 @@ CELERY_BEAT_SCHEDULE = {
     "run_due_patches": {
         "task": "statecore.tasks.run_due_patches",
         "schedule": timedelta(seconds=5),
+    },
+    "send_alert_notices": {
+        "task": "statecore.tasks.send_alert_notices",
+        "schedule": timedelta(seconds=10),
+    },
+    "reconcile_counters": {
+        "task": "statecore.tasks.reconcile_counters",
+        "schedule": timedelta(days=1),
+    },
+    "export_journal": {
+        "task": "statecore.tasks.export_journal",
+        "schedule": timedelta(days=1),
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

@@ -13,7 +13,7 @@ import django
 
 from statecore.project import environment, metrics_folder, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
-from statecore.project.environment import EVERYWHERE, Environment
+from statecore.project.environment import EVERYWHERE, ROOT, Environment
 from statecore.project.refusal import Refused
 
 TICK = 0.1
@@ -51,6 +51,7 @@ def processes(env: Environment) -> list[Child]:
         Child("worker", WORKER),
         Child("beat", [*CELERY, "beat"]),
         *([executors] if env.gate_commands or env.repository else []),
+        Child("sequencer", [sys.executable, str(ROOT / "manage.py"), "sequencer"]),
     ]
 
 
