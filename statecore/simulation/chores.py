@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha1
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..kernel.actors import THE_SYSTEM, Actor
 from ..machines import patch_ledger, test_gate
@@ -15,6 +14,31 @@ from .desk import Desk
 from .names import simulated
 
 WITHIN_REACH = 20  # of those that have waited longest, one is picked: not everybody goes for the first
+
+
+class Step(NamedTuple):
+    """What a patch does next, and what it does when that goes wrong."""
+
+    right: str
+    params: dict[str, Any] = {}
+    wrong: str = ""
+    error: str = ""
+    weight: float = 0.0  # of its going wrong; small where it quarantines, for that fails the workstream
+
+
+STEPS = {
+    patch_ledger.State.CREATED: Step(
+        "validation_passed",
+        {"format_passed": True, "scope_passed": True, "constraints_passed": True},
+        "validation_failed",
+        "the diff does not parse",
+        0.3,
+    ),
+    patch_ledger.State.VALIDATED: Step("accepted_for_merge", wrong="policy_violated"),
+    patch_ledger.State.QUEUED: Step("apply_succeeded", {}, "apply_failed", "hunk 1 does not apply", 2.0),
+    patch_ledger.State.APPLIED: Step("tests_passed", {}, "tests_failed", "3 tests fail with this patch", 0.3),
+    patch_ledger.State.VERIFIED: Step("commit_succeeded", {"commit_sha": "5" * 40}),
+}
 
 
 class Chores:
@@ -57,36 +81,20 @@ class Chores:
             self.desk.move(TestGate, gate.pk, "gate_passed", self.actor, exit_code=0, stdout="40 checks passed")
 
     def _step(self, entry: PatchLedger) -> None:
-        """One step along the ledger; those that quarantine are rare, for they fail the workstream."""
-        state, move = patch_ledger.State, self._patch_moves(entry)
-        match entry.state:
-            case state.CREATED if self._fails(0.3):
-                move("validation_failed", error="the diff does not parse")
-            case state.CREATED:
-                move("validation_passed", format_passed=True, scope_passed=True, constraints_passed=True)
-            case state.VALIDATED if objection := entry.phase.objection(entry.patch.touched_paths()):
-                move("policy_violated", error=objection)
-            case state.VALIDATED:
-                move("accepted_for_merge")
-            case state.QUEUED if self._fails(2):
-                move("apply_failed", error="hunk 1 does not apply")
-            case state.QUEUED:
-                move("apply_succeeded")
-            case state.APPLY_FAILED:
-                tried_often = entry.apply_retries >= APPLY_RETRIES
-                move("auto_quarantined" if tried_often else "apply_retried", actor=THE_SYSTEM)
-            case state.APPLIED if self._fails(0.3):
-                move("tests_failed", error="3 tests fail with this patch")
-            case state.APPLIED:
-                move("tests_passed")
-            case state.VERIFIED:
-                move("commit_succeeded", commit_sha=sha1(entry.pk.encode(), usedforsecurity=False).hexdigest())
-
-    def _patch_moves(self, entry: PatchLedger) -> Callable[..., None]:
-        def move(trigger: str, *, actor: Actor = self.actor, **params: Any) -> None:
-            self.desk.move(PatchLedger, entry.pk, trigger, actor, **params)
-
-        return move
+        """One step along the ledger."""
+        if entry.state == patch_ledger.State.APPLY_FAILED:
+            tried_often = entry.apply_retries >= APPLY_RETRIES
+            trigger = "auto_quarantined" if tried_often else "apply_retried"
+            self.desk.move(PatchLedger, entry.pk, trigger, THE_SYSTEM)
+            return
+        step = STEPS[patch_ledger.State(entry.state)]
+        error = step.error if self._fails(step.weight) else ""
+        if entry.state == patch_ledger.State.VALIDATED:
+            error = entry.phase.objection(entry.patch.touched_paths()) or ""
+        if error:
+            self.desk.move(PatchLedger, entry.pk, step.wrong, self.actor, error=error)
+        else:
+            self.desk.move(PatchLedger, entry.pk, step.right, self.actor, **step.params)
 
     def _fails(self, weight: float) -> bool:
         return self.rng.random() < self.failures * weight

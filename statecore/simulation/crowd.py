@@ -122,7 +122,7 @@ class Crowd:
         )
 
     def _clear_up(self) -> None:
-        """What the agents have not left by themselves: the dead, the unfinished runs, gates and patches on their way."""
+        """What the agents cannot leave behind by themselves: the dead, unfinished runs, gates, patches on their way."""
         self.operator.bury()
         for run_id in sorted(self.desk.runs):
             self.operator.cancel(run_id, "the simulation has ended")

@@ -42,6 +42,7 @@ class Desk:
             result = call(*args, **given)
         except Refusal as refusal:
             self.pace.give_back()
+
             self.tally.refused(refusal.code, monotonic() - began)
             return None
         if result == []:

@@ -54,14 +54,17 @@ def reserve(seed: int) -> Names:
 
 def simulated(model: type[Entity]) -> QuerySet[Any]:
     """The entities of any simulation: what one left behind is finished by the next."""
-    found: QuerySet[Any] = model.objects.filter(phase__startswith=PHASE)
+    found: QuerySet[Any] = model.objects.filter(phase__id__startswith=PHASE)
     return found
 
 
 def refuse_real_work() -> None:
     """A task that asks for no capability is open to every worker, simulated ones too."""
     real = (
-        Task.objects.filter(state__in=task.LIVE).exclude(phase__startswith=PHASE).values_list("pk", flat=True).first()
+        Task.objects.filter(state__in=task.LIVE)
+        .exclude(phase__id__startswith=PHASE)
+        .values_list("pk", flat=True)
+        .first()
     )
     if real is not None:
         raise RealWork(f"task {real} is real work, and simulated agents would take it")

@@ -35,7 +35,7 @@ class NameTaken(Exception):
     """The user who would be the simulator is somebody."""
 
 
-def user() -> User:
+def user() -> Any:
     """Nobody can log in as the simulator; it may operate and override every machine."""
     found, is_new = User.objects.get_or_create(username=USERNAME, defaults={"password": "!"})
     if not is_new and found.has_usable_password():
@@ -49,6 +49,7 @@ class Operator:
     def __init__(self, desk: Desk) -> None:
         self.desk, self.rng = desk, desk.names.random("operator")
         self.actor = Actor.operator(user(), Channel.CLI)
+        self.called_off: set[str] = set()  # in this round
 
     def live(self) -> None:
         while not self.desk.closed:
@@ -62,6 +63,7 @@ class Operator:
     def decide(self) -> None:
         """Whatever would wait for ever: failed gates, failed and cancelled work, runs that take too long, the dead."""
         live = list(simulated(Run).filter(state=run.State.RUNNING).values_list("pk", flat=True))
+        self.called_off.clear()
         inside = {"run__in": live, "successor": None}
         self._retry_all(TestGate, Q(state=test_gate.State.FAILED, workstream__state__in=workstream.LIVE), inside)
         ended = Q(state__in=(task.State.FAILED, task.State.CANCELLED), workstream__state__in=workstream.LIVE)
@@ -74,13 +76,17 @@ class Operator:
 
     def _retry_all(self, model: type[Entity], condition: Q, inside: dict[str, Any]) -> None:
         for entity_id, run_id in model.objects.filter(condition, **inside).values_list("pk", "run_id")[:AT_ONCE]:
-            retried = self.rng.random() < RETRIES and self.desk.ask(
-                door.retry, model, entity_id, actor=self.actor, reason="once more, by decision"
-            )
-            if not retried:
+            if run_id in self.called_off:
+                continue
+            if self.rng.random() >= RETRIES or not self._retry(model, entity_id):
                 self.cancel(run_id, f"{model.flow.entity_type} {entity_id} did not get done")
 
+    def _retry(self, model: type[Entity], entity_id: str) -> bool:
+        reason = "once more, by decision"
+        return bool(self.desk.ask(door.retry, model, entity_id, actor=self.actor, reason=reason))
+
     def cancel(self, run_id: str, reason: str) -> None:
+        self.called_off.add(run_id)
         self.desk.ask(door.transition, Run, run_id, "run_canceled", actor=self.actor, reason=reason)
 
     def bury(self) -> None:

@@ -36,8 +36,8 @@ class Supply:
         return self.runs is not None and self.planner.made >= self.runs
 
     def _is_short(self) -> bool:
-        """As many tasks in the queue as there are agents are enough, and so are as many runs."""
-        if len(self.desk.runs) >= self.agents + 1:
+        """A few runs at a time, so that they end while somebody looks; each has several tasks to do at once."""
+        if len(self.desk.runs) >= max(2, self.agents // 2):
             return False
         return simulated(Task).filter(state=task.State.QUEUED).count() < self.agents
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..door import Outcome
 from ..journal import Entry
+from ..machines.task import State
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Tally:
     seconds_at_the_door: float = 0.0
     plans: int = 0
     retries: int = 0  # tasks that were begun once more
-    reached: Counter[tuple[str, str]] = field(default_factory=Counter)  # by machine and state
+    tasks_done: int = 0
     runs: Counter[str] = field(default_factory=Counter)  # that have ended, by state
     refusals: Counter[str] = field(default_factory=Counter)  # by code
     happened: Counter[str] = field(default_factory=Counter)  # what the agents went through
@@ -30,15 +30,10 @@ class Tally:
             self.seconds_at_the_door += seconds
             if isinstance(result, Outcome) and result.entry:
                 self.moves += 1
-                self._reached([result.entry, *result.caused])
+                self.tasks_done += sum(_is_a_done_task(entry) for entry in (result.entry, *result.caused))
             elif isinstance(result, list) and result:
                 self.moves += 1
-                self.reached["task", "running"] += len(result)
                 self.retries += sum(task.attempt > 1 for task in result)
-
-    def _reached(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self.reached[entry.entity_type, entry.to_state] += 1
 
     def refused(self, code: str, seconds: float) -> None:
         with self._lock:
@@ -63,9 +58,12 @@ class Tally:
                 "moves": self.moves,
                 "plans": self.plans,
                 "runs": dict(self.runs),
-                "tasks_done": self.reached["task", "completed"],
+                "tasks_done": self.tasks_done,
                 "retries": self.retries,
                 "refusals": dict(self.refusals),
                 "happened": dict(self.happened),
-                "reached": {f"{machine}.{state}": number for (machine, state), number in sorted(self.reached.items())},
             }
+
+
+def _is_a_done_task(entry: Entry) -> bool:
+    return entry.entity_type == "task" and entry.to_state == State.COMPLETED

@@ -16,7 +16,7 @@ from ..kernel.clock import now
 from ..machines.circuit_breaker import CircuitBreaker, State
 
 TOOLS = ("compiler", "model", "registry")
-THRESHOLD = 3
+THRESHOLD = 2
 COOLDOWN_SECONDS = 1
 PAUSE = 0.05
 
@@ -36,7 +36,7 @@ def _trouble(one: Any) -> Iterator[None]:
     if not row.exists():
         one.create(CircuitBreaker, failure_threshold=THRESHOLD, cooldown_seconds=COOLDOWN_SECONDS)
     error = "it did not answer in time"
-    while one.chance(0.7):
+    while one.chance(0.8):
         yield
         row.update(failure_count=F("failure_count") + 1, last_failure_at=now(), last_error=error)
         if row.get().failure_count >= THRESHOLD:

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from statecore.simulation import Crowd, NameTaken, RealWork, Report, Wishes
 
 
-def number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
+def number(kind: type[int | float], least: float, most: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         try:
             given = kind(text)
