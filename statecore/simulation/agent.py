@@ -6,7 +6,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
-from .. import door, scheduling
+from .. import scheduling
 from ..kernel.actors import Actor
 from ..machines.patch_ledger import PatchLedger
 from ..machines.task import State, Task
@@ -144,5 +144,8 @@ class Life:
             still_mine.update(patch=patch_id)
 
     def _shut_down(self) -> None:
-        """Without an open question: whatever it held is reported or handed back by now."""
-        self.desk.ask(door.transition, Worker, self.worker, "shutdown_requested", actor=self.actor, reason="it leaves")
+        """Whatever it held is reported or handed back by now. One that is held for silent says first that it lives."""
+        for _ in range(3):  # the operator may doubt it once more in between
+            is_shut = scheduling.beat(self.worker, actor=self.actor)["state"] in FINAL
+            if is_shut or self.desk.move(Worker, self.worker, "shutdown_requested", self.actor):
+                return
