@@ -58,7 +58,9 @@ class Crowd:
         self.wishes = wishes
         self.desk = Desk(names.reserve(wishes.seed), wishes.rate, wishes.failures)
         self.operator = Operator(self.desk)
-        self.supply = Supply(self.desk, wishes.agents, wishes.runs, wishes.timeout_sec)
+        self.supply = Supply(
+            self.desk, agents=wishes.agents, rate=wishes.rate, runs=wishes.runs, timeout_sec=wishes.timeout_sec
+        )
         self.failed: list[Exception] = []
         self.began = monotonic()
 
@@ -76,11 +78,11 @@ class Crowd:
                 self._watch(tell)
             finally:
                 self.stop()
+                report = self.report()
                 for thread in threads:
                     thread.join()
         if self.failed:
             raise self.failed[0]
-        report = self.report()
         self._clear_up()
         self.supply.watch()
         return report.closed(self.desk.tally)

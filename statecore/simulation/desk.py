@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
 
+import structlog
+
 from .. import door
 from ..kernel.actors import Actor
 from ..kernel.entity import Entity
@@ -17,6 +19,7 @@ from .pace import Pace
 from .tally import Tally
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 
 class Desk:
@@ -44,6 +47,7 @@ class Desk:
             self.pace.give_back()
 
             self.tally.refused(refusal.code, monotonic() - began)
+            log.debug("refused", code=refusal.code, detail=refusal.detail)
             return None
         if result == []:
             self.pace.give_back()

@@ -12,11 +12,14 @@ from .names import simulated
 from .plans import Planner
 
 ROUND = 0.2  # seconds between looking around
+MOVES_OF_A_RUN = 8  # in a second
 
 
 class Supply:
-    def __init__(self, desk: Desk, agents: int, runs: int | None, timeout_sec: int) -> None:
+    def __init__(self, desk: Desk, *, agents: int, rate: float, runs: int | None, timeout_sec: int) -> None:
         self.desk, self.agents, self.runs = desk, agents, runs
+        # Few at a time where the pace is slow, so that they end while somebody looks.
+        self.at_once = max(3, min(2 * agents, int(rate / MOVES_OF_A_RUN)))
         self.actor = Actor.agent(f"{desk.names.label}-planner")
         names = desk.names
         self.planner = Planner(names.random("plans"), names.label, names.phase, timeout_sec)
@@ -36,8 +39,7 @@ class Supply:
         return self.runs is not None and self.planner.made >= self.runs
 
     def _is_short(self) -> bool:
-        """A few runs at a time, so that they end while somebody looks; each has several tasks to do at once."""
-        if len(self.desk.runs) >= max(2, self.agents // 2):
+        if len(self.desk.runs) >= self.at_once:
             return False
         return simulated(Task).filter(state=task.State.QUEUED).count() < self.agents
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.management import call_command
 
 from statecore import integrity
 from statecore.journal import Event
@@ -168,3 +170,11 @@ def test_a_pace_that_cannot_be_kept_is_told() -> None:
 def test_a_pace_is_kept() -> None:
     report = simulate(rate=20, runs=None, seconds=3)
     assert report.rate < 20 * 1.5
+
+
+def test_the_command_closes_with_a_summary() -> None:
+    out = StringIO()
+    call_command("simulate", agents=2, rate=500, seed=7, runs=1, neighbours=0, failures=0, stdout=out)
+    first, *rest = out.getvalue().splitlines()
+    assert first.startswith("sim7: ")
+    assert rest[0].startswith("plans     1 submitted, of their runs 1 ")

@@ -7,7 +7,8 @@ import logging
 import secrets
 import signal
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -28,6 +29,18 @@ def number(kind: type[int | float], least: float, most: float) -> Callable[[str]
     return read
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without a line in the log for each sweep, between ours."""
+    logger = logging.getLogger("statecore")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 class Command(BaseCommand):
     help = "Simulated agents, an operator and the other machines, at a given rate, until Ctrl-C or the end wished for."
 
@@ -43,13 +56,12 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="a line of JSON each second, the summary at the end")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["verbosity"] < 2:  # each sweep would be a line between ours
-            logging.getLogger("statecore").setLevel(logging.WARNING)
         seed = secrets.randbelow(10**6) if options["seed"] is None else options["seed"]
         chosen = ("agents", "rate", "seconds", "runs", "failures", "neighbours", "beside_real_work")
         try:
             crowd = Crowd(Wishes(seed=seed, **{name: options[name] for name in chosen}))
-            report = self._run(crowd, self._teller(as_json=options["json"]))
+            with nullcontext() if options["verbosity"] > 1 else quiet():
+                report = self._run(crowd, self._teller(as_json=options["json"]))
         except RealWork as refused:
             raise CommandError(f"{refused}; use a database of its own, or --beside-real-work.") from refused
         except NameTaken as refused:
