@@ -26,7 +26,7 @@ from .names import simulated
 USERNAME = "simulator"
 PATIENCE = timedelta(seconds=60)  # with a run
 ROUND = (0.3, 0.9)  # seconds between looking around
-MEDDLES = 0.15  # of the rounds
+MEDDLES = 0.25  # of the rounds
 RETRIES = 0.8  # of what failed; the rest is called off
 AT_ONCE = 10  # decisions in one round
 
@@ -92,9 +92,9 @@ class Operator:
     def bury(self) -> None:
         """Workers that were killed and are missed by now: forced into shutdown, which has their tasks retried."""
         for worker_id in self.desk.found_dead():
-            self.force(Worker, worker_id, worker.State.SHUTDOWN, Category.CRASHED_WORKER)
+            self.insist(Worker, worker_id, worker.State.SHUTDOWN, Category.CRASHED_WORKER)
 
-    def force(self, model: type[Entity], entity_id: str, state: str, category: Category) -> None:
+    def insist(self, model: type[Entity], entity_id: str, state: str, category: Category) -> None:
         reason = f"a simulated operator forces {state} to see what happens"
         self.desk.ask(door.override, model, entity_id, state, actor=self.actor, reason=reason, category=category.value)
 
@@ -130,22 +130,22 @@ class Operator:
 
     def _send_a_task_back(self) -> None:
         if task_id := self._one(simulated(Task).filter(state=task.State.RUNNING)):
-            self.force(Task, task_id, task.State.QUEUED, Category.STUCK)
+            self.insist(Task, task_id, task.State.QUEUED, Category.STUCK)
 
     def _cut_a_back_off_short(self) -> None:
         if task_id := self._one(simulated(Task).filter(state=task.State.RETRYING)):
-            self.force(Task, task_id, task.State.QUEUED, Category.INFRASTRUCTURE)
+            self.insist(Task, task_id, task.State.QUEUED, Category.INFRASTRUCTURE)
 
     def _wave_a_gate_through(self) -> None:
         shut = TestGate.objects.exclude(state=test_gate.State.PASSED)
         waiting = simulated(TestGate).filter(state=test_gate.State.PENDING).exclude(depends_on__in=shut)
         if gate_id := self._one(waiting):
-            self.force(TestGate, gate_id, test_gate.State.PASSED, Category.WRONG_DATA)
+            self.insist(TestGate, gate_id, test_gate.State.PASSED, Category.WRONG_DATA)
 
     def _doubt_a_worker(self) -> None:
         """It is well, and comes back with its next heartbeat."""
         if worker_id := self._one(self._workers(worker.State.BUSY)):
-            self.force(Worker, worker_id, worker.State.UNRESPONSIVE, Category.OTHER)
+            self.insist(Worker, worker_id, worker.State.UNRESPONSIVE, Category.OTHER)
 
     def _drain_a_worker(self) -> None:
         if worker_id := self._one(self._workers(worker.State.BUSY, worker.State.IDLE)):

@@ -31,10 +31,10 @@ def number(kind: type[int | float], least: float, most: float) -> Callable[[str]
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without a line in the log for each sweep, between ours."""
+    """Without a line in the log for each sweep and each refused override, between ours."""
     logger = logging.getLogger("statecore")
     before = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
