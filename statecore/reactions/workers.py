@@ -67,7 +67,8 @@ def _take(worker: Any, tally: Tally) -> None:
     """A task that was started without a claim was started on a worker that nobody had locked."""
     load, most = worker.current_load + tally.change, worker.max_concurrent_tasks
     if worker.state not in (State.IDLE, State.BUSY) or load > most:
-        said = f"worker {worker.pk} is {worker.state} and has room for {max(0, most - worker.current_load)}, not {tally.change}"
+        room = max(0, most - worker.current_load)
+        said = f"worker {worker.pk} is {worker.state} and has room for {room}, not {tally.change}"
         raise GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker.pk)], **worker.standing())
     _hold(worker, load, tally)
 

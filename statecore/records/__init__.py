@@ -12,6 +12,6 @@ from .seal import Seal
 from .sink_cursor import SinkCursor
 
 __all__ = [
-    "AgentJobEvent", "Alert", "AlertNotice", "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position",
-    "Seal", "SinkCursor", "StateCount", "TransitionCount", "TransitionRate",
+    "AgentJobEvent", "Alert", "AlertNotice", "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch",
+    "Phase", "Position", "Seal", "SinkCursor", "StateCount", "TransitionCount", "TransitionRate",
 ]  # fmt: skip
