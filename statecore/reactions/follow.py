@@ -19,9 +19,12 @@ def follow(changes: list[Change]) -> None:
         by_machine.setdefault(type(change.entity), []).append(change)
     if changed := by_machine.get(Task):
         started = [change for change in changed if change.entry.to_state == task.State.RUNNING]
+        # Before anything else: what is started may be called off at once, and is counted down then.
+        workers.keep_count(started)
         _tasks_started(started)
-        _tasks_changed([change for change in changed if change.entry.to_state != task.State.RUNNING])
-        workers.keep_count(changed)
+        others = [change for change in changed if change.entry.to_state != task.State.RUNNING]
+        _tasks_changed(others)
+        workers.keep_count(others)
     if changed := by_machine.get(Workstream):
         # Nothing follows from a workstream that has begun to execute, and whoever begins it need not wait for the run.
         _workstreams_changed([change for change in changed if change.entry.to_state != workstream.State.EXECUTING])
