@@ -205,7 +205,7 @@ def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         return "has the wrong type."
-    if isinstance(field, models.IntegerField):
+    if isinstance(field, models.IntegerField) and isinstance(value, int):
         return _range_complaint(field, value)
     return text_complaint(value) if isinstance(value, str) else None
 
