@@ -29,11 +29,12 @@ class Situation(NamedTuple):
         """The move that follows for this workstream by itself, if any."""
         if self.run_state in runs.FINAL:
             return "cascade_cancelled"
+        # Only what executes can fail; what has not begun is called off.
         if self.critical_failure:
-            # Only what executes can fail; what has not begun is called off.
-            return {State.EXECUTING: "critical_task_failed"}.get(State(self.state), "cascade_cancelled")
-        if self.patch_quarantined and self.state in (State.EXECUTING, State.VALIDATING):
-            return "patch_quarantined"
+            return "critical_task_failed" if self.state == State.EXECUTING else "cascade_cancelled"
+        if self.patch_quarantined:
+            has_begun = self.state in (State.EXECUTING, State.VALIDATING)
+            return "patch_quarantined" if has_begun else "cascade_cancelled"
         return self._next_step() if self.run_state == runs.State.RUNNING else None
 
     def _next_step(self) -> str | None:

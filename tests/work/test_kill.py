@@ -1,0 +1,150 @@
+"""kill -9 in the middle of a run: nothing is lost, and everything catches up."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connections
+
+from statecore import integrity, scheduling
+from statecore.journal import Event
+from statecore.kernel.clock import now
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.worker import Worker
+from statecore.scheduling import timers
+from tests.support import postgres
+from tests.support.waiting import until
+from tests.work.agents import Agent, states, submit, task, workstream
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+
+
+# An agent
+
+
+def work_for_ever(name: str) -> None:
+    agent = Agent.known(name)
+    while True:
+        agent.work()
+
+
+@contextmanager
+def a_working_agent(name: str) -> Iterator[Any]:
+    connections.close_all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the test runner are not used by the child
+        process = multiprocessing.get_context("fork").Process(target=work_for_ever, args=(name,), daemon=True)
+        process.start()
+    try:
+        yield process
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(PATIENCE)
+
+
+def completed() -> int:
+    return Task.objects.filter(state="completed").count()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_agents_that_are_killed_in_the_middle_lose_nothing() -> None:
+    count = 120
+    submit(workstream("a", *(task(f"t{n:03}", *([f"t{n - 1:03}"] if n % 5 else [])) for n in range(count))))
+    for number in range(3):
+        name = f"victim-{number}"
+        Agent(name, max_concurrent_tasks=3)
+        before = completed()
+        with a_working_agent(name):
+            until(lambda before=before: completed() >= before + 10, PATIENCE)
+        assert completed() < count, "it was killed in the middle"
+    with time_machine.travel(now(), tick=False) as clock:
+        heir = Agent("heir", max_concurrent_tasks=2)
+        for seconds in (130, 200, 100, 100):
+            clock.shift(seconds)
+            scheduling.beat("heir", actor=heir.actor)
+            timers.miss_heartbeats()
+            timers.give_up_workers()
+            timers.queue_retries()
+            heir.work()
+        assert set(states(Task).values()) == {"completed"}
+        assert states(Run) == {"r": "succeeded"}
+        reports = Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True)
+        assert len(reports) == len(set(reports)) == count
+        assert set(Worker.objects.exclude(pk="heir").values_list("state", "current_load")) == {("shutdown", 0)}
+        assert integrity.check_all() == []
+
+
+# The database
+
+
+class Program:
+    """A process of tests.work.program, and what it says."""
+
+    def __init__(self, url: str, home: Path, *words: str) -> None:
+        environment = {**os.environ, "DATABASE_URL": url, "STATECORE_HOME": str(home)}
+        self.said = (home / f"{'-'.join(words)}.out").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.work.program", *words], cwd=ROOT, env=environment, stdout=self.said,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def lines(self) -> list[str]:
+        self.said.seek(0)
+        return self.said.read().splitlines()
+
+    def done(self) -> list[str]:
+        return [line.removeprefix("done ") for line in self.lines() if line.startswith("done ")]
+
+    def ended(self) -> list[str]:
+        try:
+            assert self.process.wait(PATIENCE) == 0, "\n".join(self.lines()[-30:])
+            return self.lines()
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self.said.close()
+
+
+@pytest.mark.postgres
+def test_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+    count = 60
+    with postgres.mortal(tmp_path / "pg") as server:
+        Program(server.url, tmp_path, "plan", str(count)).ended()
+        agents = [Program(server.url, tmp_path, "agent", f"w{number}") for number in range(2)]
+        try:
+            for wanted in (8, 25):
+                until(lambda wanted=wanted: sum(len(agent.done()) for agent in agents) >= wanted, PATIENCE)
+                server.kill()
+                until(lambda: any("away" in agent.lines()[-1:] for agent in agents), PATIENCE)
+                server.start()
+            told = [name for agent in agents for name in agent.done()]
+            for agent in agents:
+                assert agent.process.wait(PATIENCE) == 0, "\n".join(agent.lines()[-30:])
+        finally:
+            for agent in agents:
+                agent.stop()
+        (found,) = Program(server.url, tmp_path, "judge").ended()[-1:]
+    judged = json.loads(found)
+    assert judged["findings"] == []
+    assert judged["run"] == "succeeded"
+    assert set(judged["tasks"].values()) == {"completed"}
+    assert set(told) <= set(judged["reports"])
+    assert set(judged["reports"].values()) == {1}
+    assert judged["loads"] == [["idle", 0]] * 2

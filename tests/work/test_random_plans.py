@@ -1,0 +1,282 @@
+"""Random plans, random faults, any order: the run ends, or something explains why not, and nothing is ever broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import time_machine
+from django.db.models import Count, F
+from hypothesis import event as noted
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from statecore import door, integrity, scheduling
+from statecore.integrity.checks import invariants_hold
+from statecore.journal import Event
+from statecore.kernel import registry
+from statecore.kernel.refusals import Refusal
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.run import FINAL, Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.worker import Worker
+from statecore.machines.workstream import Workstream
+from statecore.scheduling import timers
+from tests.properties.support import SETTINGS, rolled_back
+from tests.races.records import is_whole
+from tests.support import world
+from tests.work import why
+from tests.work.agents import Agent, gate, states, submit, task, workstream
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 8, tzinfo=UTC)
+ANY = st.data()
+MACHINES = (Run, Workstream, Task, TestGate, PatchLedger, Worker)
+# Only a sweep makes these true again, and in the middle it has not come by yet.
+TIMELY = {
+    "running_tasks_are_within_their_timeout",
+    "live_workers_are_heard_from",
+    "running_gates_are_within_their_timeout",
+}
+PATCH_WAY = (
+    ("validation_passed", {"format_passed": True, "scope_passed": True, "constraints_passed": True}),
+    ("accepted_for_merge", {}),
+    ("apply_succeeded", {}),
+    ("tests_passed", {}),
+    ("commit_succeeded", {"commit_sha": "c0ffee"}),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Workstreams, tasks and gates, each waiting only for what came before it."""
+    gates: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(0, 3))):
+        gates.append(gate(f"g{number}", depends_on=draw(some([each["id"] for each in gates], most=1))))
+    names = [each["id"] for each in gates]
+    made: list[dict[str, Any]] = []
+    tasks: list[str] = []
+    for letter in "abc"[: draw(st.integers(1, 3))]:
+        own = []
+        for number in range(draw(st.integers(1, 4))):
+            own.append(
+                task(
+                    f"{letter}{number}", *draw(some(tasks, most=2)),
+                    gates=draw(some(names, most=1)), entry_gates=draw(some(names, most=1)),
+                    is_critical=draw(st.integers(0, 4)) == 0, max_retries=draw(st.integers(0, 2)), timeout_sec=300,
+                )
+            )  # fmt: skip
+            tasks.append(f"{letter}{number}")
+        before = draw(some([each["id"] for each in made], most=1))
+        made.append(workstream(letter, *own, depends_on=before, is_critical=draw(st.booleans())))
+    return made, gates
+
+
+def some(names: list[str], *, most: int) -> st.SearchStrategy[list[str]]:
+    chosen = st.lists(st.sampled_from(names), max_size=most, unique=True) if names else st.just([])
+    return st.integers(0, 2).flatmap(lambda luck: chosen if luck else st.just([]))
+
+
+class Faults(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(rolled_back())
+        self.clock = self.stack.enter_context(time_machine.travel(START, tick=False))
+        self.agents: dict[str, Agent] = {}
+        self.held: dict[str, list[Task]] = {}
+        self.is_over = False
+        self.hire(1)
+        self.hire(2)
+
+    def hire(self, capacity: int) -> Agent:
+        name = f"w{len(self.held)}"
+        self.agents[name] = Agent(name, max_concurrent_tasks=capacity)
+        self.held[name] = []
+        return self.agents[name]
+
+    @initialize(planned=plans(), starts=st.sampled_from([True, True, True, False]))
+    def a_plan(self, planned: Any, starts: bool) -> None:
+        workstreams, gates = planned
+        submit(*workstreams, gates=gates, start=starts)
+
+    # What happens
+
+    def attempt(self, deed: Callable[[], Any]) -> Any:
+        try:
+            return deed()
+        except Refusal as refusal:
+            noted(refusal.code)
+            return None
+
+    def drawn(self, data: Any, model: Any, **wanted: Any) -> Any:
+        found = list(model.objects.filter(**wanted).order_by("pk"))
+        return data.draw(st.sampled_from(found)) if found else None
+
+    @rule(data=ANY)
+    def an_agent_works(self, data: Any) -> None:
+        if not self.agents:
+            return
+        name = data.draw(st.sampled_from(sorted(self.agents)))
+        agent = self.agents[name]
+        self.attempt(lambda: scheduling.beat(name, actor=agent.actor))
+        if not self.held[name]:
+            self.held[name] = self.attempt(agent.claim) or []
+        elif data.draw(st.integers(0, 3)):
+            self.attempt(lambda: agent.finish(self.held[name].pop()))
+        else:
+            self.attempt(lambda: agent.fail(self.held[name].pop()))
+
+    @rule(data=ANY)
+    def another_agent_works(self, data: Any) -> None:
+        self.an_agent_works(data)
+
+    @rule(data=ANY)
+    def an_agent_dies(self, data: Any) -> None:
+        if self.agents and data.draw(st.integers(0, 2)) == 0:
+            del self.agents[data.draw(st.sampled_from(sorted(self.agents)))]
+
+    @rule(data=ANY)
+    def a_gate_runs(self, data: Any) -> None:
+        chosen = self.drawn(data, TestGate, state__in=("PENDING", "RUNNING"))
+        if chosen is None:
+            return
+        exit_code = data.draw(st.sampled_from([0, 0, 0, 1]))
+        if chosen.state == "PENDING":
+            self.attempt(lambda: world.fire(chosen, "gate_started"))
+        else:
+            trigger = "gate_failed" if exit_code else "gate_passed"
+            self.attempt(lambda: world.fire(chosen, trigger, exit_code=exit_code))
+
+    @rule(data=ANY)
+    def an_operator_retries(self, data: Any) -> None:
+        model = data.draw(st.sampled_from([Task, Task, TestGate, TestGate, Workstream]))
+        ended = {Task: ("failed", "cancelled"), TestGate: ("FAILED",), Workstream: ("failed", "cancelled", "skipped")}
+        if chosen := self.drawn(data, model, state__in=ended[model], successor=None):
+            self.attempt(lambda: door.retry(model, chosen.pk, actor=world.operator()))
+
+    @rule(data=ANY)
+    def an_operator_stops_something(self, data: Any) -> None:
+        ways = [
+            (Task, ("running",), "user_cancelled"),
+            (Workstream, ("planned", "ready", "executing"), "workstream_cancelled"),
+            (Workstream, ("planned", "ready"), "workstream_skipped"),
+            (Run, ("pending", "running"), "run_canceled"),
+        ]
+        luck = data.draw(st.integers(0, 15))
+        if luck >= len(ways):
+            return
+        model, sources, trigger = ways[luck]
+        if chosen := self.drawn(data, model, state__in=sources):
+            self.attempt(lambda: world.fire(chosen, trigger, actor=world.operator()))
+
+    @rule(data=ANY)
+    def an_operator_forces_something(self, data: Any) -> None:
+        ways = [
+            (Task, "failed"), (Task, "cancelled"), (Workstream, "failed"), (Workstream, "cancelled"),
+            (Worker, "shutdown"), (TestGate, "FAILED"),
+        ]  # fmt: skip
+        luck = data.draw(st.integers(0, 15))
+        if luck >= len(ways):
+            return
+        model, state = ways[luck]
+        live = {"state__in": [each for each in model.flow.states if each not in model.flow.final]}
+        if model is TestGate:
+            live = {"state": "RUNNING"}
+        if chosen := self.drawn(data, model, **live):
+            self.attempt(lambda: world.forced(chosen, state))
+
+    @rule(data=ANY)
+    def a_patch_comes_or_goes_its_way(self, data: Any) -> None:
+        patch = self.drawn(data, PatchLedger)
+        if patch is None:
+            if chosen := self.drawn(data, Workstream, state__in=("ready", "executing")):
+                self.attempt(lambda: world.patch(workstream=chosen))
+        elif data.draw(st.integers(0, 5)):
+            self.advance(patch)
+        else:
+            self.attempt(lambda: world.forced(patch, "quarantined"))
+
+    def advance(self, patch: Any) -> None:
+        for trigger, given in PATCH_WAY:
+            if patch.flow.open_moves(patch.state, trigger):
+                self.attempt(lambda trigger=trigger, given=given: world.fire(patch, trigger, **given))
+                return
+
+    @rule(seconds=st.sampled_from([1, 30, 121, 301, 700]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.shift(seconds)
+        self.sweep()
+
+    def sweep(self) -> None:
+        for name, agent in self.agents.items():
+            self.attempt(lambda name=name, agent=agent: scheduling.beat(name, actor=agent.actor))
+        for sweep in (timers.time_out_tasks, timers.queue_retries, timers.miss_heartbeats, timers.give_up_workers):
+            sweep()
+
+    # What must hold
+
+    @invariant()
+    def nothing_is_broken(self) -> None:
+        broken = [
+            str(found) for flow in registry.flows() for found in invariants_hold(flow) if found.check not in TIMELY
+        ]
+        assert broken == []
+        miscounted = Worker.objects.annotate(running=Count("tasks")).exclude(current_load=F("running"))
+        assert list(miscounted) == []
+
+    # How it ends
+
+    def drive(self) -> None:
+        """Everybody does what they can, until nothing happens any more."""
+        for _ in range(200):
+            before = Event.objects.count()
+            self.clock.shift(301)
+            self.sweep()
+            if not any(worker == "idle" for worker in states(Worker).values()):
+                self.hire(5)
+                before -= 1  # hiring is no progress of the run, but gives hope
+            for agent in list(self.agents.values()):
+                for each in self.held[agent.name] + (self.attempt(agent.claim) or []):
+                    self.attempt(lambda agent=agent, each=each: agent.finish(each))
+                self.held[agent.name] = []
+            for chosen in TestGate.objects.filter(state__in=("PENDING", "RUNNING")):
+                self.attempt(lambda chosen=chosen: world.fire(chosen, "gate_started"))
+                self.attempt(lambda chosen=chosen: world.fire(chosen, "gate_passed", exit_code=0))
+            for patch in PatchLedger.objects.all():
+                self.advance(patch)
+            if Event.objects.count() == before:
+                return
+        raise AssertionError("it never comes to rest")
+
+    def teardown(self) -> None:
+        try:
+            if Run.objects.exists():
+                self.drive()
+                self.judge(Run.objects.get())
+        finally:
+            self.stack.close()
+
+    def judge(self, run: Run) -> None:
+        said = f"{states(Workstream)} {states(Task)} {states(TestGate)} {states(PatchLedger)}"
+        if run.state not in FINAL:
+            reasons = why.why_not_ended(run)
+            assert reasons, f"{run} is {run.state} and nobody knows why: {said}"
+            noted("explained")
+        else:
+            noted(str(run.state))
+            assert not Task.objects.exclude(state__in=Task.flow.final).exists(), said
+            assert not Workstream.objects.exclude(state__in=Workstream.flow.final).exists(), said
+        assert [str(found) for found in integrity.check_all()] == []
+        for model in MACHINES:
+            for entity in model.objects.all():
+                is_whole(entity)
+
+
+def test_a_run_ends_or_something_explains_why_not() -> None:
+    run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=15, stateful_step_count=30))

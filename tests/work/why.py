@@ -1,0 +1,84 @@
+"""Why a run has not ended, worked out from the rows alone and not from what the product thinks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
+
+
+def why_not_ended(run: Run) -> list[str]:
+    """What somebody would have to decide; empty when nobody knows why, which is a bug."""
+    if run.state == "pending":
+        return ["the run was not started"]
+    parts = [w for w in standing(Workstream.objects.filter(run=run)) if w.state not in ("completed", "skipped")]
+    return _all_of([of_workstream(part, set()) for part in parts])
+
+
+def standing(rows: Any) -> list[Any]:
+    """What was retried is answered for by its successor."""
+    return list(rows.filter(successor=None).order_by("pk"))
+
+
+def _all_of(reasons: list[list[str]]) -> list[str]:
+    """Each must have a reason; one that has none leaves all of it unexplained."""
+    return sorted({each for found in reasons for each in found}) if reasons and all(reasons) else []
+
+
+def _any_of(reasons: list[list[str]]) -> list[str]:
+    return sorted({each for found in reasons for each in found})
+
+
+def of_workstream(workstream: Workstream, seen: set[Any]) -> list[str]:
+    if (key := ("workstream", workstream.pk)) in seen:
+        return []
+    seen = seen | {key}
+    if workstream.state in ("failed", "cancelled", "skipped"):
+        return [f"{workstream} is {workstream.state}"]
+    if workstream.state == "blocked":
+        others = workstream.depends_on.exclude(state="completed")
+        return _any_of([of_workstream(other, seen) for other in others])
+    tasks = [task for task in standing(workstream.tasks) if task.state != "completed"]
+    if workstream.state in ("ready", "executing"):
+        return _all_of([of_task(task, seen) for task in tasks])
+    if workstream.state == "validating" and not tasks:
+        gates = [gate for gate in standing(workstream.gates) if gate.state != "PASSED"]
+        patches = [patch for patch in standing(workstream.patches) if patch.state not in ("committed", "dropped")]
+        return _all_of([of_gate(gate) for gate in gates] + [of_patch(patch) for patch in patches])
+    return []
+
+
+def of_task(task: Task, seen: set[Any]) -> list[str]:
+    if (key := ("task", task.pk)) in seen:
+        return []
+    seen = seen | {key}
+    if task.state in ("failed", "cancelled"):
+        return [f"{task} is {task.state}"]
+    if task.state == "blocked":
+        before = [of_task(other, seen) for other in task.depends_on.exclude(state="completed")]
+        # A task may wait for one of a workstream that has yet to begin.
+        asleep = [
+            of_workstream(other.workstream, seen)
+            for other in task.depends_on.filter(state="pending").exclude(workstream=task.workstream)
+        ]
+        gates = [of_gate(gate) for gate in (*task.gates.all(), *task.entry_gates.all()) if gate.state != "PASSED"]
+        return _any_of(before + asleep + gates)
+    if task.state == "validating":
+        gates = [of_gate(gate) for gate in task.gates.exclude(state="PASSED")]
+        return _any_of([*gates, of_patch(task.patch) if task.patch else []])
+    return []
+
+
+def of_gate(gate: TestGate) -> list[str]:
+    if gate.state == "FAILED":
+        return [f"{gate} is FAILED"]
+    return _any_of([of_gate(other) for other in gate.depends_on.exclude(state="PASSED")])
+
+
+def of_patch(patch: PatchLedger) -> list[str]:
+    lost = ("quarantined", "dropped", "rolled_back")
+    return [f"{patch} is {patch.state}"] if patch.state in lost else []
