@@ -103,7 +103,7 @@ def follow_up(
     One whose guards do not hold stays where it is. Nobody is waited for: those whom somebody else has locked are told.
     """
     batch = Batch(causes.__getitem__, {})
-    found = rows.lock_many(model, list(causes), skip_locked=True)
+    found = rows.at_hand(model, causes, skip_locked=True)
     batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
     return [] if len(found) == len(causes) else sorted(causes.keys() - {entity.pk for entity in found})
 
@@ -174,7 +174,8 @@ class Batch:
         items |= {entity.pk: Item(entity.pk, Outcome(entity, None)) for entity in self.repeated}
         below = _by_origin(caused)
         for entity, entry, *_ in self.moved:
-            items[entity.pk] = Item(entity.pk, Outcome(entity, entry, tuple(below.get(entry.event_id, ()))))
+            follows = tuple(below.get(entry.event_id, ()))
+            items[entity.pk] = Item(entity.pk, Outcome(rows.latest(entity), entry, follows))
         return items
 
 

@@ -19,7 +19,7 @@ from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
-from . import rights, write
+from . import rights, rows, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
@@ -68,7 +68,8 @@ def create_now(
 ) -> Created:
     """Create inside the current piece of work."""
     change = write_new(model, entity_id, fields, facts, cause=cause, trigger=trigger, retry_of=retry_of)
-    return Created(change.entity, change.entry, react_to([change]))
+    caused = react_to([change])
+    return Created(rows.latest(change.entity), change.entry, caused)
 
 
 def write_new(

@@ -73,7 +73,8 @@ def override(
         account = Account(EventKind.OVERRIDE, OVERRIDDEN, Severity.WARNING, facts, metadata or {}, details=details)
         change = record(entity, before, account)
         write.update([change])
-        return Outcome(entity, change.entry, react_to([change]))
+        caused = react_to([change])
+        return Outcome(rows.latest(entity), change.entry, caused)
 
     with counted(model.flow.entity_type), _refusals_logged(model, entity_id, actor):
         _may_override(model, actor)

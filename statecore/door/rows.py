@@ -69,8 +69,6 @@ def _reader(model: type[Entity], vendor: str) -> Reader:
 def lock(model: type[Entity], entity_id: str) -> Entity:
     work = current()
     if is_valid_id(entity_id):
-        if (known := work.known.get((model, entity_id))) is not None:
-            return known
         reader = _reader(model, work.connection.vendor)
         work.cursor.execute(reader.one, [entity_id])
         # To the end: on SQLite a statement that is not finished would keep the table locked.
@@ -82,14 +80,25 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
 def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool = False) -> list[Entity]:
     work = current()
     reader = _reader(model, work.connection.vendor)
-    known = [entity for entity_id in entity_ids if (entity := work.known.get((model, entity_id)))]
-    if len(known) == len(entity_ids):
-        return known
-    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id) and (model, entity_id) not in work.known]
+    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
     vendor = work.connection.vendor
     skip = " SKIP LOCKED" if skip_locked and vendor == "postgresql" else ""  # SQLite has one writer at a time
     work.cursor.execute(reader.many + skip, [listed(wanted, vendor)])
-    return known + _built(reader, work)
+    return _built(reader, work)
+
+
+def at_hand(model: type[Entity], entity_ids: Iterable[str], *, skip_locked: bool = False) -> list[Entity]:
+    """The same for a cascade, which need not read again what its own transaction has locked and changed."""
+    known = current().known
+    found = {entity_id: known.get((model, entity_id)) for entity_id in entity_ids}
+    missing = [entity_id for entity_id, entity in found.items() if entity is None]
+    others = lock_many(model, missing, skip_locked=skip_locked) if missing else []
+    return [entity for entity in found.values() if entity is not None] + others
+
+
+def latest(entity: Entity) -> Entity:
+    """The entity as the current piece of work has left it."""
+    return current().known.get((type(entity), entity.pk), entity)
 
 
 def lock_chosen(model: type[Entity], condition: str, params: list[Any]) -> list[Entity]:

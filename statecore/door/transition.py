@@ -62,7 +62,8 @@ def transition(
             return Outcome(entity, None)
         change = record(entity, before, account_of(move, facts, metadata or {}, cause))
         write.update([change])
-        return Outcome(entity, change.entry, react_to([change]))
+        caused = react_to([change])
+        return Outcome(rows.latest(entity), change.entry, caused)
 
     with counted(model.flow.entity_type):
         check_words(reason, metadata or {}, params or {})

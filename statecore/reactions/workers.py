@@ -53,9 +53,10 @@ def keep_count(changes: list[Change]) -> None:
 def _apply(worker_id: str, tally: Tally) -> None:
     """Nobody waits to let go of a worker: while somebody else holds its row, its tasks are counted after the commit."""
     if tally.change > 0:
-        _take(rows.lock(Worker, worker_id), tally)
+        for worker in rows.at_hand(Worker, [worker_id]):
+            _take(worker, tally)
         return
-    found: list[Any] = rows.lock_many(Worker, [worker_id], skip_locked=True)
+    found: list[Any] = rows.at_hand(Worker, [worker_id], skip_locked=True)
     if not found:
         transaction.on_commit(partial(perform, partial(_count_again, worker_id, tally)), robust=True)
     for worker in found:

@@ -16,7 +16,7 @@ def mark_what_is_left(changes: list[Change]) -> None:
     for model in PARTS if ended else ():
         left = model.objects.filter(workstream__in=ended).exclude(state__in=sorted(model.flow.final))
         # One that somebody else has locked is on its way to an end of its own, and whoever does that waits for us.
-        ours = rows.lock_many(model, list(left.values_list("pk", flat=True)), skip_locked=True)
+        ours = rows.at_hand(model, left.values_list("pk", flat=True), skip_locked=True)
         model.objects.filter(pk__in=[part.pk for part in ours]).update(abandoned=True)
 
 

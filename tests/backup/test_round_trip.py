@@ -136,7 +136,7 @@ def with_another_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def with_another_state(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    lines[0]["state"] = "completed"
+    lines[0]["state"] = "cancelled"
     return lines
 
 

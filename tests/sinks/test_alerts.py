@@ -112,7 +112,7 @@ def test_stuck_is_measured_from_the_heartbeat_where_a_machine_says_so(clock) -> 
 
 @pytest.mark.parametrize(
     ("entity_type", "state", "index"),
-    [("task", "running", "task_live_by_state"), ("worker", "idle", "worker_live_by_heartbeat")],
+    [("task", "running", "task_live_by_state"), ("worker", "idle", "worker_live_by")],
 )
 def test_stuck_is_found_by_an_index_over_live_rows(entity_type: str, state: str, index: str) -> None:
     seen: list[tuple] = []
