@@ -126,7 +126,7 @@ def test_an_error_that_is_no_deadlock_is_not_tried_again() -> None:
             cursor.execute("SET LOCAL statement_timeout = '1ms'")
             cursor.execute("SELECT pg_sleep(10)")
 
-    with reacting(breaks), pytest.raises(OperationalError, match="statement timeout"):
+    with reacting(world.each(breaks)), pytest.raises(OperationalError, match="statement timeout"):
         world.fire(job, "job_requeued")
 
     assert tries == [job.pk]

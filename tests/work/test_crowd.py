@@ -28,7 +28,7 @@ from tests.work.agents import PHASE, Agent, gate, plan, states, submit, task, wo
 from tests.work.crowd import in_processes, in_step, in_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ROUNDS = 10
+ROUNDS = 8
 
 
 def deadlocks() -> int:
