@@ -7,12 +7,26 @@ from functools import cache
 from benchmarks.raw import Contender
 
 PEERS = ("django-fsm-log", "ORM", "ORM loop")
+CLAIMERS = ("raw SKIP LOCKED", "claim", "claim ten", "procrastinate")
 
 
 @cache
 def contender(name: str) -> Contender:
     """Imported at first use: the peers' modules exist in the peers' processes only."""
+    if name in CLAIMERS:
+        return _claimer(name)
     return _theirs(name) if name in PEERS else _ours(name)
+
+
+def _claimer(name: str) -> Contender:
+    from benchmarks import claimers
+
+    return {
+        "raw SKIP LOCKED": claimers.raw,
+        "claim": claimers.ours,
+        "claim ten": claimers.ours_by_ten,
+        "procrastinate": claimers.procrastinate(),
+    }[name]
 
 
 def _theirs(name: str) -> Contender:

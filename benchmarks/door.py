@@ -21,7 +21,9 @@ Database = Callable[[str], str]
 
 def main() -> None:
     options = _options()
-    report = Report({"quick": options.quick, "rows": options.rows, "clients": f"{Plan(1, 1).clients} processes"})
+    report = Report(
+        "door", {"quick": options.quick, "rows": options.rows, "clients": f"{Plan(1, 1).clients} processes"}
+    )
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
@@ -30,7 +32,7 @@ def main() -> None:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick and tuple(options.only) == SECTIONS:
-        report.write(RESULTS)
+        report.write(RESULTS, "door", "The door, measured")
 
 
 def _options() -> argparse.Namespace:

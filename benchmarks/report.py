@@ -43,19 +43,19 @@ class Report:
         self.targets += targets
         print("\n".join(["", title, *("  ".join(line) for line in lines), *map(str, targets)]), flush=True)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, name: str, title: str) -> None:
         folder.mkdir(exist_ok=True)
-        (folder / "door.md").write_text(self._markdown())
+        (folder / f"{name}.md").write_text(self._markdown(title))
         found = {
             "options": self.options,
             "environment": environment(),
             "targets": [asdict(each) | {"is_met": each.is_met} for each in self.targets],
             "samples": self.samples,
         }
-        (folder / "door.json").write_text(json.dumps(found, indent=1) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
 
-    def _markdown(self) -> str:
-        parts = ["# The door, measured", _list(self.options | environment()), "## Targets"]
+    def _markdown(self, title: str) -> str:
+        parts = [f"# {title}", _list(self.options | environment()), "## Targets"]
         parts.append("\n".join(f"- {target}" for target in self.targets))
         for title, lines in self.sections.items():
             parts += [f"## {title}", _table(lines)]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.apps import apps
@@ -32,7 +33,7 @@ def prepare(running: int, pending: int, workers: int) -> None:
         _fill(cursor, "statecore_uetworker", "uet", "uet", workers)
         if apps.is_installed("benchmarks.peer"):
             _fill_peers(cursor, running)
-        _make_twins(cursor)
+        make_twins(cursor)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
         cursor.execute("CHECKPOINT" if _on_postgres() else "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -64,12 +65,14 @@ def _columns(cursor: Any, table: str) -> list[str]:
     return [column.name for column in connection.introspection.get_table_description(cursor, table)]
 
 
-def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> None:
-    """Rows named prefix_000000001 and on, with the template's event as theirs."""
-    others = ", ".join(f"t.{name}" for name in _columns(cursor, table) if name != "id")
-    names = others.replace("t.", "")
+def _fill(
+    cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str] | None = None
+) -> None:
+    """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
+    names = [name for name in _columns(cursor, table) if name != "id"]
+    values = ", ".join((other or {}).get(name, f"t.{name}") for name in names)
     cursor.execute(
-        f"INSERT INTO {table} (id, {names}) {_counter(count)} SELECT {_named(prefix)}, {others} "
+        f"INSERT INTO {table} (id, {', '.join(names)}) {_counter(count)} SELECT {_named(prefix)}, {values} "
         f"FROM counter, {table} AS t WHERE t.id = '{template}'"
     )
     given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix)}
@@ -81,13 +84,20 @@ def _fill(cursor: Any, table: str, template: str, prefix: str, count: int) -> No
     )
 
 
+def fill_finished(cursor: Any, template: str, count: int) -> None:
+    """Tasks that are completed, each with the event of its creation."""
+    done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
+    _fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
+
+
 def _fill_peers(cursor: Any, count: int) -> None:
     others = [name for name in _columns(cursor, "peer_peertask") if name != "id"]
     cursor.execute(
         f"INSERT INTO peer_peertask (id, {', '.join(others)}) {_counter(count)} "
         f"SELECT n, {', '.join(others)} FROM counter, statecore_task WHERE id = 'task'"
     )
-    cursor.execute("INSERT INTO peer_peerevent SELECT * FROM statecore_event")
+    names = ", ".join(_columns(cursor, "peer_peerevent"))
+    cursor.execute(f"INSERT INTO peer_peerevent ({names}) SELECT {names} FROM statecore_event")
 
 
 def _counter(count: int) -> str:
@@ -98,7 +108,7 @@ def _named(prefix: str) -> str:
     return f"'{prefix}_' || substr('00000000' || n, length('' || n))"
 
 
-def _make_twins(cursor: Any) -> None:
+def make_twins(cursor: Any) -> None:
     """What raw SQL writes: the same columns, indexes and checks, without the triggers."""
     for table in ("statecore_task", "statecore_uetworker", "statecore_event"):
         twin = table.replace("statecore_", "twin_")

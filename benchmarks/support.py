@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import multiprocessing
 import os
@@ -143,8 +142,6 @@ def _serve(pipe: Connection, environ: Environ) -> None:
     _set_up(environ)
     from benchmarks.contenders import contender
 
-    gc.collect()
-    gc.freeze()
     pipe.send((True, None))
     while (order := pipe.recv()) is not None:
         name, share = order

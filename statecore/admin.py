@@ -14,7 +14,7 @@ from django.utils.html import format_html
 
 from .journal import COLUMNS, Event
 from .kernel import registry
-from .records import Patch, Phase
+from .records import CompensationStep, Patch, Phase
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Model]
@@ -76,6 +76,14 @@ class EventAdmin(ReadOnly):
 class RecordAdmin(ReadOnly):
     list_display = ("id", "title", "created_at")
     search_fields = ("id__startswith",)
+
+
+@admin.register(CompensationStep)
+class CompensationStepAdmin(ReadOnly):
+    list_display = ("entry", "action", "ok", "actor", "started_at", "ended_at", "error")
+    list_filter = ("action", "ok")
+    search_fields = ("entry__pk__startswith",)
+    ordering = ("-pk",)
 
 
 for _flow in registry.flows():

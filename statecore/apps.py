@@ -13,17 +13,33 @@ class StatecoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import agent_events, reactions
+        from . import agent_events, reactions, sequencer
+        from .derive import metrics
         from .kernel import checks, registry
         from .records import checkpoint
+        from .stuck import abandoned
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
-        registry.reactions += [agent_events.mirror, checkpoint.clear_when_done, reactions.follow]
+        registry.reactions += [
+            agent_events.mirror,
+            checkpoint.clear_when_done,
+            abandoned.mark_what_is_left,
+            reactions.follow,
+        ]
+        registry.witnesses.append(metrics.observe)
+        registry.listeners.append(sequencer.ring)
         post_migrate.connect(_install_triggers, sender=self)
+        post_migrate.connect(_install_commit_order, sender=self)
 
 
 def _install_triggers(using: str, **_: Any) -> None:
     from .kernel import triggers
 
     triggers.install(connections[using])
+
+
+def _install_commit_order(using: str, **_: Any) -> None:
+    from .records import commit_order
+
+    commit_order.install(connections[using])

@@ -96,6 +96,7 @@ class Entry(NamedTuple):
 COLUMNS = Entry._fields
 # These stand in the canonical bytes first, in this order, as `"name":"value"` (the sequence as a bare number).
 MIRRORED = COLUMNS[:-2]
+_DWELL = '"dwell_seconds":'
 
 
 def entry(
@@ -133,6 +134,13 @@ def entry(
 
 def digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
+
+
+def dwell_seconds(body: str) -> float:
+    """The time spent in the state left, without reading the rest: the details are sorted, and before this member
+    stand only ids and names, which cannot contain its own name in quotes."""
+    start = body.index(_DWELL) + len(_DWELL)
+    return float(body[start : body.index(",", start)])
 
 
 def read(body: str, hash_: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from .change import Account, Before, Change, as_it_was, check_words, record
 from .outcome import Outcome
 from .refused import count, counted
 from .transition import account_of, fire
-from .work import current, perform, react_to
+from .work import perform, react_to
 
 Choose = Callable[[], list[Entity]]
 
@@ -92,28 +92,25 @@ def transition_chosen(
 
 def follow_up(
     model: type[Entity],
-    causes: Mapping[str, Entry],
+    causes: Mapping[str, Entry | None],
     trigger: str,
     *,
     params: Mapping[str, Any] | None = None,
     reason: str = "",
-) -> None:
+) -> list[str]:
     """What follows for these entities, each from its own cause, inside the work that brought it about.
 
-    An entity that somebody else has locked is left to them: they look around themselves once they have changed it.
-    They may change nothing, though, when they are refused, so it is tried once more after the commit, when nobody
-    waits for us any more. One whose guards do not hold stays where it is.
+    One whose guards do not hold stays where it is. Nobody is waited for: those whom somebody else has locked are told.
     """
-
-    def move(entities: list[Entity]) -> None:
-        batch = Batch(causes.__getitem__, {})
-        batch.move(entities, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
-
+    batch = Batch(causes.__getitem__, {})
     found = rows.lock_many(model, list(causes), skip_locked=True)
-    if len(found) < len(causes):
-        missed = sorted(causes.keys() - {entity.pk for entity in found})
-        current().missed.append(lambda: perform(lambda: move(rows.lock_many(model, missed))))
-    move(found)
+    batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
+    return [] if len(found) == len(causes) else sorted(causes.keys() - {entity.pk for entity in found})
+
+
+def wait_for(model: type[Entity], entity_ids: list[str]) -> None:
+    """Lock these entities for the current piece of work, waiting for whoever holds them."""
+    rows.lock_many(model, entity_ids)
 
 
 class Fired(NamedTuple):
@@ -176,10 +173,8 @@ class Batch:
         items = {entity.pk: Item(entity.pk, None, refusal) for entity, refusal in self.refusals}
         items |= {entity.pk: Item(entity.pk, Outcome(entity, None)) for entity in self.repeated}
         below = _by_origin(caused)
-        entities = rows.as_they_are_now([change.entity for change in self.moved], caused)
-        for entity, change in zip(entities, self.moved, strict=True):
-            follows = tuple(below.get(change.entry.event_id, ()))
-            items[entity.pk] = Item(entity.pk, Outcome(entity, change.entry, follows))
+        for entity, entry, *_ in self.moved:
+            items[entity.pk] = Item(entity.pk, Outcome(entity, entry, tuple(below.get(entry.event_id, ()))))
         return items
 
 

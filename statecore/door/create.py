@@ -19,12 +19,12 @@ from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
-from . import rights, rows, write
+from . import rights, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .refused import counted
-from .work import perform, react_to
+from .work import current, perform, react_to
 
 
 class Created(NamedTuple):
@@ -68,8 +68,7 @@ def create_now(
 ) -> Created:
     """Create inside the current piece of work."""
     change = write_new(model, entity_id, fields, facts, cause=cause, trigger=trigger, retry_of=retry_of)
-    caused = react_to([change])
-    return Created(rows.as_it_is_now(change.entity, caused), change.entry, caused)
+    return Created(change.entity, change.entry, react_to([change]))
 
 
 def write_new(
@@ -116,6 +115,11 @@ def write_many(
     return changes
 
 
+def _is_there(entity: Entity) -> None:
+    entity._state.adding = False
+    current().known[type(entity), entity.pk] = entity
+
+
 def _newborn(
     model: type[Entity],
     entity_id: str,
@@ -157,7 +161,7 @@ def _insert(changes: list[Change]) -> None:
             raise DuplicateId(f"the id {entity_id!r} is taken", id=entity_id) from violation
         raise
     for change in changes:
-        change.entity._state.adding = False
+        _is_there(change.entity)
 
 
 def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -205,7 +209,7 @@ def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         return "has the wrong type."
-    if isinstance(field, models.IntegerField) and isinstance(value, int):
+    if isinstance(value, int) and isinstance(field, models.IntegerField):
         return _range_complaint(field, value)
     return text_complaint(value) if isinstance(value, str) else None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
+from prometheus_client import Counter
 
 from ..journal import ENDPOINT_LENGTH, KEY_LENGTH, IdempotencyRecord
 from ..kernel.actors import Actor
@@ -14,6 +15,12 @@ from ..kernel.clock import now
 from ..kernel.plain import text_complaint
 from ..kernel.refusals import IdempotencyMismatch, Invalid
 from .outcome import Outcome
+
+requests_total = Counter(
+    "statecore_idempotent_requests_total",
+    "Requests with a key: answered from the record (hit) or anew (miss)",
+    ["result"],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,7 @@ def answer_once(request: RequestKey | None, actor: Actor, step: Callable[[], Out
     if request is None:
         return step()
     record, is_first = _reserve(request, actor)
+    requests_total.labels("miss" if is_first else "hit").inc()
     if not is_first:
         return _replay(record, request)
     outcome = step()

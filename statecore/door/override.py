@@ -73,8 +73,7 @@ def override(
         account = Account(EventKind.OVERRIDE, OVERRIDDEN, Severity.WARNING, facts, metadata or {}, details=details)
         change = record(entity, before, account)
         write.update([change])
-        caused = react_to([change])
-        return Outcome(rows.as_it_is_now(entity, caused), change.entry, caused)
+        return Outcome(entity, change.entry, react_to([change]))
 
     with counted(model.flow.entity_type), _refusals_logged(model, entity_id, actor):
         _may_override(model, actor)

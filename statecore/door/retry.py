@@ -83,7 +83,7 @@ class Family:
             self._lead_followers(model, old, successor)
         caused = react_to(self.made)
         children = [change.entry for change in self.made[1:]]
-        return Outcome(rows.as_it_is_now(heir.entity, caused), heir.entry, (*children, *caused))
+        return Outcome(heir.entity, heir.entry, (*children, *caused))
 
     def _heir_of(self, entity: Entity, cause: Entry | None) -> Change:
         model = type(entity)

@@ -11,12 +11,11 @@ import orjson
 from django.db import connection, models
 from django.db.models.base import ModelState
 
-from ..journal import Entry
 from ..kernel.entity import Entity
 from ..kernel.many import among, listed
 from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
-from .work import current
+from .work import Work, current
 
 
 class Reader:
@@ -70,37 +69,27 @@ def _reader(model: type[Entity], vendor: str) -> Reader:
 def lock(model: type[Entity], entity_id: str) -> Entity:
     work = current()
     if is_valid_id(entity_id):
+        if (known := work.known.get((model, entity_id))) is not None:
+            return known
         reader = _reader(model, work.connection.vendor)
         work.cursor.execute(reader.one, [entity_id])
         # To the end: on SQLite a statement that is not finished would keep the table locked.
-        for row in work.cursor.fetchall():
-            return reader.build(row)
+        for entity in _built(reader, work):
+            return entity
     raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
-
-
-def as_it_is_now(entity: Entity, caused: tuple[Entry, ...]) -> Entity:
-    return as_they_are_now([entity], caused)[0]
-
-
-def as_they_are_now(entities: list[Entity], caused: tuple[Entry, ...]) -> list[Entity]:
-    """The entities, read again where a reaction to their own change has moved them further."""
-    if not caused or not entities:
-        return entities
-    entity_type = entities[0].flow.entity_type
-    moved_on = {entry.entity_id for entry in caused if entry.entity_type == entity_type}
-    again = [entity.pk for entity in entities if entity.pk in moved_on]
-    fresh = {entity.pk: entity for entity in lock_many(type(entities[0]), again)} if again else {}
-    return [fresh.get(entity.pk, entity) for entity in entities]
 
 
 def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool = False) -> list[Entity]:
     work = current()
     reader = _reader(model, work.connection.vendor)
-    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
+    known = [entity for entity_id in entity_ids if (entity := work.known.get((model, entity_id)))]
+    if len(known) == len(entity_ids):
+        return known
+    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id) and (model, entity_id) not in work.known]
     vendor = work.connection.vendor
     skip = " SKIP LOCKED" if skip_locked and vendor == "postgresql" else ""  # SQLite has one writer at a time
     work.cursor.execute(reader.many + skip, [listed(wanted, vendor)])
-    return [reader.build(row) for row in work.cursor.fetchall()]
+    return known + _built(reader, work)
 
 
 def lock_chosen(model: type[Entity], condition: str, params: list[Any]) -> list[Entity]:
@@ -109,4 +98,10 @@ def lock_chosen(model: type[Entity], condition: str, params: list[Any]) -> list[
     reader = _reader(model, work.connection.vendor)
     skip = " FOR NO KEY UPDATE OF row SKIP LOCKED" if work.connection.vendor == "postgresql" else ""
     work.cursor.execute(f"{reader.chosen} {condition}{skip}", params)
-    return [reader.build(row) for row in work.cursor.fetchall()]
+    return _built(reader, work)
+
+
+def _built(reader: Reader, work: Work) -> list[Entity]:
+    found = [reader.build(row) for row in work.cursor.fetchall()]
+    work.known.update({(reader.model, entity.pk): entity for entity in found})
+    return found

@@ -62,8 +62,7 @@ def transition(
             return Outcome(entity, None)
         change = record(entity, before, account_of(move, facts, metadata or {}, cause))
         write.update([change])
-        caused = react_to([change])
-        return Outcome(rows.as_it_is_now(entity, caused), change.entry, caused)
+        return Outcome(entity, change.entry, react_to([change]))
 
     with counted(model.flow.entity_type):
         check_words(reason, metadata or {}, params or {})

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
@@ -15,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..journal import Entry
 from ..kernel import registry
 from ..kernel.binary import ask_for_binary
+from ..kernel.entity import Entity
 from .change import Change
 
 T = TypeVar("T")
@@ -31,10 +33,10 @@ class Work:
     connection: BaseDatabaseWrapper
     cursor: Any
     entries: list[Entry] = field(default_factory=list)
-    # The runs whose lock this transaction holds.
-    held: set[str] = field(default_factory=set)
-    # What follows for entities that somebody else had locked: to be tried again after the commit.
-    missed: list[Callable[[], object]] = field(default_factory=list)
+    # The rows this transaction has locked without reading them.
+    held: set[tuple[type[Entity], str]] = field(default_factory=set)
+    # The rows it has locked, as they are now: nobody else can change them until it ends.
+    known: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
 
     def new_cursor(self) -> Any:
         return _new_cursor(self.connection)
@@ -65,7 +67,7 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
 def _nested(step: Callable[[], T], *, keep: bool) -> T:
     """What a reaction asks for: undone as a whole when it is refused, though the reaction may go on."""
     work = current()
-    before, held, missed = len(work.entries), set(work.held), len(work.missed)
+    before, held = len(work.entries), set(work.held)
     kept = False
     try:
         with transaction.atomic():
@@ -74,10 +76,10 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
                 transaction.set_rollback(True)
         kept = keep
     finally:
-        if not kept:  # what was locked since is let go with the savepoint
+        if not kept:  # what was locked and changed since is let go with the savepoint
             del work.entries[before:]
-            del work.missed[missed:]
             work.held = held
+            work.known.clear()
     return result
 
 
@@ -92,8 +94,10 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
         if not keep:
             transaction.set_rollback(True)
         # Robust: a listener that fails must not make a change that is committed look as if it were not.
-        for listener in [*registry.listeners, *work.missed] if keep else ():
+        for listener in registry.listeners if keep else ():
             transaction.on_commit(listener, robust=True)
+        for witness in registry.witnesses if keep and work.entries else ():
+            transaction.on_commit(partial(witness, work.entries), robust=True)
     return result
 
 

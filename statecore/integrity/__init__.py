@@ -3,5 +3,6 @@
 from .chain import verify_chain
 from .checks import check_all, check_recent
 from .finding import ERROR, WARNING, Finding
+from .order import verify_seals
 
-__all__ = ["ERROR", "WARNING", "Finding", "check_all", "check_recent", "verify_chain"]
+__all__ = ["ERROR", "WARNING", "Finding", "check_all", "check_recent", "verify_chain", "verify_seals"]

@@ -15,6 +15,7 @@ from ..kernel.clock import now
 from ..kernel.flow import Flow
 from .chain import verify_chain
 from .finding import ERROR, LIMIT, WARNING, Finding
+from .order import positions_are_dense, verify_seals
 from .rows import (
     chains_are_of_known_machines,
     chains_have_rows,
@@ -24,6 +25,7 @@ from .rows import (
 )
 
 RECENT = 1_000
+RECENT_SEALS = 3
 
 
 @contextmanager
@@ -45,6 +47,9 @@ def check_all() -> list[Finding]:
     found = list(triggers_are_in_place())
     if bad := verify_chain():
         found.append(bad)
+    found += positions_are_dense()
+    if broken := verify_seals():
+        found.append(broken)
     for flow in registry.flows():
         found += ids_are_unique(flow)
         found += rows_agree_with_the_journal(flow)
@@ -64,6 +69,8 @@ def check_recent(count: int = RECENT) -> list[Finding]:
     found = list(triggers_are_in_place())
     if bad := verify_chain(moved):
         found.append(bad)
+    if broken := verify_seals(RECENT_SEALS):
+        found.append(broken)
     for entity_type in {entity_type for entity_type, _ in moved} & {flow.entity_type for flow in registry.flows()}:
         ids = [pk for kind, pk in moved if kind == entity_type]
         found += rows_agree_with_the_journal(registry.flow(entity_type), ids)

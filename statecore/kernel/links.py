@@ -31,10 +31,21 @@ class Together:
 
     def __init__(self, entities: list[Entity]) -> None:
         self.ids = [entity.pk for entity in entities]
-        self.answers: dict[Any, Any] = {}
+        self.answers: dict[Any, Any] = dict(_answered.get() or {})
 
 
 _together: ContextVar[Together | None] = ContextVar("statecore_together", default=None)
+_answered: ContextVar[dict[Any, Any] | None] = ContextVar("statecore_answered", default=None)
+
+
+@contextmanager
+def answered(answers: dict[Any, Any]) -> Iterator[None]:
+    """Answers that whoever moves a batch has found already, under the locks it holds."""
+    token = _answered.set(answers)
+    try:
+        yield
+    finally:
+        _answered.reset(token)
 
 
 @contextmanager
@@ -69,10 +80,15 @@ def all_inside(entity: Entity, link: str, state: str) -> list[Linked]:
     return _look(entity, link, "=", state)
 
 
+def question(model: type[Entity], link: str, compared: str, state: str) -> tuple[Any, ...]:
+    """Which entities at the other end of a link are (`=`) or are not (`<>`) in a state; the answer is by id."""
+    return (model, link, compared, str(state))
+
+
 def _look(entity: Entity, link: str, compared: str, state: str) -> list[Linked]:
     model, batch = type(entity), _together.get()
     ids = batch.ids if batch else [entity.pk]
-    found = once((model, link, compared, state), lambda: _ask(model, link, compared, state, ids))
+    found = once(question(model, link, compared, state), lambda: _ask(model, link, compared, state, ids))
     return found.get(entity.pk, [])
 
 

@@ -102,3 +102,9 @@ class DuplicateId(Refusal):
 
 class IdempotencyMismatch(Refusal):
     code, status = "idempotency_mismatch", 422
+
+
+class BreakerOpen(Refusal):
+    """The tool is not to be called now; `retry_after` says in how many seconds it is worth asking again."""
+
+    code, status = "breaker_open", 503

@@ -9,7 +9,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 
 from ..kernel import constraints
-from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.actors import AGENT, NAME_LENGTH, SYSTEM
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow, Rest
@@ -69,11 +69,15 @@ class CircuitBreaker(Entity):
     last_failure_at = models.DateTimeField(null=True, editable=False)
     opened_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
+    # Who tries the tool while it is half open, and until when nobody else does.
+    probe_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
+    probe_until = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
         constraints = (
             constraints.one_of("breaker", "state", State),
             constraints.set_exactly_in("breaker", "opened_at", {State.OPEN}),
+            constraints.unset_in("breaker", "probe_until", {State.CLOSED, State.OPEN}),
         )
         indexes = (models.Index(fields=("state",), name="breaker_by_state"),)
 
@@ -86,6 +90,7 @@ class CircuitBreaker(Entity):
             self.failure_count = 0
         if self.state != State.HALF_OPEN:
             self.success_count = 0
+            self.probe_by, self.probe_until = "", None
 
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         return {"failure_count": self.failure_count, "last_error": self.last_error or None}

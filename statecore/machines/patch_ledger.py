@@ -14,7 +14,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import awaited_by_state, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -114,6 +114,8 @@ class PatchLedger(Entity):
     compensation_approved_by = models.CharField(max_length=150, default="", editable=False)
     rollback_reason = models.TextField(default="", editable=False)
     rolled_back_at = models.DateTimeField(null=True, editable=False)
+    # Its workstream has ended: nobody waits for this patch any more.
+    abandoned = models.BooleanField(default=False, editable=False)
 
     class Meta(Entity.Meta):
         verbose_name_plural = "patch ledger"
@@ -133,6 +135,7 @@ class PatchLedger(Entity):
         )
         indexes = (
             live_by_state("patch", FINAL),
+            awaited_by_state("patch", FINAL),
             models.Index(fields=("updated_at",), name="patch_by_update"),
         )
 

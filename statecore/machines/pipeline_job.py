@@ -69,6 +69,8 @@ class PipelineJob(Entity):
     last_error = models.TextField(default="", editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
+    # When it was last given back, in the stage it is in, for somebody to resume from its checkpoint.
+    resumed_at = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
         constraints = (

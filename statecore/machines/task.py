@@ -16,7 +16,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import failed_by_parent, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
 from ..kernel.links import Linked, all_inside, all_outside, first_outside, once
@@ -197,6 +197,7 @@ class Task(Entity):
         )
         indexes = (
             live_by_state("task", FINAL),
+            failed_by_parent("task", "workstream"),
             # Who looks whether a workstream is done reads only what is not: completed tasks are many.
             models.Index(fields=("workstream",), condition=~Q(state=State.COMPLETED), name="task_open_by_workstream"),
             models.Index(

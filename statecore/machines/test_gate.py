@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
@@ -15,7 +16,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import awaited_by_state, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, Severity, move
@@ -110,6 +111,8 @@ class TestGate(Entity):
     started_at = models.DateTimeField(null=True, editable=False)
     times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
+    # Its workstream has ended: nobody waits for this gate any more.
+    abandoned = models.BooleanField(default=False, editable=False)
 
     class Meta(Entity.Meta):
         constraints = (
@@ -123,7 +126,15 @@ class TestGate(Entity):
         )
         indexes = (
             live_by_state("gate", FINAL),
+            awaited_by_state("gate", FINAL),
             models.Index(fields=("gate_type",), name="gate_by_type"),
+            # For the sweep that looks for gates to run: those of a validating workstream, and re-runs.
+            models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),
+            models.Index(
+                fields=("state_entered_at",),
+                condition=Q(state=State.PENDING, retry_of__isnull=False),
+                name="gate_pending_rerun",
+            ),
         )
 
     @classmethod

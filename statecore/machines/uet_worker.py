@@ -12,6 +12,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Severity, move
 from ..kernel.state_field import StateField
@@ -63,6 +64,7 @@ class UetWorker(Entity):
             *constraints.in_time_order("uet_worker", "created_at", "terminated_at"),
         )
         indexes = (
+            live_by_state("uet_worker", FINAL),
             models.Index(
                 fields=("last_heartbeat",),
                 condition=~models.Q(state__in=sorted(FINAL)),

@@ -15,6 +15,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
+from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -38,12 +39,18 @@ FINAL = {State.SHUTDOWN}
 
 
 def it_holds_a_task(worker: Worker, facts: Facts) -> Unmet | None:
-    return None if worker.current_load > 0 else Unmet("no_load", "it holds no task")
+    return None if _load(worker, facts) > 0 else Unmet("no_load", "it holds no task")
 
 
 def it_holds_no_task(worker: Worker, facts: Facts) -> Unmet | None:
-    load = worker.current_load
+    load = _load(worker, facts)
     return Unmet("has_load", f"its load is {load}, not 0") if load else None
+
+
+def _load(worker: Worker, facts: Facts) -> int:
+    """What it holds from now on, where that changes with the move."""
+    load = facts.params.get("load")
+    return worker.current_load if load is None else int(load)
 
 
 def heartbeats_were_missed(worker: Worker, facts: Facts) -> Unmet | None:
@@ -110,6 +117,7 @@ class Worker(Entity):
             *constraints.in_time_order("worker", "created_at", "shutdown_at"),
         )
         indexes = (
+            live_by_state("worker", FINAL),
             models.Index(
                 fields=("last_heartbeat",),
                 condition=~models.Q(state__in=sorted(FINAL)),
@@ -177,10 +185,15 @@ class Worker(Entity):
     def register(self) -> None: ...
 
     @move("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
-    def take(self) -> None: ...
+    def take(self, load: int | None = None) -> None:
+        """A claim is a sign of life, and of having heard whatever it was told: it held no task."""
+        self.current_load = self.current_load if load is None else load
+        self.last_heartbeat = max(self.last_heartbeat, self.facts.at)
+        self.commands = []
 
     @move("task_completed", source=State.BUSY, target=State.IDLE, by={SYSTEM}, guards=[it_holds_no_task])
-    def release(self) -> None: ...
+    def release(self, load: int | None = None) -> None:
+        self.current_load = self.current_load if load is None else load
 
     @move(
         "health_check_timeout",

@@ -14,7 +14,7 @@ from ..kernel.actors import OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.indexes import live_by_state
+from ..kernel.indexes import failed_by_parent, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
@@ -139,6 +139,7 @@ class Workstream(Entity):
         )
         indexes = (
             live_by_state("workstream", FINAL),
+            failed_by_parent("workstream", "run"),
             models.Index(fields=("updated_at",), name="workstream_by_update"),
         )
 

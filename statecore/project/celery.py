@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, worker_init
+from celery.signals import beat_init, setup_logging, worker_init, worker_shutting_down
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
@@ -26,3 +26,11 @@ def check_what_it_needs(**_: Any) -> None:
     preflight.check_database()
     preflight.check_broker()
     memory.keep_what_is_loaded()
+
+
+@worker_shutting_down.connect
+def end_running_commands(**_: Any) -> None:
+    """A command may run for an hour; whoever stops a worker does not wait for it."""
+    from statecore.executors.command import runners
+
+    runners.stop()

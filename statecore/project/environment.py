@@ -1,5 +1,6 @@
 """The settings that come from environment variables, read and checked in one place."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,18 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+RECOVERY_MODES = ("auto", "approval")
+SHORTEST_TOKEN = 16
+# 001 §7.3.3. A percentage means nothing below the least number it is taken of.
+ALERT_LIMITS = {
+    "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
+    "override_count": 5, "override_minutes": 10,
+    "stuck_factor": 2,
+    "rollback_minutes": 60,
+    "retry_percent": 20, "retry_minutes": 10, "retry_least": 10,
+    "quarantine_count": 3, "quarantine_minutes": 60,
+    "blocked_count": 5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,18 @@ class Environment:
     idempotency_seconds: int
     retry_base_seconds: int
     retry_cap_seconds: int
+    recovery: dict[str, str]
+    probe_seconds: int
+    metrics_token: str
+    gate_commands: tuple[str, ...]
+    gate_folder: Path
+    repository: Path | None
+    repository_branch: str
+    patch_test_command: str
+    notify_urls: tuple[str, ...]
+    alerts: dict[str, int]
+    backup_dir: Path
+    sequencer_lag_seconds: int
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -45,6 +70,7 @@ def read(environ: Mapping[str, str]) -> Environment:
     home = _home(environ)
     host = environ.get("HOST") or "127.0.0.1"
     given_redis = environ.get("REDIS_URL", "")
+    gate_commands, repository = _gate_commands(environ), _repository(environ)
     return Environment(
         home=home,
         host=host,
@@ -68,6 +94,18 @@ def read(environ: Mapping[str, str]) -> Environment:
         idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),
         retry_base_seconds=_number(environ, "STATECORE_RETRY_BASE_SECONDS", "5", 1, 86_400),
         retry_cap_seconds=_number(environ, "STATECORE_RETRY_CAP_SECONDS", "900", 1, 604_800),
+        recovery=_recovery(environ),
+        probe_seconds=_number(environ, "STATECORE_PROBE_SECONDS", "300", 1, 86_400),
+        metrics_token=_token(environ, "STATECORE_METRICS_TOKEN"),
+        gate_commands=gate_commands,
+        gate_folder=_folder(environ, "STATECORE_GATE_FOLDER") or repository or home / "gates",
+        repository=repository,
+        repository_branch=environ.get("STATECORE_REPOSITORY_BRANCH", ""),
+        patch_test_command=_patch_test_command(environ, gate_commands),
+        notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
+        alerts=_alerts(environ),
+        backup_dir=Path(environ.get("STATECORE_BACKUP_DIR") or home / "backup").expanduser().absolute(),
+        sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
     )
 
 
@@ -112,7 +150,74 @@ def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
     return found
 
 
+def _recovery(environ: Mapping[str, str]) -> dict[str, str]:
+    """`ingestion_job=auto, pipeline_job=approval`: what the system may do about a stuck entity without asking."""
+    found = {}
+    for word in _words(environ, "STATECORE_RECOVERY"):
+        machine, _, mode = map(str.strip, word.partition("="))
+        if not machine or mode not in RECOVERY_MODES:
+            raise Refused(f"STATECORE_RECOVERY has {word!r}, but it must read machine=auto or machine=approval.")
+        found[machine] = mode
+    return found
+
+
+def _token(environ: Mapping[str, str], name: str) -> str:
+    given = environ.get(name, "")
+    # The sentence does not repeat it: what is too short may still be meant to be secret.
+    if given and not (len(given) >= SHORTEST_TOKEN and given.isascii() and given.isprintable() and " " not in given):
+        raise Refused(f"{name} must be {SHORTEST_TOKEN} or more printable ASCII characters without spaces.")
+    return given
+
+
+def _alerts(environ: Mapping[str, str]) -> dict[str, int]:
+    """`blocked_count=20, failure_percent=5`: the limits of the alert rules, where they are not the usual ones."""
+    limits = dict(ALERT_LIMITS)
+    for word in _words(environ, "STATECORE_ALERTS"):
+        name, _, number = (part.strip() for part in word.partition("="))
+        if name not in limits or not number.isascii() or not number.isdigit():
+            known = ", ".join(sorted(limits))
+            raise Refused(f"STATECORE_ALERTS has {word!r}, but it must read limit=number; the limits are {known}.")
+        limits[name] = int(number)
+    return limits
+
+
 def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
     given = _words(environ, "STATECORE_ALLOWED_HOSTS")
     listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
     return list(dict.fromkeys([*given, *LOOPBACK, *listened_on]))
+
+
+def _gate_commands(environ: Mapping[str, str]) -> tuple[str, ...]:
+    words = _words(environ, "STATECORE_GATE_COMMANDS")
+    for word in words:
+        if "/" in word and not word.startswith("/"):
+            raise Refused(f"STATECORE_GATE_COMMANDS has {word!r}, but it must be a program's name or absolute path.")
+    return tuple(words)
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    given = environ.get(name)
+    if not given:
+        return None
+    folder = Path(given).expanduser().absolute()
+    if not folder.is_dir():
+        raise Refused(f"{name} is {folder}, which is not a directory.")
+    return folder
+
+
+def _repository(environ: Mapping[str, str]) -> Path | None:
+    folder = _folder(environ, "STATECORE_REPOSITORY")
+    if folder is not None and not (folder / ".git").exists():
+        raise Refused(f"STATECORE_REPOSITORY is {folder}, which is not the top of a git work tree.")
+    return folder
+
+
+def _patch_test_command(environ: Mapping[str, str], allowed: tuple[str, ...]) -> str:
+    command = environ.get("STATECORE_PATCH_TEST_COMMAND", "")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise Refused(f"STATECORE_PATCH_TEST_COMMAND cannot be read: {error}.") from None
+    if words and words[0] not in allowed:
+        raise Refused(f"STATECORE_PATCH_TEST_COMMAND runs {words[0]!r}, which STATECORE_GATE_COMMANDS does not allow.")
+    return command

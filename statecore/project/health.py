@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import structlog
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db import connection
+from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -12,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from statecore.project import preflight
 from statecore.project.refusal import Refused
+from statecore.sequencer import lag
 
 log = structlog.get_logger(__name__)
 
@@ -53,8 +55,20 @@ def check_migrations() -> None:
         raise Refused("the database has migrations to apply: run `python manage.py migrate`.")
 
 
+def check_sequencer() -> None:
+    """The journal is as it should be even then, but what is shown of it is old."""
+    try:
+        found = lag()
+    except Error:
+        return  # the other checks say what is wrong with the database
+    for what, seconds in found.items():
+        if seconds > settings.STATECORE_SEQUENCER_LAG_SECONDS:
+            raise Refused(f"the sequencer is behind: {what} waits since {seconds:.0f} s.")
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     "database": check_database,
     "broker": preflight.check_broker,
     "migrations": check_migrations,
+    "sequencer": check_sequencer,
 }

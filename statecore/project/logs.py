@@ -77,6 +77,8 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             "django.request": {"level": "CRITICAL"},
             # Scanners ask for any host; the answer 400 is all it is worth.
             "django.security.DisallowedHost": {"level": "CRITICAL"},
+            # It tells addresses, which are secrets; what became of a notice is logged where it is sent.
+            "apprise": {"level": "CRITICAL"},
         },
     }
 

@@ -124,6 +124,25 @@ STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
 STATECORE_IDEMPOTENCY_SECONDS = ENVIRONMENT.idempotency_seconds
 STATECORE_RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
 STATECORE_RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
+STATECORE_RECOVERY = ENVIRONMENT.recovery
+STATECORE_PROBE_SECONDS = ENVIRONMENT.probe_seconds
+STATECORE_METRICS_TOKEN = ENVIRONMENT.metrics_token
+
+# The executors
+STATECORE_GATE_COMMANDS = ENVIRONMENT.gate_commands
+STATECORE_GATE_FOLDER = ENVIRONMENT.gate_folder
+STATECORE_REPOSITORY = ENVIRONMENT.repository
+STATECORE_REPOSITORY_BRANCH = ENVIRONMENT.repository_branch
+STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
+STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
+STATECORE_ALERTS = ENVIRONMENT.alerts
+STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
+STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
+
+# Live: messages may get lost, the journal does not; whoever watches catches up by position.
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+}
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
@@ -145,7 +164,40 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(minutes=5),
     },
     "sweep_tasks": {"task": "statecore.tasks.sweep_tasks", "schedule": timedelta(seconds=1)},
+    "look_around": {"task": "statecore.tasks.look_around", "schedule": timedelta(seconds=30)},
     "sweep_workers": {"task": "statecore.tasks.sweep_workers", "schedule": timedelta(seconds=10)},
+    "recover_stalled": {
+        "task": "statecore.tasks.recover_stalled",
+        "schedule": timedelta(seconds=30),
+    },
+    "cool_down_breakers": {
+        "task": "statecore.tasks.cool_down_breakers",
+        "schedule": timedelta(seconds=10),
+    },
+    "run_due_gates": {
+        "task": "statecore.tasks.run_due_gates",
+        "schedule": timedelta(seconds=5),
+    },
+    "time_out_gates": {
+        "task": "statecore.tasks.time_out_gates",
+        "schedule": timedelta(seconds=10),
+    },
+    "run_due_patches": {
+        "task": "statecore.tasks.run_due_patches",
+        "schedule": timedelta(seconds=5),
+    },
+    "send_alert_notices": {
+        "task": "statecore.tasks.send_alert_notices",
+        "schedule": timedelta(seconds=10),
+    },
+    "reconcile_counters": {
+        "task": "statecore.tasks.reconcile_counters",
+        "schedule": timedelta(days=1),
+    },
+    "export_journal": {
+        "task": "statecore.tasks.export_journal",
+        "schedule": timedelta(days=1),
+    },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 

@@ -71,10 +71,11 @@ def check_integrity(*, start_anyway: bool) -> None:
 
 
 def first_operator() -> str | None:
-    """Make the first user when there is none, and return its password."""
+    """Make the first user when there is none who can log in, and return its password."""
+    from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
     from django.contrib.auth.models import User
 
-    if User.objects.exists():
+    if User.objects.exclude(password__startswith=UNUSABLE_PASSWORD_PREFIX).exists():
         return None
     password = secrets.token_urlsafe(16)
     User.objects.create_superuser(FIRST_OPERATOR, password=password)

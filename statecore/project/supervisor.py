@@ -11,9 +11,9 @@ from types import FrameType
 
 import django
 
-from statecore.project import environment, preflight, redis_server, redis_url, startup
+from statecore.project import environment, metrics_folder, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
-from statecore.project.environment import EVERYWHERE, Environment
+from statecore.project.environment import EVERYWHERE, ROOT, Environment
 from statecore.project.refusal import Refused
 
 TICK = 0.1
@@ -23,6 +23,15 @@ GRACE = 15.0
 PYTHON = [sys.executable, "-m"]
 CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
 WORKER = [*CELERY, "worker", "--concurrency=2", "--without-gossip", "--without-mingle"]
+# Threads, because they only wait for other processes; its own, so that nothing else waits for them.
+EXECUTORS = [
+    *CELERY,
+    "worker",
+    "--pool=threads",
+    "--concurrency=4",
+    "--prefetch-multiplier=1",
+    "--queues=gates,patches",
+]
 UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=off"]
 # Without a limit an open stream would hold up the end for ever.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
@@ -36,10 +45,13 @@ def brokers(env: Environment) -> list[Child]:
 
 def processes(env: Environment) -> list[Child]:
     """Everything that runs beside the broker; a new process is one new line."""
+    executors = Child("executors", [*EXECUTORS, "--hostname=executors@%h", "--without-gossip", "--without-mingle"])
     return [
         Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
         Child("worker", WORKER),
         Child("beat", [*CELERY, "beat"]),
+        *([executors] if env.gate_commands or env.repository else []),
+        Child("sequencer", [sys.executable, str(ROOT / "manage.py"), "sequencer"]),
     ]
 
 
@@ -157,6 +169,7 @@ def main() -> int:
         # Every process finds the same home, wherever it looks from.
         os.environ["STATECORE_HOME"] = str(env.home)
         os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+        metrics_folder.prepare(env.home)
         django.setup()
         preflight.check_database()
         if env.redis_is_embedded:

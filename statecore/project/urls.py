@@ -5,10 +5,12 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from statecore.project import health
+from statecore.project.metrics import metrics
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
 ]

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ..door.change import Change
 from ..journal import Entry
 
-Causes = dict[str, Entry]
+# Nothing for what is looked at only because time has passed.
+Causes = dict[str, Entry | None]
 
 
 def own(changes: Iterable[Change]) -> Causes:
@@ -17,9 +18,8 @@ def own(changes: Iterable[Change]) -> Causes:
 
 def above(changes: Iterable[Change], key: str) -> Causes:
     """What the changed entities belong to, by the last change; `key` is a column such as `workstream_id`."""
-    found = {change.entity.__dict__[key]: change.entry for change in changes}
-    found.pop(None, None)
-    return found
+    parents = ((change.entity.__dict__[key], change.entry) for change in changes)
+    return {parent: entry for parent, entry in parents if parent is not None}
 
 
 def handed_on(pairs: Iterable[tuple[str, str]], causes: Causes) -> Causes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .. import door
 from ..door.change import Change
 from ..machines import patch_ledger, run, task, test_gate, worker, workstream
+from ..machines.run import Run
 from ..machines.task import Task
 from ..machines.workstream import Workstream
-from . import gates, run_lock, runs, tasks, workers, workstreams
-from .causes import Causes, above, own
+from . import gates, locks, runs, tasks, workers, workstreams
+from .causes import above, own
 
 
 def follow(changes: list[Change]) -> None:
@@ -18,20 +18,16 @@ def follow(changes: list[Change]) -> None:
     for change in changes:
         by_machine.setdefault(type(change.entity), []).append(change)
     if changed := by_machine.get(Task):
-        started = [change for change in changed if change.entry.to_state == task.State.RUNNING]
-        # Before anything else: what is started may be called off at once, and is counted down then.
-        workers.keep_count(started)
-        _tasks_started(started)
-        others = [change for change in changed if change.entry.to_state != task.State.RUNNING]
-        _tasks_changed(others)
-        workers.keep_count(others)
+        workers.keep_count(changed)
+        _tasks_started(_to(changed, task.State.RUNNING))
+        _tasks_changed([change for change in changed if change.entry.to_state != task.State.RUNNING])
     if changed := by_machine.get(Workstream):
-        # Nothing follows from a workstream that has begun to execute, and whoever begins it need not wait for the run.
-        _workstreams_changed([change for change in changed if change.entry.to_state != workstream.State.EXECUTING])
-    if changed := by_machine.get(run.Run):
+        _workstreams_changed(changed)
+    if changed := by_machine.get(Run):
         _runs_changed(changed)
     if changed := by_machine.get(test_gate.TestGate):
-        _gates_changed(changed)
+        gates.reconsider(own(filter(_is_new, changed)))
+        _gates_changed(_to(changed, *test_gate.FINAL))
     if changed := by_machine.get(patch_ledger.PatchLedger):
         _patches_changed(changed)
     if changed := by_machine.get(worker.Worker):
@@ -42,45 +38,42 @@ def _to(changes: Iterable[Change], *states: str) -> list[Change]:
     return [change for change in changes if change.entry.to_state in states]
 
 
+def _is_new(change: Change) -> bool:
+    return not change.entry.from_state
+
+
 def _tasks_started(changes: list[Change]) -> None:
+    """Without the lock of the workstream, for many start at the same time: whoever ends it finds them afterwards."""
     if not changes:
         return
     parents = above(changes, "workstream_id")
-    states = run_lock.share(list(parents))
-    waiting: Causes = {pk: parents[pk] for pk, (state, _run) in states.items() if state == workstream.State.READY}
-    if waiting:
-        door.follow_up(Workstream, waiting, "first_task_started")
-    dead = {pk for pk, (state, of_run) in states.items() if state in workstream.FINAL or of_run in run.FINAL}
-    orphans = [change for change in changes if change.entity.__dict__["workstream_id"] in dead]
-    if orphans:
-        # Nothing follows from a task of what has ended: the shared lock will do, and asking for more, as another claim
-        # may do at the same time, would be a deadlock.
-        run_lock.is_enough(orphans)
-        door.follow_up(Task, own(orphans), "cascade_cancelled")
+    standings = workstreams.standings(parents)
+    begun = {pk: parents[pk] for pk, (state, _of_run) in standings.items() if state == workstream.State.READY}
+    workstreams.reconsider(begun)
+    dead = {pk for pk, (state, of_run) in standings.items() if state in workstream.FINAL or of_run in run.FINAL}
+    tasks.reconsider(own(change for change in changes if change.entity.__dict__["workstream_id"] in dead))
 
 
 def _tasks_changed(changes: list[Change]) -> None:
+    changes = tasks.completed_at_once(changes)
     if not changes:
         return
-    run_lock.take(changes)
+    locks.take(Workstream, above(changes, "workstream_id"))
     completed = own(_to(changes, task.State.COMPLETED))
     tasks.reconsider(own(c for c in changes if c.entry.to_state not in task.FINAL) | tasks.waiting_for_tasks(completed))
     # A new task may be the one its workstream has waited for.
-    ended = [change for change in changes if change.entry.to_state in task.FINAL or not change.entry.from_state]
+    ended = [change for change in changes if change.entry.to_state in task.FINAL or _is_new(change)]
     workstreams.reconsider(above(ended, "workstream_id"))
 
 
 def _workstreams_changed(changes: list[Change]) -> None:
-    if not changes:
-        return
-    run_lock.take(changes)
+    ended = _to(changes, *workstream.FINAL)
+    locks.take(Run, above([*ended, *filter(_is_new, changes)], "run_id"))
     live = own(change for change in changes if change.entry.to_state not in workstream.FINAL)
     completed = own(_to(changes, workstream.State.COMPLETED))
     workstreams.reconsider(live | workstreams.waiting_for_workstreams(completed))
-    ready, ended = own(_to(changes, workstream.State.READY)), _to(changes, *workstream.FINAL)
-    tasks.reconsider(
-        tasks.of_workstreams(ready, task.State.PENDING) | tasks.of_workstreams(own(_to(ended, *UNFINISHED)))
-    )
+    ready, unfinished = own(_to(changes, workstream.State.READY)), own(_to(changes, *UNFINISHED))
+    tasks.reconsider(tasks.of_workstreams(ready, task.State.PENDING) | tasks.of_workstreams(unfinished))
     runs.reconsider(above(ended, "run_id"))
 
 
@@ -88,24 +81,24 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 
 def _runs_changed(changes: list[Change]) -> None:
-    run_lock.take(changes)
     workstreams.reconsider(workstreams.of_runs(own(c for c in changes if c.entry.to_state != run.State.PENDING)))
 
 
 def _gates_changed(changes: list[Change]) -> None:
-    gates.block_new(own(change for change in changes if not change.entry.from_state))
-    decided = _to(changes, *test_gate.FINAL)
-    if not decided:
+    if not changes:
         return
-    run_lock.take(decided)
-    causes = own(decided)
+    causes = own(changes)
+    parents = above(changes, "workstream_id")
+    locks.take(Workstream, parents.keys() | tasks.workstreams_behind_gates(causes))
     tasks.reconsider(tasks.behind_gates(causes))
-    gates.reconsider_dependents(causes)
-    workstreams.reconsider(above(decided, "workstream_id"))
+    gates.reconsider(gates.dependents(causes))
+    workstreams.reconsider(parents)
 
 
 def _patches_changed(changes: list[Change]) -> None:
-    run_lock.take(changes)
-    tasks.reconsider(tasks.with_patches(own(_to(changes, *task.VERIFIED))))
-    ended = _to(changes, *patch_ledger.FINAL)
+    ended, verified = _to(changes, *patch_ledger.FINAL), _to(changes, *task.VERIFIED)
+    if not ended and not verified:
+        return
+    locks.take(Workstream, above([*ended, *verified], "workstream_id"))
+    tasks.reconsider(tasks.with_patches(own(verified)))
     workstreams.reconsider(above(ended, "workstream_id"))

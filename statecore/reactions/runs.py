@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import door
 from ..machines.run import Run, State
 from .causes import Causes
+from .consequences import move
 from .look import look
 from .workstreams import STANDS
 
@@ -42,4 +42,4 @@ def reconsider(causes: Causes) -> None:
     for row in look(SITUATION, causes) if causes else ():
         situation = Situation(*row)
         if trigger := situation.next_move():
-            door.follow_up(Run, {situation.id: causes[situation.id]}, trigger)
+            move(Run, trigger, {situation.id: causes[situation.id]}, reconsider)

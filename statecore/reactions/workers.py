@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any
 
+from django.db import transaction
+
 from .. import door
+from ..door import rows
 from ..door.change import Change
-from ..door.work import current
+from ..door.work import perform
 from ..journal import OVERRIDDEN, Entry
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import State, Worker
-from .causes import own
+from .causes import Causes, own
 from .tasks import held_by
 
 RUNNING = tasks.State.RUNNING
@@ -26,7 +29,7 @@ class Tally:
 
     def __init__(self, cause: Entry) -> None:
         self.change = 0
-        self.cause = cause
+        self.cause: Entry | None = cause
         self.commands: list[dict[str, Any]] = []
 
     def count(self, change: Change, by: int) -> None:
@@ -47,45 +50,46 @@ def keep_count(changes: list[Change]) -> None:
         _apply(worker_id, tally)
 
 
-ADDED_TO_COMMANDS = {
-    "postgresql": "commands || %s::jsonb",
-    "sqlite": "(SELECT json_group_array(json(value)) FROM "
-    "(SELECT value FROM json_each(commands) UNION ALL SELECT value FROM json_each(%s)))",
-}
-
-
-HAS_ROOM = " AND state IN ('idle', 'busy') AND current_load + %s <= max_concurrent_tasks"
-
-
-def _no_room(worker_id: str, wanted: int) -> GuardFailed:
-    worker = Worker.objects.get(pk=worker_id)
-    room = max(0, worker.max_concurrent_tasks - worker.current_load)
-    said = f"worker {worker_id} is {worker.state} and has room for {room}, not {wanted}"
-    return GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker_id)], **worker.standing())
-
-
 def _apply(worker_id: str, tally: Tally) -> None:
-    work = current()
-    commands = f", commands = {ADDED_TO_COMMANDS[work.connection.vendor]}" if tally.commands else ""
-    # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
-    load = "CASE WHEN current_load + %s > 0 THEN current_load + %s ELSE 0 END"
-    # A task that was started without a claim was started on a worker that nobody had locked.
-    room = HAS_ROOM if tally.change > 0 else ""
-    work.cursor.execute(
-        f"UPDATE statecore_worker SET current_load = {load}{commands} WHERE id = %s{room} "
-        "RETURNING state, current_load",
-        [tally.change, tally.change, *([json.dumps(tally.commands)] if tally.commands else []), worker_id]
-        + ([tally.change] if room else []),
-    )
-    found = work.cursor.fetchall()
+    """Nobody waits to let go of a worker: while somebody else holds its row, its tasks are counted after the commit."""
+    if tally.change > 0:
+        _take(rows.lock(Worker, worker_id), tally)
+        return
+    found: list[Any] = rows.lock_many(Worker, [worker_id], skip_locked=True)
     if not found:
-        raise _no_room(worker_id, tally.change)
-    ((state, load),) = found
-    causes = {worker_id: tally.cause}
-    if state == State.IDLE and load:
-        door.follow_up(Worker, causes, "task_assigned")
-    elif state == State.BUSY and not load:
-        door.follow_up(Worker, causes, "task_completed")
+        transaction.on_commit(partial(perform, partial(_count_again, worker_id, tally)), robust=True)
+    for worker in found:
+        # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
+        _hold(worker, max(worker.current_load + tally.change, 0), tally)
+
+
+def _take(worker: Any, tally: Tally) -> None:
+    """A task that was started without a claim was started on a worker that nobody had locked."""
+    load, most = worker.current_load + tally.change, worker.max_concurrent_tasks
+    if worker.state not in (State.IDLE, State.BUSY) or load > most:
+        room = max(0, most - worker.current_load)
+        said = f"worker {worker.pk} is {worker.state} and has room for {room}, not {tally.change}"
+        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker.pk)], **worker.standing())
+    _hold(worker, load, tally)
+
+
+def _count_again(worker_id: str, tally: Tally) -> None:
+    worker = rows.lock(Worker, worker_id)
+    _hold(worker, Task.objects.filter(worker=worker_id).count(), tally)
+
+
+def _hold(worker: Any, load: int, tally: Tally) -> None:
+    if tally.commands:
+        worker.commands = worker.commands + tally.commands
+        Worker.objects.filter(pk=worker.pk).update(commands=worker.commands)
+    causes: Causes = {worker.pk: tally.cause}
+    if worker.state == State.IDLE and load:
+        door.follow_up(Worker, causes, "task_assigned", params={"load": load})
+    elif worker.state == State.BUSY and not load:
+        door.follow_up(Worker, causes, "task_completed", params={"load": load})
+    elif load != worker.current_load:
+        worker.current_load = load
+        Worker.objects.filter(pk=worker.pk).update(current_load=load)
 
 
 def let_go(changes: list[Change]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import door
 from ..machines import run as runs
 from ..machines.workstream import FINAL, State, Workstream
 from .causes import Causes, handed_on
+from .consequences import move
 from .look import look
 
 
@@ -93,7 +93,16 @@ def reconsider(causes: Causes) -> None:
         if situation.state not in FINAL and (trigger := situation.next_move()):
             wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
     for trigger, found in wanted.items():
-        door.follow_up(Workstream, found, trigger)
+        move(Workstream, trigger, found, reconsider)
+
+
+def standings(parents: Causes) -> dict[str, tuple[str, str]]:
+    """The states of workstreams and of their runs."""
+    query = (
+        "SELECT workstream.id, workstream.state, run.state FROM {workstreams} AS workstream "
+        "JOIN {runs} AS run ON run.id = workstream.run_id WHERE workstream.id {ids}"
+    )
+    return {pk: (state, of_run) for pk, state, of_run in look(query, parents)}
 
 
 def waiting_for_workstreams(completed: Causes) -> Causes:

@@ -1,8 +1,17 @@
-"""The plain records the machines need: no states, no moves."""
+"""The plain records: what the machines need beside them, and what follows the journal. No states, no moves."""
 
 from .agent_job_event import AgentJobEvent
+from .alert import Alert, AlertNotice
 from .checkpoint import Checkpoint
+from .compensation_step import CompensationStep
+from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
 from .patch import Patch
 from .phase import Phase
+from .position import Numbering, Position
+from .seal import Seal
+from .sink_cursor import SinkCursor
 
-__all__ = ["AgentJobEvent", "Checkpoint", "Patch", "Phase"]
+__all__ = [
+    "AgentJobEvent", "Alert", "AlertNotice", "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch",
+    "Phase", "Position", "Seal", "SinkCursor", "StateCount", "TransitionCount", "TransitionRate",
+]  # fmt: skip

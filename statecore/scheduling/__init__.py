@@ -1,4 +1,4 @@
-"""Who works on what, and until when: claims, heartbeats, time-outs, plans."""
+"""Who works on what, and until when: claims, heartbeats, time-outs, plans, breakers."""
 
 from .claims import claim
 from .heartbeats import beat, drain

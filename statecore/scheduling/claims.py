@@ -9,11 +9,12 @@ from .. import door
 from ..door import rows
 from ..door.work import current
 from ..kernel.actors import Actor
-from ..kernel.clock import now
 from ..kernel.entity import Entity
+from ..kernel.links import answered
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
 from ..machines.task import Task
 from ..machines.worker import Worker
+from .heartbeats import beat
 
 # Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
 CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT %s"
@@ -36,11 +37,14 @@ def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task
     def choose() -> list[Entity]:
         worker: Any = rows.lock(Worker, worker_id)
         _may_claim(worker)
-        # A claim is a sign of life, and of having heard whatever it was told: it holds no task now.
-        Worker.objects.filter(pk=worker_id).update(last_heartbeat=max(now(), worker.last_heartbeat), commands=[])
+        answers["worker", worker_id] = worker
         return _choose(worker, most)
 
-    items = door.transition_chosen(Task, choose, "worker_started", actor=actor, params={"worker": worker_id})
+    answers: dict[Any, Any] = {}
+    with answered(answers):
+        items = door.transition_chosen(Task, choose, "worker_started", actor=actor, params={"worker": worker_id})
+    if not items:
+        beat(worker_id, actor=actor)
     held: list[Any] = [item.outcome.entity for item in items.values() if item.outcome]
     # One whose run was cancelled meanwhile is not held.
     return [task for task in held if task.worker_id == worker_id]

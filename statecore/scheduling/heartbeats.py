@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from .. import door
-from ..kernel.actors import THE_SYSTEM, Actor
+from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.refusals import NotFound, Refusal
 from ..machines.worker import FINAL, State, Worker
@@ -24,13 +24,13 @@ def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
         return {"state": worker.state, "commands": [*worker.commands, {"shutdown": True}]}
     state, draining, commands = found
     if state == State.UNRESPONSIVE:
-        state = _recovered(worker_id)
+        state = _recovered(worker_id, actor)
     return {"state": state, "commands": [*commands, {"shutdown": True}] if draining else commands}
 
 
-def _recovered(worker_id: str) -> str:
+def _recovered(worker_id: str, actor: Actor) -> str:
     try:
-        outcome = door.transition(Worker, worker_id, "health_check_recovered", actor=THE_SYSTEM)
+        outcome = door.transition(Worker, worker_id, "health_check_recovered", actor=actor)
     except Refusal:  # another heartbeat, or the end of the recovery window, was first
         return str(Worker.objects.get(pk=worker_id).state)
     return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE

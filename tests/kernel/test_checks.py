@@ -36,6 +36,7 @@ def test_the_checks_run_with_django() -> None:
     [
         ("STATECORE_DEADLINES", {"task.sleeping": 5}),
         ("STATECORE_DEADLINES", {"tusk.running": 5}),
+        ("STATECORE_RECOVERY", {"nothing": "auto"}),
         ("STATECORE_SECOND_PERSON", {"task.running->complete"}),
         ("STATECORE_SECOND_PERSON", {"task.running"}),
     ],
@@ -48,6 +49,7 @@ def test_a_setting_that_names_what_does_not_exist_is_refused(settings, name: str
 def test_settings_that_name_what_exists_are_taken(settings) -> None:
     settings.STATECORE_DEADLINES = {"task.running": 5}
     settings.STATECORE_SECOND_PERSON = {"patch_ledger.committed->rolled_back"}
+    settings.STATECORE_RECOVERY = {"ingestion_job": "approval"}
     assert run_checks() == []
 
 

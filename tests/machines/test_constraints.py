@@ -123,6 +123,7 @@ TEST_GATE: list[Row] = [
 CIRCUIT_BREAKER: list[Row] = [
     ("breaker_state_is_known", "circuit_breaker", "CLOSED", {"state": "AJAR"}),
     *filled_exactly("breaker", "circuit_breaker", "opened_at", "CLOSED", {"state": "OPEN"}),
+    ("breaker_probe_until_unset_in_state", "circuit_breaker", "CLOSED", {"probe_until": LATE}),
 ]
 
 INGESTION_JOB: list[Row] = [

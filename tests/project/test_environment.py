@@ -41,6 +41,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("DATABASE_URL", "mysql://host/name"),
         ("REDIS_URL", "amqp://host"),
         ("STATECORE_HOME", __file__),
+        ("STATECORE_RECOVERY", "ingestion_job"),
+        ("STATECORE_RECOVERY", "ingestion_job=never"),
+        ("STATECORE_RECOVERY", "=auto"),
+        ("STATECORE_PROBE_SECONDS", "0"),
+        ("STATECORE_METRICS_TOKEN", "short"),
+        ("STATECORE_METRICS_TOKEN", "long enough but with spaces"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
@@ -76,3 +82,38 @@ def test_listening_everywhere_allows_no_further_host(host: str) -> None:
     allowed = environment.read({"HOST": host}).allowed_hosts
 
     assert allowed == ["localhost", "127.0.0.1", "[::1]"]
+
+
+def test_commands_and_patches_are_off_until_they_are_set() -> None:
+    env = environment.read({})
+
+    assert (env.gate_commands, env.repository, env.patch_test_command, env.notify_urls) == ((), None, "", ())
+
+
+def test_gates_run_in_the_repository_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    given = {"STATECORE_REPOSITORY": str(tmp_path)}
+
+    assert environment.read(given).gate_folder == tmp_path
+    told = environment.read({**given, "STATECORE_GATE_FOLDER": str(tmp_path / "elsewhere")})
+    assert told.gate_folder == tmp_path / "elsewhere"
+    assert environment.read({"STATECORE_HOME": str(tmp_path)}).gate_folder == tmp_path / "gates"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STATECORE_GATE_COMMANDS", "pytest, ./script"),
+        ("STATECORE_GATE_FOLDER", "/nowhere/at/all"),
+        ("STATECORE_REPOSITORY", "/"),
+        ("STATECORE_REPOSITORY", __file__),
+        ("STATECORE_PATCH_TEST_COMMAND", "pytest 'unclosed"),
+        ("STATECORE_PATCH_TEST_COMMAND", "pytest -q"),
+    ],
+)
+def test_a_wrong_executor_setting_is_refused_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        environment.read({name: value})
+
+    assert name in refusal.value.sentence

@@ -25,3 +25,14 @@ def test_edges_for_a_second_person_are_a_list() -> None:
 def test_nothing_given_means_nothing_changed() -> None:
     read = environment.read({})
     assert (read.deadlines, read.second_person, read.start_anyway) == ({}, frozenset(), False)
+
+
+def test_recovery_is_read_by_machine() -> None:
+    read = environment.read({"STATECORE_RECOVERY": "ingestion_job=auto, pipeline_job = approval"})
+    assert read.recovery == {"ingestion_job": "auto", "pipeline_job": "approval"}
+
+
+def test_a_token_that_is_refused_is_not_repeated() -> None:
+    with pytest.raises(Refused) as refusal:
+        environment.read({"STATECORE_METRICS_TOKEN": "s3cr3t"})
+    assert "s3cr3t" not in refusal.value.sentence

@@ -4,6 +4,7 @@ import pytest
 
 from statecore import door, integrity, scheduling
 from statecore.journal import Event
+from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.run import Run
 from statecore.machines.task import Task
@@ -41,11 +42,11 @@ def test_every_event_of_a_cascade_names_its_cause() -> None:
     told = {entry.event_id: (entry.entity_type, entry.to_state) for entry in outcome.caused}
     causes = {told[entry.event_id]: entry.caused_by for entry in outcome.caused}
     assert list(told.values()) == [
+        ("worker", "idle"),
         ("task", "completed"),
         ("workstream", "validating"),
         ("workstream", "completed"),
         ("run", "succeeded"),
-        ("worker", "idle"),
     ]
     assert causes["task", "completed"] == outcome.entry.event_id
     chain = [told[cause] for what, cause in causes.items() if what[0] in ("workstream", "run")]
@@ -153,3 +154,15 @@ def test_the_events_of_a_plan_stand_in_one_transaction_and_verify() -> None:
     door.transition(Run, "r", "run_started", actor=THE_SYSTEM)
     assert set(states(Task).values()) == {"queued"}
     all_is_well()
+
+
+def test_a_task_claimed_while_its_run_is_cancelled_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cancels leaves a locked task to the claim that holds it, which looks around and cancels it."""
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    with monkeypatch.context() as unseen:
+        unseen.setattr(registry, "reactions", [])
+        door.transition(Run, "r", "run_canceled", actor=world.operator())
+    assert agent.claim() == []
+    assert states(Task) == {"a1": "cancelled"}
+    assert (agent.row.state, agent.row.current_load) == ("idle", 0)

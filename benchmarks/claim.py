@@ -1,0 +1,110 @@
+"""Claiming and completing tasks, beside raw SKIP LOCKED and procrastinate in the same interleaved run.
+
+python -m benchmarks.claim [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from django.db import connection
+
+from benchmarks import seed
+from benchmarks.contenders import CLAIMERS
+from benchmarks.report import Lines, Report, Target
+from benchmarks.support import Clients, environ, once, postgres, ratio
+
+RESULTS = Path(__file__).parent / "results"
+AGENTS, WORKSTREAMS = 8, 20
+ORDER = ("raw SKIP LOCKED", "claim", "claim ten", "procrastinate")
+
+
+def main() -> None:
+    options = _options()
+    report = Report({"quick": options.quick, "queued": options.queued, "finished": options.finished})
+    base = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        with postgres(base / "pg") as database:
+            _measure(report, environ(base / "home", database("claim"), "settings"), options)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    if not options.quick:
+        report.write(RESULTS, "claim", "Claiming, measured")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claim", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
+    options = parser.parse_args()
+    options.queued, options.finished = (4_000, 10_000) if options.quick else (20_000, 1_000_000)
+    options.rounds, options.each = (4, 10) if options.quick else (12, 20)
+    return options
+
+
+def _measure(report: Report, settings: dict[str, str], options: argparse.Namespace) -> None:
+    once(settings, prepare, options.queued, options.finished)
+    rates: dict[str, list[float]] = {name: [] for name in ORDER}
+    with Clients(AGENTS, settings) as clients:
+        shares = [(f"agent-{number}", options.each) for number in range(AGENTS)]
+        for number in range(options.rounds + 1):
+            for name in ORDER:
+                seconds, _answers = clients.ask(name, shares)
+                if number:
+                    rates[name].append(options.each * AGENTS / seconds)
+    assert set(ORDER) == set(CLAIMERS)  # noqa: S101
+    raw = rates["raw SKIP LOCKED"]
+    lines: Lines = [("contender", "tasks/s", "ratio to raw")]
+    lines += [(name, f"{median(found):,.0f}", f"{ratio(found, raw):.2f}") for name, found in rates.items()]
+    targets = [
+        Target("claim and complete, to raw SKIP LOCKED", 0.5, ratio(rates["claim"], raw)),
+        Target("claim and complete, to procrastinate", 2, ratio(rates["claim"], rates["procrastinate"])),
+        Target("ten at a time, to one at a time", 3, ratio(rates["claim ten"], rates["claim"])),
+    ]
+    report.add("Claim and complete, eight agents, PostgreSQL", lines, rates, targets)
+
+
+def prepare(queued: int, finished: int) -> None:
+    """A plan that is under way, many tasks that are done, and the same for the others. Nobody calls ANALYZE."""
+    from statecore import door, scheduling
+    from statecore.kernel import triggers
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.machines.worker import Worker
+    from statecore.records import Phase
+
+    seed.migrate()
+    Phase.objects.create(id="phase")
+    each = queued // WORKSTREAMS
+    workstreams = [
+        {"id": f"ws-{number}", "tasks": [{"id": f"ws-{number}:{task}"} for task in range(each)]}
+        for number in range(WORKSTREAMS)
+    ]
+    plan = {"id": "run", "phase": "phase", "workstreams": workstreams, "start": True}
+    scheduling.submit(plan, actor=THE_SYSTEM)
+    for number in range(AGENTS):
+        door.create(Worker, id=f"agent-{number}", max_concurrent_tasks=10, actor=THE_SYSTEM)
+        door.transition(Worker, f"agent-{number}", "registration_completed", actor=THE_SYSTEM)
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        seed.fill_finished(cursor, "ws-0:0", finished)
+        seed.make_twins(cursor)
+        _fill_procrastinate(cursor, queued, finished)
+        cursor.execute("CHECKPOINT")
+
+
+def _fill_procrastinate(cursor: Any, queued: int, finished: int) -> None:
+    from procrastinate.schema import SchemaManager
+
+    cursor.execute(SchemaManager.get_schema())
+    cursor.execute("SET session_replication_role = replica")
+    insert = "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status) SELECT 'q', 't', '{}', %s "
+    for status, count in (("succeeded", finished), ("todo", queued)):
+        cursor.execute(f"{insert} FROM generate_series(1, %s)", [status, count])
+    cursor.execute("SET session_replication_role = origin")
+
+
+if __name__ == "__main__":
+    main()

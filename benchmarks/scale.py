@@ -1,0 +1,173 @@
+"""Whether size matters: a large plan, a workstream that fills, and the sweeps over many finished tasks.
+
+python -m benchmarks.scale [--quick] [--rows N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from django.db import connection
+
+from benchmarks import seed
+from benchmarks.report import Lines, Report, Target
+from benchmarks.support import environ, once, postgres
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    options = _options()
+    report = Report({"quick": options.quick, "rows": options.rows, "plan": options.plan})
+    base = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        with postgres(base / "pg") as database:
+            settings = environ(base / "home", database("scale"), "settings")
+            once(settings, seed.migrate)
+            _measure_plan(report, once(settings, submit, options.plan))
+            _measure_filling(report, once(settings, fill, options.workstream), options.workstream)
+            _measure_sweeps(report, once(settings, sweep, options.rows), options.rows)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    if not options.quick:
+        report.write(RESULTS, "scale", "Size, measured")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
+    parser.add_argument("--rows", type=int, help="finished tasks the sweeps have to look past (10,000,000)")
+    options = parser.parse_args()
+    options.plan, options.workstream = (1_000, 500) if options.quick else (10_000, 5_000)
+    options.rows = options.rows or (20_000 if options.quick else 10_000_000)
+    return options
+
+
+def _measure_plan(report: Report, seconds: float) -> None:
+    tasks = report.options["plan"]
+    lines: Lines = [("plan", "seconds"), (f"{tasks:,} tasks, each third independent", f"{seconds:.1f}")]
+    report.add("A plan", lines, seconds, [Target("seconds until a plan is accepted", 10, seconds, at_most=True)])
+
+
+def _measure_filling(report: Report, each: list[float], size: int) -> None:
+    fifth = len(each) // 5
+    first, last = median(each[:fifth]), median(each[-fifth:])
+    lines: Lines = [("of the claims and reports by ten", "milliseconds")]
+    lines += [("the first fifth", f"{first * 1e3:.1f}"), ("the last fifth", f"{last * 1e3:.1f}")]
+    target = Target("the last fifth of a workstream to the first", 1.3, last / first, at_most=True)
+    report.add(f"A workstream of {size:,} tasks", lines, each, [target])
+
+
+def _measure_sweeps(report: Report, slowest: dict[str, float], rows: int) -> None:
+    lines: Lines = [("sweep", "slowest query, milliseconds")]
+    lines += [(name, f"{seconds * 1e3:.1f}") for name, seconds in slowest.items()]
+    target = Target("slowest query of a sweep, milliseconds", 50, max(slowest.values()) * 1e3, at_most=True)
+    report.add(f"Sweeps over {rows:,} finished tasks", lines, slowest, [target])
+
+
+# In a process of its own, under Django
+
+
+def submit(tasks: int) -> float:
+    """Ten workstreams of chains of three."""
+    from statecore import scheduling
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.records import Phase
+
+    Phase.objects.create(id="phase")
+    plan = {
+        "id": "large",
+        "phase": "phase",
+        "start": True,
+        "workstreams": [_chains(f"large-{n}", tasks // 10) for n in range(10)],
+    }
+    start = time.perf_counter()
+    scheduling.submit(plan, actor=THE_SYSTEM)
+    seconds = time.perf_counter() - start
+    _cancel("large")
+    return seconds
+
+
+def _chains(name: str, tasks: int) -> dict[str, Any]:
+    after = [[f"{name}:{n - 1}"] if n % 3 else [] for n in range(tasks)]
+    return {"id": name, "tasks": [{"id": f"{name}:{n}", "depends_on": after[n]} for n in range(tasks)]}
+
+
+def _cancel(run: str) -> None:
+    from django.contrib.auth.models import User
+
+    from statecore import door
+    from statecore.kernel.actors import Actor, Channel
+    from statecore.machines.run import Run
+
+    operator = Actor.operator(User(username="bench", is_superuser=True), Channel.CLI)
+    door.transition(Run, run, "run_canceled", actor=operator)
+
+
+def fill(tasks: int) -> list[float]:
+    """Complete a workstream ten tasks at a time; the seconds of each ten."""
+    from statecore import door, scheduling
+    from statecore.kernel.actors import THE_SYSTEM, Actor
+    from statecore.machines.task import Task
+    from statecore.machines.worker import Worker
+
+    agent = Actor.agent("agent")
+    workstream = {"id": "filling", "tasks": [{"id": f"filling:{n}"} for n in range(tasks)]}
+    scheduling.submit({"id": "fills", "phase": "phase", "workstreams": [workstream], "start": True}, actor=THE_SYSTEM)
+    door.create(Worker, id="agent", max_concurrent_tasks=10, actor=agent)
+    door.transition(Worker, "agent", "registration_completed", actor=agent)
+    each = []
+    for _ in range(tasks // 10):
+        start = time.perf_counter()
+        for task in scheduling.claim("agent", actor=agent):
+            report = {"attempt": task.attempt, "exit_code": 0}
+            door.transition(Task, task.pk, "execution_completed", actor=agent, params=report)
+        each.append(time.perf_counter() - start)
+    return each
+
+
+def sweep(rows: int) -> dict[str, float]:
+    """The slowest query of each sweep, with that many finished tasks in the way; nobody calls ANALYZE."""
+    from statecore.kernel import triggers
+
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        seed.fill_finished(cursor, "filling:0", rows)
+    return {sweep.__name__: _slowest(sweep) for sweep in sweeps()}
+
+
+def sweeps() -> list[Callable[[], Any]]:
+    from statecore.reactions.sweep import look_around
+    from statecore.scheduling import timers
+
+    return [timers.time_out_tasks, timers.queue_retries, timers.miss_heartbeats, timers.give_up_workers, look_around]
+
+
+def _slowest(sweep: Callable[[], Any]) -> float:
+    """Of three runs the best, query by query: the first reads what the others find in memory."""
+    seen: list[float] = []
+
+    def timed(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            seen.append(time.perf_counter() - start)
+
+    found = []
+    for _ in range(3):
+        seen.clear()
+        with connection.execute_wrapper(timed):
+            sweep()
+        found.append(max(seen, default=0.0))
+    return min(found)
+
+
+if __name__ == "__main__":
+    main()

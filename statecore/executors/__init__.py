@@ -1,0 +1,1 @@
+"""Real processes, real git: gate commands, patches and compensation plans."""

@@ -1,0 +1,24 @@
+"""Writes a backup."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from statecore import backup
+
+
+class Command(BaseCommand):
+    help = "Write the events since the last export, every table and a manifest into a new folder."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--to", type=Path, help="where exports are kept (STATECORE_BACKUP_DIR)")
+        parser.add_argument("--all", action="store_true", help="every event, whatever was exported before")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        folder = backup.export(options["to"] or settings.STATECORE_BACKUP_DIR, everything=options["all"])
+        self.stdout.write(str(folder))

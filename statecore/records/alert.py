@@ -1,0 +1,73 @@
+"""An alert: a rule that is broken for something, raised once, resolved by itself; and the notices sent about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+
+from ..kernel.actors import NAME_LENGTH
+from ..kernel.clock import now, rfc3339
+
+
+class Alert(models.Model):
+    rule = models.CharField(max_length=32)
+    key = models.CharField(max_length=128)
+    severity = models.CharField(max_length=16)
+    detail = models.TextField()
+    facts = models.JSONField(default=dict)
+    opened_at = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True)
+    acknowledged_by = models.CharField(max_length=NAME_LENGTH, blank=True, default="")
+    acknowledged_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ("view", "change")
+        constraints = (
+            models.UniqueConstraint(fields=("rule", "key"), condition=Q(resolved_at=None), name="alert_open_once"),
+        )
+        indexes = (models.Index(fields=("-opened_at",), name="alert_newest_first"),)
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.key}: {self.detail}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.pk,
+            "rule": self.rule,
+            "key": self.key,
+            "severity": self.severity,
+            "detail": self.detail,
+            "facts": self.facts,
+            "opened_at": rfc3339(self.opened_at),
+            "resolved_at": self.resolved_at and rfc3339(self.resolved_at),
+            "acknowledged_by": self.acknowledged_by or None,
+            "acknowledged_at": self.acknowledged_at and rfc3339(self.acknowledged_at),
+        }
+
+
+class AlertNotice(models.Model):
+    """What one receiver is to be told: written with the alert, sent later, tried again until it went out."""
+
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="notices")
+    receiver = models.CharField(max_length=16)
+    subject = models.CharField(max_length=200)
+    text = models.TextField()
+    attempts = models.PositiveIntegerField(default=0)
+    next_try_at = models.DateTimeField()
+    # Set when there is nothing left to do: sent, or given up.
+    done_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ("view",)
+        indexes = (models.Index(fields=("next_try_at",), condition=Q(done_at=None), name="alert_notice_waiting"),)
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+def acknowledge(alert_id: int, name: str) -> bool:
+    """True of the first who takes notice; the alert stays open until what it tells of is over."""
+    unseen = Alert.objects.filter(pk=alert_id, acknowledged_at=None)
+    return bool(unseen.update(acknowledged_by=name, acknowledged_at=now()))

@@ -1,0 +1,54 @@
+"""One leader at a time: who holds the lock numbers the events, and losing the connection is losing the lock."""
+
+from __future__ import annotations
+
+import fcntl
+from typing import TextIO
+
+from django.conf import settings
+from django.db import connection
+
+ADVISORY_KEY = 0x57A7EC02E  # any number nobody else uses
+
+
+class Leadership:
+    """On PostgreSQL a lock of the very session that does the work, on SQLite one of a file."""
+
+    def __init__(self) -> None:
+        self.session: object = None
+        self.file: TextIO | None = None
+
+    @property
+    def is_held(self) -> bool:
+        if connection.vendor == "postgresql":
+            return self.session is not None and self.session is connection.connection
+        return self.file is not None
+
+    def take(self) -> bool:
+        return self._take_advisory_lock() if connection.vendor == "postgresql" else self._take_file_lock()
+
+    def _take_advisory_lock(self) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [ADVISORY_KEY])
+            taken = bool(cursor.fetchone()[0])
+        self.session = connection.connection if taken else None
+        return taken
+
+    def _take_file_lock(self) -> bool:
+        settings.STATECORE_HOME.mkdir(parents=True, exist_ok=True)
+        file = (settings.STATECORE_HOME / "sequencer.lock").open("a")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self.file = file
+        return True
+
+    def give_up(self) -> None:
+        """Close what holds the lock; closing cannot fail half-way as unlocking could."""
+        self.session = None
+        connection.close()
+        if self.file is not None:
+            self.file.close()
+            self.file = None

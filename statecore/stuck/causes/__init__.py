@@ -1,0 +1,53 @@
+"""Why an entity does not move: what each machine knows of that, and what can be said of any machine.
+
+A cause is either another entity that is waited for, or the rest of a sentence: then this entity is the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from ...kernel.entity import Entity
+from .. import words
+from . import breakers, gates, jobs, patches, runs, tasks, workers, workstreams
+from .generic import generic
+from .wait import Cause, Wait
+
+__all__ = ["Cause", "Wait", "cause_of", "what_became_of"]
+
+CAUSES: dict[str, Callable[[Any, datetime], Cause]] = {
+    "run": runs.cause,
+    "workstream": workstreams.cause,
+    "task": tasks.cause,
+    "test_gate": gates.cause,
+    "patch_ledger": patches.cause,
+    "worker": workers.cause,
+    "uet_worker": workers.cause,
+    "circuit_breaker": breakers.cause,
+    "ingestion_job": jobs.ingestion,
+    "agent_job": jobs.agent,
+    "supervised_job": jobs.supervised,
+    "pipeline_job": jobs.pipeline,
+}
+
+# What is said of something final by whoever waits for it, where an operator has to decide how to go on.
+DECISIONS: dict[str, Callable[[Any, datetime], str]] = {
+    "workstream": lambda workstream, at: f"which {words.state(workstream)}",
+    "task": lambda task, at: f"which {words.ended(task, at)}",
+    "patch_ledger": lambda patch, at: f"which was {words.ended(patch, at)}",
+}
+
+
+def cause_of(entity: Entity, at: datetime) -> Cause:
+    """What a live entity waits for."""
+    known = CAUSES.get(entity.flow.entity_type)
+    # A machine that this package has not heard of, or a state its own function has nothing to say of.
+    return (known(entity, at) if known else "") or generic(entity, at)
+
+
+def what_became_of(entity: Entity, at: datetime) -> str:
+    """What is said of something final that is still waited for."""
+    decision = DECISIONS.get(entity.flow.entity_type)
+    return f"{decision(entity, at)}: needs a decision" if decision else words.ended(entity, at)

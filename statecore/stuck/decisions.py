@@ -1,0 +1,51 @@
+"""Who waits for an operator: a part has failed without failing the whole, or what was waited for will never come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import OuterRef, QuerySet, Subquery
+
+from ..kernel.indexes import is_live
+from ..machines.run import Run
+from ..machines.task import Task
+from ..machines.workstream import State, Workstream
+
+
+class Undecided(NamedTuple):
+    entity: Any
+    since: datetime
+
+
+def undecided(limit: int) -> Iterator[Undecided]:
+    """Longest first, of each kind at most so many."""
+    for entities in (_runs(), _workstreams(), _dependents()):
+        # Filtered by what the subquery found: it reads an index of failed rows by their parent.
+        for entity in entities.filter(undecided_since__isnull=False).order_by("undecided_since")[:limit]:
+            yield Undecided(entity, entity.undecided_since)
+
+
+def _runs() -> QuerySet[Any]:
+    failed = Workstream.objects.filter(run=OuterRef("pk"), state="failed", successor=None)
+    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state="running"), failed)
+
+
+def _workstreams() -> QuerySet[Any]:
+    failed = Task.objects.filter(workstream=OuterRef("pk"), state="failed", successor=None)
+    return _with_the_first_of(Workstream.objects.filter(is_live(Workstream.flow.final)), failed)
+
+
+def _dependents() -> QuerySet[Any]:
+    """A dependency that ended without being completed stays that way, until it is retried."""
+    links: Any = Workstream.depends_on.through.objects
+    ended = sorted(set(Workstream.flow.final) - {State.COMPLETED})
+    waiting = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("planned", "blocked"))
+    dead = links.filter(from_workstream=OuterRef("pk"), to_workstream__state__in=ended)
+    return _with_the_first_of(waiting, dead, "to_workstream__completed_at")
+
+
+def _with_the_first_of(parents: Any, ended: Any, moment: str = "completed_at") -> QuerySet[Any]:
+    found: QuerySet[Any] = parents.annotate(undecided_since=Subquery(ended.order_by(moment).values(moment)[:1]))
+    return found

@@ -1,0 +1,111 @@
+"""The list of what is stuck, longest overdue first, each with why and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+from ..kernel import registry
+from ..kernel.clock import now, rfc3339
+from ..kernel.entity import Entity
+from . import chain, scan
+from .by_hand import by_hand
+from .decisions import undecided
+from .recovery import APPROVAL, Proposal, awaiting_approval, proposal_for
+
+USUAL_LIMIT = 100
+
+
+class Kind(StrEnum):
+    OVERDUE = "overdue"
+    NEEDS_APPROVAL = "needs approval"
+    NEEDS_DECISION = "needs a decision"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    entity: Entity
+    kind: Kind
+    since: datetime
+    deadline: timedelta | None
+    overdue: timedelta
+    why: str
+    recovery: Proposal
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "entity_type": self.entity.flow.entity_type,
+            "id": self.entity.pk,
+            "state": self.entity.state,
+            "kind": self.kind.value,
+            "since": rfc3339(self.since),
+            "deadline_seconds": self.deadline.total_seconds() if self.deadline else None,
+            "overdue_seconds": self.overdue.total_seconds(),
+            "why": self.why,
+            "recovery": self.recovery.as_dict(),
+        }
+
+
+class _Found(NamedTuple):
+    entity: Entity
+    since: datetime
+    overdue: timedelta
+    is_decision: bool = False
+
+
+def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: float = 1.0) -> list[Item]:
+    """At most so many of all that are past a deadline, need a decision or wait for an approval.
+
+    With `beyond`, only those that have taken more than so many times what their deadline gives them.
+    """
+    at = now()
+    found = [*_overdue(at, limit, entity_type, beyond)]
+    if beyond <= 1.0:
+        # Needing a decision says more than being late: it comes last and wins.
+        found += [*_awaiting_approval(at, limit), *_undecided(at, limit)]
+    wanted = (one for one in found if entity_type in (None, one.entity.flow.entity_type))
+    each_once = {(one.entity.flow.entity_type, one.entity.pk): one for one in wanted}
+    return [_item(one, at) for one in nlargest(limit, each_once.values(), key=lambda one: one.overdue)]
+
+
+def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
+    for flow in registry.flows() if entity_type is None else (registry.flow(entity_type),):
+        for state in flow.states:
+            yield from (_late(row, at) for row in scan.overdue(flow, state, at, limit, beyond))
+
+
+def _awaiting_approval(at: datetime, limit: int) -> Iterator[_Found]:
+    return (_late(entity, at) for entity in awaiting_approval(at, limit))
+
+
+def _undecided(at: datetime, limit: int) -> Iterator[_Found]:
+    for entity, since in undecided(limit):
+        yield _Found(entity, since, max(at - since, timedelta()), is_decision=True)
+
+
+def _late(entity: Entity, at: datetime) -> _Found:
+    return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
+
+
+def _item(found: _Found, at: datetime) -> Item:
+    entity, links = found.entity, chain.chain_of(found.entity, at)
+    proposal = None if found.is_decision else proposal_for(entity, at)
+    return Item(
+        entity=entity,
+        kind=_kind(found, proposal),
+        since=found.since,
+        deadline=None if found.is_decision else entity.flow.deadline(entity.state),
+        overdue=found.overdue,
+        why=chain.sentence(links),
+        recovery=proposal or by_hand(entity, links, at),
+    )
+
+
+def _kind(found: _Found, proposal: Proposal | None) -> Kind:
+    if found.is_decision:
+        return Kind.NEEDS_DECISION
+    return Kind.NEEDS_APPROVAL if proposal and proposal.mode == APPROVAL else Kind.OVERDUE

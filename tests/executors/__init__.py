@@ -1,0 +1,1 @@
+"""Real commands, real git."""

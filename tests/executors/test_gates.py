@@ -1,0 +1,212 @@
+"""Gates: which are due, what becomes of them, and that each is run once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import time_machine
+
+from statecore import door
+from statecore.executors import gates
+from statecore.executors.off import Off
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
+from statecore.machines.test_gate import TestGate
+from tests.executors.support import fresh, gate
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+
+def ready() -> object:
+    return world.fire(world.workstream(), "tasks_created")
+
+
+def validating(**fields):
+    task = world.running_task(**fields)
+    return world.fire(task, "execution_completed", exit_code=0, attempt=1)
+
+
+def test_a_gate_whose_command_ends_as_expected_passes(commands) -> None:
+    passed = gate("import sys; print('fine'); sys.exit(4)", expected_exit_code=4)
+
+    assert gates.run(passed.pk)
+
+    passed = fresh(passed)
+    assert (passed.state, passed.exit_code, passed.stdout) == ("PASSED", 4, "fine\n")
+    assert passed.duration_sec > 0
+
+
+def test_a_gate_whose_command_ends_otherwise_fails(commands) -> None:
+    failed = gate("import sys; print('3 failed', file=sys.stderr); sys.exit(1)")
+
+    gates.run(failed.pk)
+
+    failed = fresh(failed)
+    assert (failed.state, failed.exit_code, failed.stderr) == ("FAILED", 1, "3 failed\n")
+
+
+def test_a_gate_that_takes_too_long_is_timed_out_by_its_runner(commands) -> None:
+    slow = gate("import time; print('begun', flush=True); time.sleep(600)", timeout_sec=1)
+
+    gates.run(slow.pk)
+
+    slow = fresh(slow)
+    assert (slow.state, slow.exit_code, slow.stdout) == ("FAILED", 124, "begun\n")
+    assert slow.stderr == "timed out after 1 s"
+    assert world.last_event(slow)["trigger"] == "timeout_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "code", "said"),
+    [
+        ("rm -rf /", 0, 126, "rm is not among the programs that STATECORE_GATE_COMMANDS allows"),
+        ("rm -rf /", 126, 125, "rm is not among the programs that STATECORE_GATE_COMMANDS allows"),
+        ("nowhere-to-be-found", 0, 127, "nowhere-to-be-found is allowed, but there is no such program here"),
+        ("broken 'quote", 0, 126, "the command cannot be read: No closing quotation"),
+    ],
+)
+def test_a_command_that_may_not_or_cannot_run_fails_its_gate(commands, text, expected, code, said) -> None:
+    refused = world.gate(command=text, expected_exit_code=expected)
+
+    gates.run(refused.pk)
+
+    refused = fresh(refused)
+    assert (refused.state, refused.exit_code, refused.stderr) == ("FAILED", code, said)
+
+
+def test_while_commands_are_off_no_gate_is_due_and_none_is_run(settings) -> None:
+    settings.STATECORE_GATE_COMMANDS = ()
+    waiting = door.retry(TestGate, world.forced(gate(), "FAILED").pk, actor=THE_SYSTEM).entity
+
+    assert gates.due() == []
+    with pytest.raises(Off, match="commands are off"):
+        gates.run(waiting.pk)
+    assert fresh(waiting).state == "PENDING"
+
+
+def test_a_gate_that_somebody_else_has_started_is_left_to_them(commands) -> None:
+    taken = world.fire(gate(f"open({str(commands / 'trace')!r}, 'w')"), "gate_started")
+
+    assert not gates.run(taken.pk)
+
+    assert fresh(taken).state == "RUNNING"
+    assert not (commands / "trace").exists()
+
+
+def test_a_gate_that_was_forced_meanwhile_keeps_what_it_was_forced_to(commands, monkeypatch) -> None:
+    running = gate()
+    result = gates._result
+
+    def forced_meanwhile(started, keep):
+        found = result(started, keep)
+        world.forced(started, "FAILED")
+        return found
+
+    monkeypatch.setattr(gates, "_result", forced_meanwhile)
+    gates.run(running.pk)
+
+    assert fresh(running).state == "FAILED"
+
+
+def test_an_entry_gate_is_due_while_its_task_waits_in_a_workstream_that_may_start(commands) -> None:
+    entry, later = gate(), gate()
+    world.task(workstream=ready(), entry_gates=[entry.pk])
+    world.task(workstream=world.workstream(), entry_gates=[later.pk])
+
+    assert gates.due() == [entry.pk]
+
+
+def test_an_exit_gate_is_due_once_its_task_is_validating(commands) -> None:
+    early, exit_ = gate(), gate()
+    world.queued_task(gates=[early.pk])
+    validating(gates=[exit_.pk])
+
+    assert gates.due() == [exit_.pk]
+
+
+def test_an_exit_gate_waits_for_the_patch_it_is_to_see(commands, settings, tmp_path) -> None:
+    exit_ = gate()
+    patch = world.patch()
+    validating(gates=[exit_.pk], patch=patch.pk, workstream=patch.workstream)
+
+    assert gates.due() == [exit_.pk], "agents apply the patches: they know when"
+    settings.STATECORE_REPOSITORY = tmp_path
+    assert gates.due() == []
+    world.forced(patch, "verified")
+    assert gates.due() == [exit_.pk]
+
+
+def test_a_gate_of_the_workstream_itself_is_due_when_that_is_validating(commands) -> None:
+    workstream = world.workstream()
+    own, of_a_task = gate(workstream=workstream), gate(workstream=workstream)
+    world.task(workstream=workstream, gates=[of_a_task.pk])
+
+    assert gates.due() == []
+    world.forced(workstream, "validating")
+    assert gates.due() == [own.pk]
+
+
+def test_a_gate_waits_for_the_gates_it_depends_on(commands) -> None:
+    first = gate()
+    second = gate(depends_on=[first.pk])
+    validating(gates=[first.pk, second.pk])
+
+    assert gates.due() == [first.pk]
+    gates.run(first.pk)
+    assert gates.due() == [second.pk]
+
+
+def test_a_gate_of_a_workstream_that_has_ended_is_not_due(commands) -> None:
+    workstream = world.workstream()
+    exit_ = gate(workstream=workstream)
+    validating(workstream=workstream, gates=[exit_.pk])
+    world.forced(workstream, "cancelled")
+
+    assert gates.due() == []
+
+
+def test_a_re_run_is_due_at_once_but_not_one_that_came_with_its_workstream(commands) -> None:
+    alone = world.forced(gate(), "FAILED")
+    workstream = world.workstream()
+    along = world.forced(gate(workstream=workstream), "FAILED")
+    world.forced(workstream, "failed")
+
+    again = door.retry(TestGate, alone.pk, actor=THE_SYSTEM).entity
+    door.retry(type(workstream), workstream.pk, actor=THE_SYSTEM)
+
+    assert TestGate.objects.filter(retry_of=along.pk).exists()
+    assert gates.due() == [again.pk]
+
+
+def test_what_is_due_is_bounded_and_the_longest_waiting_come_first(commands) -> None:
+    waiting = [gate().pk for _ in range(5)]
+    validating(gates=waiting)
+
+    assert gates.due(limit=3) == waiting[:3]
+
+
+def test_a_running_gate_without_a_runner_is_timed_out_when_its_time_is_over_and_never_before(commands) -> None:
+    start = now()
+    with time_machine.travel(start, tick=False):
+        orphan = world.fire(gate(timeout_sec=60), "gate_started")
+    with time_machine.travel(
+        start + timedelta(seconds=60) + gates.RUNNERS_GRACE - timedelta(milliseconds=1), tick=False
+    ):
+        assert gates.time_out_gates() == 0
+    with time_machine.travel(start + timedelta(seconds=60) + gates.RUNNERS_GRACE, tick=False):
+        assert gates.time_out_gates() == 1
+        assert gates.time_out_gates() == 0
+
+    orphan = fresh(orphan)
+    assert (orphan.state, orphan.exit_code, orphan.stderr) == ("FAILED", 124, "timed out after 60 s")
+
+
+def test_a_gate_runs_in_its_folder(commands: Path) -> None:
+    where = gate("import os; print(os.getcwd())")
+
+    gates.run(where.pk)
+
+    assert fresh(where).stdout.strip() == str(commands.resolve())

@@ -1,0 +1,124 @@
+"""The Celery side, with a real broker and a real worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from celery import current_app
+from django.conf import settings as django_settings
+from redis import Redis
+
+from statecore import tasks
+from statecore.project.environment import read
+from statecore.project.supervisor import processes
+from tests.executors.support import executing, fresh, gate, patch
+from tests.executors.test_command import all_gone
+from tests.executors.test_kill import ROOT, environment  # noqa: F401 - a fixture
+from tests.executors.work_tree import adding
+from tests.support import world
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def broker(redis_server: str) -> Iterator[Redis]:
+    with Redis.from_url(redis_server) as redis:
+        redis.flushall()
+        yield redis
+        redis.flushall()
+
+
+@pytest.fixture
+def worker(environment, broker, redis_server) -> Iterator[subprocess.Popen[bytes]]:  # noqa: F811
+    """The executors as the supervisor would start them."""
+    environment["REDIS_URL"] = redis_server
+    (command,) = (child.command for child in processes(read(environment)) if child.name == "executors")
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    yield process
+    process.kill()
+    process.wait(20)
+
+
+def validating(*gates) -> None:
+    task = world.running_task(gates=[each.pk for each in gates], workstream=executing())
+    world.fire(task, "execution_completed", exit_code=0, attempt=1)
+
+
+def test_what_is_due_is_handed_out_run_and_done(worker, work_tree) -> None:
+    good, bad, entry = gate("print('fine')"), gate("import sys; sys.exit(2)"), patch(adding("new.txt"))
+    validating(good, bad)
+
+    tasks.run_due_gates()
+    tasks.run_due_patches()
+
+    until(lambda: (fresh(good).state, fresh(bad).state) == ("PASSED", "FAILED"), timeout=60)
+    until(lambda: fresh(entry).state == "committed", timeout=60)
+    assert work_tree.is_clean()
+
+
+def test_a_worker_that_is_asked_to_stop_says_so_about_its_gate_and_ends_soon(worker, tmp_path) -> None:
+    trace = tmp_path / "trace"
+    hung = gate(f"import os, time; open({str(trace)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    validating(hung)
+    tasks.run_due_gates()
+    until(lambda: trace.exists() and trace.read_text(), timeout=60)
+
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(30) == 0
+    assert all_gone([int(trace.read_text())])
+    assert (fresh(hung).state, fresh(hung).exit_code) == ("FAILED", 143)
+    assert "asked to stop: run the gate again" in fresh(hung).stderr
+
+
+def test_what_nobody_takes_does_not_pile_up(broker, commands) -> None:
+    validating(gate(), gate())
+
+    for _ in range(5):
+        tasks.run_due_gates()
+
+    assert broker.llen("gates") == 2
+
+
+def test_a_lost_broker_loses_nothing(broker, commands) -> None:
+    validating(gate())
+    tasks.run_due_gates()
+
+    broker.flushall()
+    tasks.run_due_gates()
+
+    assert broker.llen("gates") == 1
+
+
+def test_nothing_is_handed_out_while_everything_is_off(broker, settings) -> None:
+    settings.STATECORE_GATE_COMMANDS, settings.STATECORE_REPOSITORY = (), None
+    validating(gate())
+    patch(adding("new.txt"))
+
+    tasks.run_due_gates()
+    tasks.run_due_patches()
+    tasks.time_out_gates()
+
+    assert broker.keys() == []
+
+
+def test_the_executors_have_a_worker_only_where_they_are_on() -> None:
+    def names(**given: str) -> list[str]:
+        return [child.name for child in processes(read({**os.environ, **given}))]
+
+    assert "executors" not in names()
+    assert "executors" in names(STATECORE_GATE_COMMANDS=sys.executable)
+
+
+def test_every_sweep_is_scheduled() -> None:
+    scheduled = {entry["task"] for entry in django_settings.CELERY_BEAT_SCHEDULE.values()}
+
+    for sweep in (tasks.run_due_gates, tasks.time_out_gates, tasks.run_due_patches):
+        assert sweep.name in scheduled
+    assert current_app.conf.task_acks_late

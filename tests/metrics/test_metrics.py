@@ -1,0 +1,169 @@
+"""What is counted, and who may read it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from prometheus_client.parser import text_string_to_metric_families
+
+from statecore import door
+from statecore.derive import metrics
+from statecore.door import RequestKey
+from statecore.journal import Event, dwell_seconds
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import Refusal
+from tests.machines.worlds import fixed_clock
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+TOKEN = "a-token-of-some-length"
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    families = text_string_to_metric_families(text)
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+
+
+@pytest.fixture
+def read(settings: Any) -> Any:
+    """One sample, as Prometheus sees it: read("entity_state", entity_type="task", state="queued")."""
+    settings.STATECORE_METRICS_TOKEN = TOKEN
+
+    def one(name: str, **labels: str) -> float:
+        answer = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200
+        return samples(answer.content.decode()).get((name, tuple(sorted(labels.items()))), 0.0)
+
+    return one
+
+
+@pytest.fixture
+def committed(django_capture_on_commit_callbacks: Any) -> Any:
+    return lambda: django_capture_on_commit_callbacks(execute=True)
+
+
+def test_changes_are_counted_by_where_they_lead(read, committed) -> None:
+    pending = {"entity_type": "run", "from_state": "none", "to_state": "pending"}
+    running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
+    before = read("state_transitions_total", **pending), read("state_transitions_total", **running)
+    with committed():
+        world.fire(world.run(), "run_started")
+        door.transition_many(world.model("Run"), [world.run().pk, world.run().pk], "run_started", actor=THE_SYSTEM)
+    after = read("state_transitions_total", **pending), read("state_transitions_total", **running)
+    assert (after[0] - before[0], after[1] - before[1]) == (3, 3)
+
+
+def test_what_was_not_kept_is_not_counted(read, committed) -> None:
+    running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
+    run, before = world.run(), read("state_transitions_total", **running)
+    with committed():
+        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, dry_run=True)
+    assert read("state_transitions_total", **running) == before
+
+
+def test_the_time_in_a_state_is_a_histogram(read, committed) -> None:
+    labels = {"entity_type": "pipeline_job", "state": "PENDING"}
+    name = "state_transition_duration_seconds"
+    before = {le: read(f"{name}_bucket", le=le, **labels) for le in ("15.0", "60.0", "+Inf")}
+    total = read(f"{name}_sum", **labels)
+    with fixed_clock() as clock, committed():
+        job = world.created("PipelineJob")
+        clock.shift(timedelta(seconds=42))
+        world.fire(job, "analyze")
+    grown = {le: read(f"{name}_bucket", le=le, **labels) - count for le, count in before.items()}
+    assert grown == {"15.0": 0, "60.0": 1, "+Inf": 1}
+    assert read(f"{name}_sum", **labels) - total == 42
+
+
+def test_overrides_are_counted_by_operator(read, committed) -> None:
+    with committed():
+        world.forced(world.task(), "completed", actor=world.operator("grace"))
+    assert read("manual_state_overrides_total", entity_type="task", operator="grace") == 1
+
+
+def test_refusals_are_counted_by_code(read) -> None:
+    labels = {"entity_type": "run", "code": "unknown_trigger"}
+    before = read("statecore_refusals_total", **labels)
+    with pytest.raises(Refusal):
+        world.fire(world.run(), "fly")
+    assert read("statecore_refusals_total", **labels) == before + 1
+
+
+def test_repeated_requests_are_hits_and_others_misses(read) -> None:
+    before = {result: read("statecore_idempotent_requests_total", result=result) for result in ("hit", "miss")}
+    run, key = world.run(), RequestKey("k1", "runs", "0" * 64)
+    for _ in range(3):
+        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, request=key)
+    grown = {result: read("statecore_idempotent_requests_total", result=result) - before[result] for result in before}
+    assert grown == {"hit": 2, "miss": 1}
+
+
+def test_where_everything_stands_is_read_from_the_database(read) -> None:
+    for _ in range(3):
+        world.queued_task()
+    world.forced(world.task(), "completed")
+    assert read("entity_state", entity_type="task", state="queued") == 3
+    assert read("entity_state", entity_type="task", state="running") == 0
+    assert ("task", "completed") not in {(entity_type, state) for entity_type, state, _count in metrics.states()}
+
+
+def test_what_is_stuck_shows(read) -> None:
+    with fixed_clock() as clock:
+        world.queued_task()
+        assert read("statecore_stuck_entities", entity_type="task", state="queued") == 0
+        clock.shift(timedelta(minutes=11))
+        assert read("statecore_stuck_entities", entity_type="task", state="queued") == 1
+
+
+def test_the_time_is_read_from_the_bytes_of_any_event() -> None:
+    task = world.queued_task(metadata={"dwell_seconds": 7})
+    door.override(
+        type(task), task.pk, "completed", actor=world.operator(), reason='it says "dwell_seconds":9, and more',
+        category="other", metadata={"dwell_seconds": 8, "a": '"dwell_seconds":9,'},
+    )  # fmt: skip
+    for event in Event.objects.all():
+        assert dwell_seconds(event.body) == event.as_dict()["dwell_seconds"]
+
+
+class TestWhoMayRead:
+    def test_a_stranger_is_sent_to_the_login(self, client: Client) -> None:
+        answer = client.get("/metrics")
+        assert (answer.status_code, answer["Location"]) == (302, "/admin/login/?next=/metrics")
+
+    @pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer ü"])
+    def test_another_token_is_refused(self, client: Client, settings: Any, given: str) -> None:
+        settings.STATECORE_METRICS_TOKEN = TOKEN
+        answer = client.get("/metrics", headers={"Authorization": given})
+        assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
+
+    def test_without_a_token_in_the_settings_none_is_right(self, client: Client) -> None:
+        assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
+
+    def test_staff_may_and_others_may_not(self, client: Client) -> None:
+        client.force_login(User.objects.create(username="eve"))
+        assert client.get("/metrics").status_code == 403
+        client.force_login(User.objects.create(username="ada", is_staff=True))
+        assert client.get("/metrics").status_code == 200
+
+    def test_it_is_read_only(self, client: Client) -> None:
+        assert client.post("/metrics").status_code == 405
+
+
+def test_many_durations_at_once_are_as_many_one_by_one() -> None:
+    values = [0, 0.1, 0.2, 1, 59.9, 60, 61, 86_400, 1e9]
+    at_once = metrics.Durations("at_once", "said", buckets=metrics.BUCKETS, registry=None)
+    one_by_one = metrics.Histogram("one_by_one", "said", buckets=metrics.BUCKETS, registry=None)
+    at_once.observe_all(values)
+    for value in values:
+        one_by_one.observe(value)
+
+    def told(histogram: metrics.Histogram) -> list[tuple[Any, ...]]:
+        (family,) = histogram.collect()
+        found = [(one.name.partition("_")[2], one.labels, one.value) for one in family.samples]
+        return [(name.removeprefix("once_").removeprefix("by_one_"), *rest) for name, *rest in found][:-1]
+
+    assert told(at_once) == told(one_by_one)

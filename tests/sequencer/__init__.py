@@ -1,0 +1,1 @@
+"""Positions, leadership and the sequencer's process."""

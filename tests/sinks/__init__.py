@@ -1,0 +1,1 @@
+"""What the sinks make of numbered events."""

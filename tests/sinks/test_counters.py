@@ -1,0 +1,118 @@
+"""Counters that equal a fresh count, whatever goes on."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from django.db import connection
+
+from statecore import door
+from statecore.kernel import triggers
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
+from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
+from statecore.sinks.counters import KEPT, Counters, Difference, reconcile
+from tests.support import world
+from tests.support.sequencer import catch_up, sequencer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MONDAY = datetime(2026, 3, 2, 9, 0, 30, tzinfo=UTC)
+
+
+def states(entity_type: str) -> dict[str, int]:
+    found = StateCount.objects.filter(entity_type=entity_type).exclude(count=0)
+    return dict(found.values_list("state", "count"))
+
+
+def test_they_count_states_transitions_and_overrides() -> None:
+    workstream = world.workstream()
+    tasks = [world.task(workstream=workstream) for _ in range(3)]
+    world.fire(tasks[0], "scheduler_assigned")
+    world.forced(tasks[1], "blocked")
+    catch_up(Counters())
+
+    assert states("task") == {"queued": 1, "blocked": 1, "pending": 1}
+    assert TransitionCount.objects.get(entity_type="task", from_state="").count == 3
+    assert TransitionCount.objects.get(entity_type="task", to_state="queued").count == 1
+    assert OverrideCount.objects.get().operator == "ada"
+
+
+def test_rates_are_by_minute_and_old_minutes_go() -> None:
+    with time_machine.travel(MONDAY, tick=False) as clock:
+        worker = world.created("UetWorker", worker_type="test")
+        clock.shift(timedelta(minutes=1))
+        world.forced(worker, "IDLE")
+        catch_up(Counters())
+        first, second = TransitionRate.objects.order_by("minute")
+        assert first.minute == MONDAY.replace(second=0)
+        assert (second.minute - first.minute, second.overrides) == (timedelta(minutes=1), 1)
+
+        clock.shift(KEPT - timedelta(minutes=1))
+        Counters().tick(now())
+        assert TransitionRate.objects.count() == 1
+
+
+def test_they_agree_with_a_fresh_count_while_others_write() -> None:
+    workers = [world.created("UetWorker", worker_type="test") for _ in range(4)]
+    over = threading.Event()
+
+    def write(worker) -> None:
+        try:
+            world.fire(worker, "initialization_completed")
+            while not over.is_set():
+                for trigger in ("task_assigned", "task_completed"):
+                    door.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    working = sequencer(Counters())
+    try:
+        for _round in range(15):
+            working.round()
+            assert reconcile() == []
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
+    catch_up(Counters())
+    assert reconcile() == []
+    assert sum(states("uet_worker").values()) == 4
+
+
+def test_what_was_counted_before_a_kill_is_not_counted_again() -> None:
+    world.workstream()
+    catch_up(Counters())
+    before = list(StateCount.objects.values_list("entity_type", "state", "count"))
+    catch_up(Counters())
+
+    assert list(StateCount.objects.values_list("entity_type", "state", "count")) == before
+
+
+def test_a_wrong_counter_is_reported_and_repaired_once() -> None:
+    world.task()
+    catch_up(Counters())
+    world.task()  # not counted yet, and no difference
+    StateCount.objects.filter(entity_type="task", state="pending").update(count=7)
+    TransitionCount.objects.filter(entity_type="run").delete()
+
+    found = reconcile()
+
+    assert Difference("statecount", ("task", "pending"), 7, 1) in found
+    assert Difference("transitioncount", ("run", "", "pending"), 0, 1) in found
+    assert reconcile() == []
+    assert SinkCursor.objects.get(sink="counters").revision == 1
+
+
+def test_a_row_that_was_removed_shows() -> None:
+    world.run()
+    catch_up(Counters())
+    with triggers.lowered(connection), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM statecore_run")
+
+    assert reconcile() == [Difference("statecount", ("run", "pending"), 1, 0)]

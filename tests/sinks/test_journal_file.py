@@ -1,0 +1,106 @@
+"""transitions.jsonl: its own tail says where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from statecore.records import SinkCursor
+from statecore.records.position import head
+from statecore.sinks.journal_file import BLOCK, FileDisagrees, JournalFile
+from tests.support import world
+from tests.support.sequencer import catch_up, lines, positions
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def file_of(home: Path) -> Path:
+    return home / "transitions.jsonl"
+
+
+def test_a_line_is_the_event_as_it_is_told_with_its_position(home: Path) -> None:
+    run = world.run()
+    catch_up(JournalFile())
+
+    (line,) = lines()
+    assert line == {"position": 1, **world.last_event(run)}
+
+
+@pytest.mark.parametrize("ending", [b"{", b'{"position":', b"\x00\x00\n", b'{"position":99}\n', b'["x"]\n'])
+def test_a_torn_end_is_cut_off(home: Path, ending: bytes) -> None:
+    world.run()
+    catch_up(JournalFile())
+    with file_of(home).open("ab") as file:
+        file.write(ending)
+    world.run()
+    catch_up(JournalFile())
+
+    assert positions(lines()) == list(range(1, head() + 1))
+
+
+def test_the_file_wins_over_a_cursor_that_is_behind(home: Path) -> None:
+    world.workstream()
+    catch_up(JournalFile())
+    SinkCursor.objects.update(position=1)
+    world.run()
+    catch_up(JournalFile())
+
+    assert positions(lines()) == list(range(1, head() + 1))
+
+
+def test_the_file_wins_over_a_cursor_that_is_ahead(home: Path) -> None:
+    world.workstream()
+    catch_up(JournalFile())
+    whole = file_of(home).read_bytes()
+    file_of(home).write_bytes(whole.partition(b"\n")[0] + b"\n")
+    catch_up(JournalFile())
+
+    assert file_of(home).read_bytes() == whole
+
+
+def test_a_file_that_was_taken_away_is_written_anew(home: Path) -> None:
+    world.workstream()
+    catch_up(JournalFile())
+    whole = file_of(home).read_bytes()
+    file_of(home).unlink()
+    world.run()
+    catch_up(JournalFile())
+
+    assert file_of(home).read_bytes().startswith(whole)
+
+
+def test_only_the_tail_is_looked_at(home: Path) -> None:
+    while not file_of(home).exists() or file_of(home).stat().st_size < 3 * BLOCK:
+        for _ in range(20):
+            world.run(metadata={"text": "x" * 3_000})
+        catch_up(JournalFile())
+    whole = file_of(home).read_bytes()
+    # Up to the cursor the file is known to be whole, so nobody reads its beginning again.
+    file_of(home).write_bytes(b"?" * 100 + whole[100:])
+    world.run()
+    catch_up(JournalFile())
+
+    assert file_of(home).read_bytes()[100 : len(whole)] == whole[100:]
+    assert b"\n" in file_of(home).read_bytes()[len(whole) :]
+
+
+def test_a_file_that_tells_another_story_is_not_continued(home: Path) -> None:
+    world.run()
+    catch_up(JournalFile())
+    file_of(home).write_bytes(b'{"position":1,"event_id":"evt_of_another_database"}\n')
+
+    sink = JournalFile()
+    with pytest.raises(FileDisagrees, match="position 1"):
+        sink.recover(0)
+    sink.close()
+
+
+def test_two_writers_of_one_file_are_one_too_many(home: Path) -> None:
+    first = JournalFile()
+    first.recover(0)
+    second = JournalFile()
+    with pytest.raises(BlockingIOError):
+        second.recover(0)
+    first.close()
+    second.close()

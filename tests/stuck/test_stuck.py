@@ -1,0 +1,191 @@
+"""The list of what is stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from statecore import door, stuck
+from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import NotFound
+from statecore.records import checkpoint
+from tests.machines import worlds
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(**given: Any) -> list[tuple[str, str]]:
+    return [(item.entity.pk, item.kind.value) for item in stuck.stuck(**given)]
+
+
+def test_nothing_is_stuck_before_its_deadline(later) -> None:
+    world.queued_task(workstream=world.workstream(id="w1"))
+    later(minutes=10)
+    assert listed() == []
+
+
+def test_an_item_says_what_where_since_when_why_and_what_to_do(later) -> None:
+    world.queued_task(id="t1")
+    later(minutes=12)
+    (item,) = stuck.stuck()
+    assert item.as_dict() == {
+        "entity_type": "task",
+        "id": "t1",
+        "state": "queued",
+        "kind": "overdue",
+        "since": "2026-01-05T08:00:00.000000Z",
+        "deadline_seconds": 600.0,
+        "overdue_seconds": 120.0,
+        "why": "queued 12 min: there is no live worker",
+        "recovery": {"action": "override", "mode": "operator"},
+    }
+
+
+def test_the_longest_overdue_come_first_and_no_more_than_asked_for(later) -> None:
+    for number in range(4):
+        world.queued_task(id=f"t{number}")
+        later(minutes=1)
+    job = world.fire(world.created("IngestionJob", id="j1"), "start", worker="ann")
+    later(minutes=11)
+    assert [pk for pk, _kind in listed()] == ["t0", "t1", "t2", "t3", "j1"]
+    assert [pk for pk, _kind in listed(limit=2)] == ["t0", "t1"]
+    assert [pk for pk, _kind in listed(entity_type="ingestion_job")] == [job.pk]
+
+
+def test_only_what_has_taken_several_times_as_long(later) -> None:
+    world.queued_task(id="t1")
+    later(minutes=9)
+    world.queued_task(id="t2")
+    later(minutes=12)
+    assert [pk for pk, _kind in listed()] == ["t1", "t2"]
+    assert [pk for pk, _kind in listed(beyond=2)] == ["t1"]
+
+
+def test_tasks_of_a_workstream_that_has_not_begun_wait_for_that(later) -> None:
+    waiting = world.task(workstream=world.workstream(id="w1"))
+    begun = world.task(workstream=world.fire(world.workstream(id="w2"), "tasks_created"))
+    later(minutes=11)
+    assert [pk for pk, _kind in listed(entity_type="task")] == [begun.pk]
+    later(days=1)
+    assert ("w1", "overdue") in listed()
+    assert (waiting.pk, "overdue") not in listed()
+
+
+def test_a_machine_nobody_knows_is_refused() -> None:
+    with pytest.raises(NotFound):
+        stuck.stuck(entity_type="turnstile")
+
+
+def test_a_setting_changes_a_deadline(later, settings) -> None:
+    task = world.queued_task()
+    later(minutes=2)
+    assert listed() == []
+    settings.STATECORE_DEADLINES = {"task.queued": 60.0}
+    assert listed() == [(task.pk, "overdue")]
+
+
+def test_a_setting_gives_a_deadline_to_a_state_that_may_rest(later, settings) -> None:
+    job = world.created("IngestionJob")
+    later(days=3)
+    assert listed() == []
+    settings.STATECORE_DEADLINES = {"ingestion_job.pending": 60.0}
+    assert listed() == [(job.pk, "overdue")]
+
+
+def test_the_clock_of_a_worker_is_its_heartbeat(later) -> None:
+    silent, heard = world.idle_worker(), world.idle_worker()
+    later(minutes=3)
+    heard = world.touched(heard, last_heartbeat=silent.last_heartbeat.replace(minute=2))
+    (item,) = stuck.stuck(entity_type="worker")
+    assert (item.entity.pk, item.why) == (silent.pk, "not heard from for 3 min")
+
+
+def test_every_live_state_with_a_deadline_is_found(clock, later) -> None:
+    for flow in worlds.flows():
+        for state in flow.states:
+            if flow.is_final(state) or flow.deadline(state) is None:
+                continue
+            entity = worlds.brought_to(flow, state, clock)
+            if (flow.entity_type, state) == ("task", "pending"):
+                world.forced(entity.workstream, "executing")
+            later(days=2)
+            found = {item.entity.pk: item for item in stuck.stuck(limit=1000, entity_type=flow.entity_type)}
+            assert entity.pk in found, (flow.entity_type, state)
+            assert found[entity.pk].why
+
+
+def test_gates_and_patches_of_a_workstream_that_ended_are_left_out(later) -> None:
+    dead, live = world.workstream(), world.workstream()
+    for workstream in (dead, live):
+        world.gate(id=f"gate-{workstream.pk}", workstream=workstream)
+        world.patch(id=f"patch-{workstream.pk}", workstream=workstream)
+    world.forced(dead, "failed")
+    later(hours=25)
+    assert [pk for pk, _kind in listed(entity_type="test_gate")] == [f"gate-{live.pk}"]
+    assert [pk for pk, _kind in listed(entity_type="patch_ledger")] == [f"patch-{live.pk}"]
+
+
+def test_what_had_ended_before_its_workstream_is_not_marked(later) -> None:
+    workstream = world.workstream()
+    passed = world.forced(world.gate(workstream=workstream), "PASSED")
+    world.forced(workstream, "cancelled")
+    assert not type(passed).objects.get(pk=passed.pk).abandoned
+
+
+def test_a_breaker_set_to_cool_down_for_longer_is_not_stuck(later) -> None:
+    for name, seconds in (("slow", 3600), ("quick", 60)):
+        breaker = world.touched(world.created("CircuitBreaker", id=name, cooldown_seconds=seconds), failure_count=5)
+        world.fire(breaker, "failure_threshold_exceeded")
+    later(minutes=10)
+    assert [pk for pk, _kind in listed()] == ["quick"]
+
+
+def test_a_checkpoint_starts_the_clock_of_a_pipeline_job_anew(later) -> None:
+    job = world.fire(world.created("PipelineJob"), "analyze")
+    later(minutes=31)
+    assert listed() == [(job.pk, "overdue")]
+    checkpoint.store(job.pk, "blocks", {"next_block": 7})
+    assert listed() == []
+    later(minutes=31)
+    assert listed() == [(job.pk, "overdue")]
+
+
+class TestDecisions:
+    def test_a_failure_that_does_not_fail_the_whole_waits_for_an_operator_at_once(self, later) -> None:
+        run = world.fire(world.run(id="r1"), "run_started")
+        world.forced(world.workstream(id="w1", run=run), "failed")
+        later(seconds=5)
+        (item,) = stuck.stuck()
+        assert (item.entity.pk, item.kind, item.deadline) == ("r1", "needs a decision", None)
+        assert item.why == "run r1 waits for workstream w1, which failed: needs a decision"
+        assert item.overdue.total_seconds() == 5
+        assert item.recovery.action == "retry workstream w1 or run_canceled or override"
+
+    def test_a_workstream_with_a_failed_task_waits_too(self) -> None:
+        workstream = world.forced(world.workstream(id="w1"), "executing")
+        failed = world.forced(world.task(id="t1", workstream=workstream), "failed")
+        assert listed() == [("w1", "needs a decision")]
+        door.retry(type(failed), "t1", actor=THE_SYSTEM)
+        assert listed() == []
+
+    @pytest.mark.parametrize("end", ["failed", "cancelled", "skipped"])
+    def test_whoever_depends_on_what_will_never_be_completed(self, end: str) -> None:
+        run = world.run()
+        dead = world.forced(world.workstream(run=run), end)
+        world.workstream(id="w2", run=run, depends_on=[dead.pk])
+        assert listed(entity_type="workstream") == [("w2", "needs a decision")]
+
+    def test_the_end_of_the_parent_ends_the_need(self) -> None:
+        workstream = world.forced(world.workstream(), "executing")
+        world.forced(world.task(workstream=workstream), "failed")
+        world.forced(workstream, "cancelled")
+        assert listed() == []
+
+    def test_a_decision_says_more_than_a_deadline(self, later) -> None:
+        workstream = world.forced(world.workstream(id="w1"), "executing")
+        world.forced(world.task(workstream=workstream), "failed")
+        later(hours=5)
+        assert ("w1", "needs a decision") in listed()
+        assert ("w1", "overdue") not in listed()

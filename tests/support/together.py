@@ -1,0 +1,30 @@
+"""Threads that set off at the same moment, each with a connection of its own."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import connection, connections
+
+from statecore.kernel.refusals import Refusal
+
+PATIENCE = 60.0
+
+
+def together(deeds: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each deed returned, or the refusal it was told."""
+    barrier = threading.Barrier(len(deeds), timeout=PATIENCE)
+
+    def do(deed: Callable[[], Any]) -> Any:
+        try:
+            connection.ensure_connection()
+            barrier.wait()
+            return deed()
+        except Refusal as refusal:
+            return refusal
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(deeds)) as pool:
+        return list(pool.map(do, deeds))
