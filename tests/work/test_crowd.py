@@ -6,14 +6,17 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection
 
 from statecore import door, integrity, scheduling
 from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
 from statecore.machines.run import FINAL, Run
 from statecore.machines.task import Task
@@ -28,7 +31,7 @@ from tests.work.agents import PHASE, Agent, gate, plan, states, submit, task, wo
 from tests.work.crowd import in_processes, in_step, in_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ROUNDS = 10
+ROUNDS = 8
 
 
 def deadlocks() -> int:
@@ -360,3 +363,26 @@ def test_a_workstream_dies_while_many_claim_its_tasks() -> None:
         assert Workstream.objects.get(pk=name + "a").state == "failed"
         assert ended(Task, name) <= OVER
     all_is_well()
+
+
+def test_a_worker_is_given_up_while_it_reports() -> None:
+    """It reports in time, or its task is retried; never both, and never neither."""
+
+    def prepare(r: str) -> list[Callable[[], str]]:
+        with time_machine.travel(now() - timedelta(minutes=10), tick=False) as clock:
+            submit(workstream(r + "a", r + "x", r + "y", r + "z"), id=r)
+            (agent,) = crew(r, 1, max_concurrent_tasks=3)
+            held = agent.claim()
+            clock.shift(121)
+            door.transition(Worker, agent.name, "health_check_timeout", actor=THE_SYSTEM)
+        given_up = firing(Worker, agent.name, "max_timeout_exceeded")
+        return [given_up, *(finishing(agent, each) for each in held[:2])]
+
+    for name, told in rounds(prepare):
+        assert told[0] == "shutdown"
+        assert set(told[1:]) <= {"completed", "invalid_transition"}, told
+        reported = {said: told[1:].count(said) for said in told[1:]}
+        assert Task.objects.filter(run=name, state="completed").count() == reported.get("completed", 0)
+        assert Task.objects.filter(run=name, state="retrying").count() == 3 - reported.get("completed", 0)
+    assert set(Worker.objects.values_list("state", "current_load")) == {("shutdown", 0)}
+    assert [str(finding) for finding in integrity.check_all()] == []

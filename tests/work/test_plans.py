@@ -416,7 +416,7 @@ PLANS = nearly(
 )
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=40)
 @given(wanted=JSON | PLANS | PLANS | PLANS)
 def test_whatever_is_submitted_is_a_plan_or_is_refused(wanted: Any) -> None:
     with rolled_back():
