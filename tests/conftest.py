@@ -107,7 +107,19 @@ def _flush_with_lowered_triggers() -> Iterator[None]:
 
 
 # Here the machines are looked at one by one: what one does to another is for tests/work and its neighbours.
-MACHINES_ALONE = {"breakers", "crash", "door", "integrity", "kernel", "machines", "properties", "races", "sinks", "stuck", "toy"}
+MACHINES_ALONE = {
+    "breakers",
+    "crash",
+    "door",
+    "integrity",
+    "kernel",
+    "machines",
+    "properties",
+    "races",
+    "sinks",
+    "stuck",
+    "toy",
+}
 
 
 @pytest.fixture(autouse=True)
