@@ -32,7 +32,7 @@ class Reader:
         table = quote(model._meta.db_table)
         self.one = f"SELECT {columns} FROM {table} WHERE id = %s{lock}"
         # In the order of the ids, so that two batches over the same rows cannot lock each other out.
-        self.many = f"SELECT {columns} FROM {table} WHERE id {among(vendor)} ORDER BY id{lock}"
+        self.many = f"SELECT {columns} FROM {table} WHERE id {among(vendor, 2)} ORDER BY id{lock}"
         # For whoever chooses in SQL of their own, with `row` for the table.
         self.chosen = f"SELECT {', '.join(f'row.{quote(str(field.column))}' for field in fields)} FROM {table} AS row"
 
@@ -83,7 +83,8 @@ def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool =
     wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
     vendor = work.connection.vendor
     skip = " SKIP LOCKED" if skip_locked and vendor == "postgresql" else ""  # SQLite has one writer at a time
-    work.cursor.execute(reader.many + skip, [listed(wanted, vendor)])
+    query = reader.one if len(wanted) == 1 else reader.many
+    work.cursor.execute(query + skip, [listed(wanted, vendor)])
     return _built(reader, work)
 
 

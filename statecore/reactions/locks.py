@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..door.work import current
 from ..kernel.entity import Entity
+from ..kernel.many import among, listed
 
 
 def take(model: type[Entity], ids: Iterable[str]) -> None:
@@ -17,6 +18,10 @@ def take(model: type[Entity], ids: Iterable[str]) -> None:
     wanted = sorted(pk for pk in set(ids) if (model, pk) not in work.held and (model, pk) not in work.known)
     if wanted:
         table = model._meta.db_table
-        work.cursor.execute(f"SELECT id FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [wanted])
+        among_them = among("postgresql", len(wanted))
+        work.cursor.execute(
+            f"SELECT id FROM {table} WHERE id {among_them} ORDER BY id FOR NO KEY UPDATE",
+            [listed(wanted, "postgresql")],
+        )
         work.cursor.fetchall()
         work.held.update((model, pk) for pk in wanted)

@@ -32,5 +32,5 @@ def look(query: str, ids: Iterable[str]) -> list[Any]:
     if vendor == "postgresql" and len(wanted) > FEW:
         # The server keeps the plan it once made for a few entities in small tables: with many it would never end.
         work.cursor.execute("SET LOCAL plan_cache_mode = force_custom_plan")
-    work.cursor.execute(query.format(ids=among(vendor), **TABLES), [listed(wanted, vendor)])
+    work.cursor.execute(query.format(ids=among(vendor, len(wanted)), **TABLES), [listed(wanted, vendor)])
     return list(work.cursor.fetchall())
