@@ -1,7 +1,7 @@
 """A list of values as one parameter of a statement, on either database.
 
-One value alone is compared with `=`: for a list of unknown length PostgreSQL expects ten rows each time, finds a plan of
-its own for every call cheaper than a general one, and plans for longer than it works.
+One value alone is compared with `=`: for a list of unknown length PostgreSQL expects ten rows each time, finds a plan
+of its own for every call cheaper than a general one, and plans for longer than it works.
 """
 
 from __future__ import annotations

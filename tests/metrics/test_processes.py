@@ -28,6 +28,9 @@ import signal; signal.pause()
 
 ASK = """
 import django; django.setup()
+from statecore.sinks.counters import Counters
+from tests.support.sequencer import catch_up
+catch_up(Counters())
 from django.test import Client
 answer = Client().get("/metrics", headers={"Authorization": "Bearer TOKEN", "Host": "localhost"})
 assert answer.status_code == 200, answer.status_code
