@@ -5,6 +5,7 @@ Nobody waits for an answer and nobody minds a bell that is not heard, because th
 
 from __future__ import annotations
 
+import atexit
 import select
 import socket
 from contextlib import suppress
@@ -27,6 +28,7 @@ def _path() -> Path | None:
 def _ringer() -> socket.socket:
     ringer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     ringer.settimeout(0)
+    atexit.register(ringer.close)
     return ringer
 
 

@@ -46,7 +46,14 @@ def members(folder: Path) -> list[int]:
 
 
 def all_gone(pids: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+    return not any(map(_is_at_work, pids))
+
+
+def _is_at_work(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_command_tells_its_exit_code_and_both_outputs(tmp_path) -> None:
