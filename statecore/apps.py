@@ -14,7 +14,6 @@ class StatecoreConfig(AppConfig):
 
     def ready(self) -> None:
         from . import agent_events, reactions, sequencer
-        from .derive import metrics
         from .kernel import checks, registry
         from .records import checkpoint
         from .stuck import abandoned
@@ -27,7 +26,6 @@ class StatecoreConfig(AppConfig):
             abandoned.mark_what_is_left,
             reactions.follow,
         ]
-        registry.witnesses.append(metrics.observe)
         registry.listeners.append(sequencer.ring)
         post_migrate.connect(_install_triggers, sender=self)
         post_migrate.connect(_install_commit_order, sender=self)

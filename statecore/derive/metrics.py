@@ -1,7 +1,7 @@
 """The metrics of all machines: what was changed, by whom, how long each state lasted, and where everything stands.
 
-What happened is counted in each process after its commits, and added up over all processes when it is asked for.
-Where everything stands is read from the database when it is asked for.
+What happened is counted by the sequencer, event by event, and added up over its processes when it is asked for. Where
+everything stands is read from the counters when it is asked for.
 """
 
 from __future__ import annotations

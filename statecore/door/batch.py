@@ -20,7 +20,7 @@ from .change import Account, Before, Change, as_it_was, check_words, record
 from .outcome import Outcome
 from .refused import count, counted
 from .transition import account_of, fire
-from .work import perform, react_to
+from .work import current, perform, react_to
 
 Choose = Callable[[], list[Entity]]
 
@@ -159,10 +159,15 @@ class Batch:
             try:
                 change = record(entity, before, self._account(entity, move, facts))
             except Refusal as refusal:
-                self.refusals.append((entity, refusal))
+                self.refuse(entity, refusal)
             else:
                 self.moved.append(change)
                 yield change
+
+    def refuse(self, entity: Entity, refusal: Refusal) -> None:
+        """It has moved in memory and not in the database: nobody may rely on it."""
+        self.refusals.append((entity, refusal))
+        current().known.pop((type(entity), entity.pk), None)
 
     def _account(self, entity: Entity, move: Move, facts: Facts) -> Account:
         return account_of(move, facts, self.metadata, self.cause_of(entity.pk))
@@ -194,7 +199,7 @@ def _one_by_one(changes: Iterator[Change], batch: Batch) -> None:
                 write.update([change])
         except ConstraintViolated as violation:
             batch.moved.remove(change)
-            batch.refusals.append((change.entity, violation))
+            batch.refuse(change.entity, violation)
 
 
 def _by_origin(caused: tuple[Entry, ...]) -> dict[str, list[Entry]]:

@@ -96,9 +96,8 @@ def write_many(
     model: type[Entity], new: Mapping[str, Mapping[str, Any]], facts: Facts, cause: Entry | None
 ) -> list[Change]:
     """Many of one machine, by id, in a few statements; their links must lead to what is there or is made next."""
-    taken = model.objects.filter(pk__in=list(new)).values_list("pk", flat=True).first()
-    if taken is not None:
-        raise DuplicateId(f"the id {taken!r} is taken", id=taken)
+    if taken := rows.lock_many(model, list(new)):
+        raise DuplicateId(f"the id {taken[0].pk!r} is taken", id=taken[0].pk)
     changes, links = [], []
     for entity_id, fields in new.items():
         try:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
@@ -96,8 +95,6 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
         # Robust: a listener that fails must not make a change that is committed look as if it were not.
         for listener in registry.listeners if keep else ():
             transaction.on_commit(listener, robust=True)
-        for witness in registry.witnesses if keep and work.entries else ():
-            transaction.on_commit(partial(witness, work.entries), robust=True)
     return result
 
 

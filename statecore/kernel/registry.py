@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .refusals import NotFound
@@ -12,12 +12,10 @@ if TYPE_CHECKING:
 
 _flows: dict[str, Flow] = {}
 
-# A reaction runs inside the transaction of the changes it is told of; a listener runs after the commit, and so does a
-# witness, which is shown the entries that were committed.
+# A reaction runs inside the transaction of the changes it is told of; a listener runs after the commit.
 Reaction = Callable[[list[Any]], None]
 reactions: list[Reaction] = []
 listeners: list[Callable[[], None]] = []
-witnesses: list[Callable[[Sequence[Any]], None]] = []
 
 
 def add(flow: Flow) -> None:

@@ -22,7 +22,7 @@ GRACE = 15.0
 
 PYTHON = [sys.executable, "-m"]
 CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
-WORKER = [*CELERY, "worker", "--concurrency=2", "--without-gossip", "--without-mingle"]
+WORKER = [*CELERY, "worker", "--concurrency=4", "--without-gossip", "--without-mingle"]
 # Threads, because they only wait for other processes; its own, so that nothing else waits for them.
 EXECUTORS = [
     *CELERY,
@@ -45,12 +45,14 @@ def brokers(env: Environment) -> list[Child]:
 
 def processes(env: Environment) -> list[Child]:
     """Everything that runs beside the broker; a new process is one new line."""
+    runs_commands = bool(env.gate_commands or env.repository)
     executors = Child("executors", [*EXECUTORS, "--hostname=executors@%h", "--without-gossip", "--without-mingle"])
     return [
         Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
-        Child("worker", WORKER),
+        # Without executors the worker does what is left of their work: plans of which no step is a command.
+        Child("worker", WORKER if runs_commands else [*WORKER, "--queues=celery,patches"]),
         Child("beat", [*CELERY, "beat"]),
-        *([executors] if env.gate_commands or env.repository else []),
+        *([executors] if runs_commands else []),
         Child("sequencer", [sys.executable, str(ROOT / "manage.py"), "sequencer"]),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from django.db import transaction
 
@@ -15,9 +16,9 @@ from .causes import Causes
 Reconsider = Callable[[Causes], None]
 
 
-def move(model: type[Entity], trigger: str, causes: Causes, again: Reconsider) -> None:
+def move(model: type[Entity], trigger: str, causes: Causes, again: Reconsider, **how: Any) -> None:
     """Fire a trigger for each; `again` is asked after the commit about those whom somebody else holds."""
-    held = door.follow_up(model, causes, trigger)
+    held = door.follow_up(model, causes, trigger, **how)
     if held:
         left_out = {entity_id: causes[entity_id] for entity_id in held}
         # Robust: what was committed stays so; whoever is left out even then is found by the sweep.

@@ -18,7 +18,7 @@ BATCH = 1_000
 # What has only just come to where it is, is being looked at by whoever brought it there.
 FRESH = timedelta(seconds=30)
 RULES: tuple[tuple[type[Entity], tuple[str, ...], Reconsider], ...] = (
-    (Task, ("pending", "blocked", "validating"), tasks.reconsider),
+    (Task, ("pending", "blocked", "validating", "queued", "running", "retrying"), tasks.reconsider),
     (Workstream, ("planned", "blocked", "ready", "executing", "validating"), workstreams.reconsider),
     (TestGate, ("PENDING", "BLOCKED"), gates.reconsider),
     (Run, ("running",), runs.reconsider),

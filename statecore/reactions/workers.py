@@ -17,6 +17,7 @@ from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import State, Worker
 from .causes import Causes, own
+from .consequences import move
 from .tasks import held_by
 
 RUNNING = tasks.State.RUNNING
@@ -95,18 +96,24 @@ def _hold(worker: Any, load: int, tally: Tally) -> None:
 
 def let_go(changes: list[Change]) -> None:
     """A worker that was given up loses its tasks, which are retried; one that shuts down finishes them."""
-    lost = own(change for change in changes if _is_lost(change))
-    if found := held_by(lost):
-        for worker_id in lost:
-            its_own = {task: cause for task, cause in found.items() if cause is lost[worker_id]}
-            if its_own:
-                error = f"worker {worker_id} was lost"
-                door.follow_up(Task, its_own, "execution_failed", params={"error": error}, reason=error)
+    for change in changes:
+        if _is_lost(change):
+            _lose(change.entity.pk, held_by(own([change])))
     back = own(c for c in changes if c.entry.trigger == "health_check_recovered" and c.entity.__dict__["current_load"])
     if back:
         door.follow_up(Worker, back, "task_assigned")
     if done := own(change for change in changes if _may_go(change)):
         door.follow_up(Worker, done, "shutdown_requested", reason="it was drained")
+
+
+def _lose(worker_id: str, causes: Causes) -> None:
+    """Fail what a lost worker still runs."""
+    its_own = set(Task.objects.filter(pk__in=list(causes), worker=worker_id).values_list("pk", flat=True))
+    if its_own:
+        error = f"worker {worker_id} was lost"
+        found = {pk: cause for pk, cause in causes.items() if pk in its_own}
+        again = partial(_lose, worker_id)
+        move(Task, "execution_failed", found, again, params={"error": error}, reason=error)
 
 
 def _may_go(change: Change) -> bool:

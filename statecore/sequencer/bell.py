@@ -18,9 +18,10 @@ NAME = "sequencer.sock"
 LONGEST = 107  # bytes the kernel allows for the path of a socket
 
 
-def _path() -> Path | None:
+@cache
+def _path(home: Path) -> Path | None:
     """None where the home's path is too long for a socket: then the sequencer looks by itself."""
-    path = Path(settings.STATECORE_HOME) / NAME
+    path = home / NAME
     return path if len(str(path).encode()) <= LONGEST else None
 
 
@@ -34,7 +35,7 @@ def _ringer() -> socket.socket:
 
 def ring() -> None:
     """The door's listener. A full queue means that the bell is ringing already."""
-    if path := _path():
+    if path := _path(settings.STATECORE_HOME):
         with suppress(OSError):
             _ringer().sendto(b"!", str(path))
 
@@ -45,7 +46,7 @@ class Bell:
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.settimeout(0)
-        self.path = _path()
+        self.path = _path(settings.STATECORE_HOME)
         if self.path:
             self.path.unlink(missing_ok=True)
             self.socket.bind(str(self.path))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Q, Sum
 
 from ..kernel import registry
@@ -24,6 +23,7 @@ from ..machines.task import Task
 from ..machines.worker import State as WorkerState
 from ..machines.worker import Worker
 from ..records import StateCount, TransitionRate
+from ..stuck import scan
 
 SHOWN = 20  # of what is stuck; who has more needs no longer list
 
@@ -115,8 +115,7 @@ def stuck(at: datetime) -> Iterator[Broken]:
     """One alert for each state of a machine in which something stays far longer than it should."""
     for flow in registry.flows():
         for state in flow.timing:
-            deadline = flow.deadline(state)
-            if deadline is not None and (found := _stuck(flow, state, at - limit("stuck_factor") * deadline)):
+            if found := _stuck(flow, state, at):
                 yield _told(flow, state, found)
 
 
@@ -128,20 +127,9 @@ def _told(flow: Flow, state: str, found: list[tuple[str, datetime]]) -> Broken:
     return Broken(f"{flow.entity_type}.{state}", detail, {"count": count, "ids": [pk for pk, _since in found]})
 
 
-def _stuck(flow: Flow, state: str, before: datetime) -> list[tuple[str, datetime]]:
-    """By an index over live rows, which SQLite uses only for a query that repeats its condition word for word."""
-    since = flow.measured_from.get(state, "state_entered_at")
-    final = ", ".join(f"'{name}'" for name in sorted(flow.final))
-    live = f"NOT (state IN ({final})) AND" if final else ""
-    moment = connection.ops.adapt_datetimefield_value(before)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT id, {since} FROM {flow.model._meta.db_table} "
-            f"WHERE {live} state = '{state}' AND {since} < %s ORDER BY {since} LIMIT {SHOWN}",
-            [moment],
-        )
-        # SQLite's driver tells moments without their zone.
-        return [(pk, then if then.tzinfo else then.replace(tzinfo=UTC)) for pk, then in cursor.fetchall()]
+def _stuck(flow: Flow, state: str, at: datetime) -> list[tuple[str, datetime]]:
+    late = scan.overdue(flow, state, at, SHOWN, beyond=limit("stuck_factor"))
+    return [(entity.pk, scan.clock_of(entity)) for entity in late]
 
 
 ENTRY_RULES = (

@@ -17,11 +17,12 @@ from statecore.journal import Event, dwell_seconds
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import Refusal
 from statecore.sinks.counters import Counters
+from statecore.sinks.metrics import Metrics
 from tests.machines.worlds import fixed_clock
 from tests.support import world
 from tests.support.sequencer import catch_up
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 TOKEN = "a-token-of-some-length"
 
 
@@ -36,6 +37,7 @@ def read(settings: Any) -> Any:
     settings.STATECORE_METRICS_TOKEN = TOKEN
 
     def one(name: str, **labels: str) -> float:
+        catch_up(Counters(), Metrics())
         answer = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         assert answer.status_code == 200
         return samples(answer.content.decode()).get((name, tuple(sorted(labels.items()))), 0.0)
@@ -43,36 +45,29 @@ def read(settings: Any) -> Any:
     return one
 
 
-@pytest.fixture
-def committed(django_capture_on_commit_callbacks: Any) -> Any:
-    return lambda: django_capture_on_commit_callbacks(execute=True)
-
-
-def test_changes_are_counted_by_where_they_lead(read, committed) -> None:
+def test_changes_are_counted_by_where_they_lead(read) -> None:
     pending = {"entity_type": "run", "from_state": "none", "to_state": "pending"}
     running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
     before = read("state_transitions_total", **pending), read("state_transitions_total", **running)
-    with committed():
-        world.fire(world.run(), "run_started")
-        door.transition_many(world.model("Run"), [world.run().pk, world.run().pk], "run_started", actor=THE_SYSTEM)
+    world.fire(world.run(), "run_started")
+    door.transition_many(world.model("Run"), [world.run().pk, world.run().pk], "run_started", actor=THE_SYSTEM)
     after = read("state_transitions_total", **pending), read("state_transitions_total", **running)
     assert (after[0] - before[0], after[1] - before[1]) == (3, 3)
 
 
-def test_what_was_not_kept_is_not_counted(read, committed) -> None:
+def test_what_was_not_kept_is_not_counted(read) -> None:
     running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
     run, before = world.run(), read("state_transitions_total", **running)
-    with committed():
-        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, dry_run=True)
+    door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, dry_run=True)
     assert read("state_transitions_total", **running) == before
 
 
-def test_the_time_in_a_state_is_a_histogram(read, committed) -> None:
+def test_the_time_in_a_state_is_a_histogram(read) -> None:
     labels = {"entity_type": "pipeline_job", "state": "PENDING"}
     name = "state_transition_duration_seconds"
     before = {le: read(f"{name}_bucket", le=le, **labels) for le in ("15.0", "60.0", "+Inf")}
     total = read(f"{name}_sum", **labels)
-    with fixed_clock() as clock, committed():
+    with fixed_clock() as clock:
         job = world.created("PipelineJob")
         clock.shift(timedelta(seconds=42))
         world.fire(job, "analyze")
@@ -81,9 +76,8 @@ def test_the_time_in_a_state_is_a_histogram(read, committed) -> None:
     assert read(f"{name}_sum", **labels) - total == 42
 
 
-def test_overrides_are_counted_by_operator(read, committed) -> None:
-    with committed():
-        world.forced(world.task(), "completed", actor=world.operator("grace"))
+def test_overrides_are_counted_by_operator(read) -> None:
+    world.forced(world.task(), "completed", actor=world.operator("grace"))
     assert read("manual_state_overrides_total", entity_type="task", operator="grace") == 1
 
 
@@ -104,12 +98,10 @@ def test_repeated_requests_are_hits_and_others_misses(read) -> None:
     assert grown == {"hit": 2, "miss": 1}
 
 
-@pytest.mark.django_db(transaction=True)
 def test_where_everything_stands_is_what_the_counters_say(read) -> None:
     for _ in range(3):
         world.queued_task()
     world.forced(world.task(), "completed")
-    catch_up(Counters())
     assert read("entity_state", entity_type="task", state="queued") == 3
     assert read("entity_state", entity_type="task", state="running") == 0
     assert read("entity_state", entity_type="task", state="completed") == 1

@@ -14,7 +14,7 @@ from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.records import Numbering, SinkCursor
 from statecore.records.position import head
-from statecore.sinks import counters
+from statecore.sinks import all_sinks, counters
 from tests.support import world
 from tests.support.sequencer import end, lines, ordered, positions, running, start
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ def all_is_numbered() -> bool:
 
 def all_is_delivered() -> bool:
     places = list(SinkCursor.objects.values_list("position", flat=True))
-    return len(places) == 6 and set(places) == {head()}
+    return len(places) == len(all_sinks()) and set(places) == {head()}
 
 
 def log(home: Path) -> str:
