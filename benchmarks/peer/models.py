@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.db import models
 from django_fsm import FSMField, transition
 
 from statecore.journal import Event
 from statecore.kernel.ulid import ID_LENGTH
-from statecore.machines.task import FINAL, Task
+from statecore.machines.task import Task
 
 
 def plain(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
@@ -23,6 +23,19 @@ def columns_of(model: type[models.Model]) -> type[models.Model]:
     fields = {field.attname: plain(field) for field in model._meta.concrete_fields}
     meta = type("Meta", (), {"abstract": True, "app_label": "peer"})
     return type(f"{model.__name__}Columns", (models.Model,), {"__module__": __name__, "Meta": meta, **fields})
+
+
+def indexes_of(model: type[models.Model]) -> list[models.Index]:
+    """All of them, over the columns of the same names."""
+
+    def column(name: str) -> str:
+        sign, bare = name[: name.startswith("-")], name.removeprefix("-")
+        return sign + cast("Any", model._meta.get_field(bare)).attname
+
+    return [
+        models.Index(fields=list(map(column, index.fields)), condition=index.condition, name=f"peer_{index.name}")
+        for index in model._meta.indexes
+    ]
 
 
 def the_lease_is_held(task: Any) -> bool:
@@ -43,13 +56,7 @@ class PeerTask(columns_of(Task)):  # type: ignore[misc]
     reported_exit_code: int
 
     class Meta:
-        indexes = (
-            models.Index(
-                fields=("state", "state_entered_at"),
-                condition=~models.Q(state__in=sorted(FINAL)),
-                name="peertask_live_by_state",
-            ),
-        )
+        indexes = indexes_of(Task)
 
     @transition(
         field=state,
