@@ -10,6 +10,9 @@ SECRET_WORDS = ("password", "token", "authorization", "secret", "cookie")
 REDACTED = "[redacted]"
 
 
+SWEEPS = ("celery.beat", "celery.worker.strategy", "celery.app.trace", "django_structlog.celery.receivers")
+
+
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Blank whatever is filed under a secret's name, however deep it lies."""
     return {key: _shown(key, value) for key, value in event.items()}
@@ -77,6 +80,8 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             "django.request": {"level": "CRITICAL"},
             # Scanners ask for any host; the answer 400 is all it is worth.
             "django.security.DisallowedHost": {"level": "CRITICAL"},
+            # Sweeps come every second: what they find they say themselves, and their failures are warnings.
+            **{name: {"level": "WARNING"} for name in SWEEPS},
             # It tells addresses, which are secrets; what became of a notice is logged where it is sent.
             "apprise": {"level": "CRITICAL"},
         },
