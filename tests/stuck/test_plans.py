@@ -71,6 +71,12 @@ def planned_as_if_big() -> None:
         cursor.execute("SET LOCAL enable_seqscan = off")
 
 
+def over_live_rows(entity_type: str) -> set[str]:
+    """The indexes that finished rows are not in; which of them is best is for the planner to say."""
+    indexes = registry.flow(entity_type).model._meta.indexes
+    return {index.name for index in indexes if index.condition is not None} | {"breaker_by_state"}
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize(("entity_type", "state"), scans())
 def test_each_scan_has_a_partial_index_to_read(entity_type: str, state: str) -> None:
@@ -81,8 +87,7 @@ def test_each_scan_has_a_partial_index_to_read(entity_type: str, state: str) -> 
         for node in plan_of(scan_of(entity_type, state))
         if node.get("Relation Name", table) == table
     }
-    wanted = ("_live_by_state", "_awaited_by_state", "_live_by_heartbeat", "breaker_by_state")
-    assert any(name.endswith(wanted) for name in used), used
+    assert used & over_live_rows(entity_type), used
 
 
 @pytest.mark.sqlite
@@ -117,7 +122,7 @@ def test_on_postgresql_no_scan_reads_what_has_ended(world_with_history: Any) -> 
         queryset = scan_of(entity_type, state)
         assert [row.pk for row in queryset] == [found.pk]
         plan = plan_of(queryset)
-        assert any(node.get("Index Name", "").endswith(("_live_by_state", "_awaited_by_state")) for node in plan)
+        assert {node.get("Index Name") for node in plan} & over_live_rows(entity_type)
         assert sum(node.get("Rows Removed by Filter", 0) for node in plan) <= 1
         assert plan[0]["Shared Hit Blocks"] + plan[0]["Shared Read Blocks"] < 20
 
