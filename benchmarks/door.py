@@ -21,9 +21,7 @@ Database = Callable[[str], str]
 
 def main() -> None:
     options = _options()
-    report = Report(
-        "door", {"quick": options.quick, "rows": options.rows, "clients": f"{Plan(1, 1).clients} processes"}
-    )
+    report = Report({"quick": options.quick, "rows": options.rows, "clients": f"{Plan(1, 1).clients} processes"})
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
