@@ -4,7 +4,7 @@ One transaction: replay if the request was seen, lock the row, is the move open 
 guards hold, make the move, write row and event, let the reactions follow. A refusal changes nothing.
 """
 
-from .batch import Item, follow_up, transition_chosen, transition_many, wait_for
+from .batch import Item, follow_up, transition_chosen, transition_many
 from .create import create
 from .idempotency import RequestKey
 from .outcome import Outcome
@@ -24,5 +24,4 @@ __all__ = [
     "transition",
     "transition_chosen",
     "transition_many",
-    "wait_for",
 ]

@@ -48,7 +48,6 @@ def transition_many(
 ) -> list[Item]:
     """Each entity moves or is refused by itself; what moves is committed together."""
     wanted = list(dict.fromkeys(entity_ids))
-    check_words(reason, metadata or {}, params or {})
     items = transition_chosen(
         model,
         lambda: rows.lock_many(model, wanted),
@@ -83,6 +82,7 @@ def transition_chosen(
         return batch.told(model, caused)
 
     with counted(model.flow.entity_type):
+        check_words(reason, metadata or {}, params or {})
         try:
             return perform(lambda: step(_together), keep=not dry_run)
         except ConstraintViolated:
@@ -106,11 +106,6 @@ def follow_up(
     found = rows.at_hand(model, causes, skip_locked=True)
     batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
     return [] if len(found) == len(causes) else sorted(causes.keys() - {entity.pk for entity in found})
-
-
-def wait_for(model: type[Entity], entity_ids: list[str]) -> None:
-    """Lock these entities for the current piece of work, waiting for whoever holds them."""
-    rows.lock_many(model, entity_ids)
 
 
 class Fired(NamedTuple):

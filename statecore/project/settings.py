@@ -2,7 +2,6 @@
 
 import os
 from datetime import timedelta
-from typing import Any
 
 from csp.constants import NONE, SELF
 
@@ -155,54 +154,26 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
-    "expire_idempotency_records": {
-        "task": "statecore.tasks.expire_idempotency_records",
-        "schedule": timedelta(hours=1),
-    },
-    "check_recent_integrity": {
-        "task": "statecore.tasks.check_recent_integrity",
-        "schedule": timedelta(minutes=5),
-    },
-    "sweep_tasks": {"task": "statecore.tasks.sweep_tasks", "schedule": timedelta(seconds=1)},
-    "look_around": {"task": "statecore.tasks.look_around", "schedule": timedelta(seconds=30)},
-    "sweep_workers": {"task": "statecore.tasks.sweep_workers", "schedule": timedelta(seconds=10)},
-    "recover_stalled": {
-        "task": "statecore.tasks.recover_stalled",
-        "schedule": timedelta(seconds=30),
-    },
-    "cool_down_breakers": {
-        "task": "statecore.tasks.cool_down_breakers",
-        "schedule": timedelta(seconds=10),
-    },
-    "run_due_gates": {
-        "task": "statecore.tasks.run_due_gates",
-        "schedule": timedelta(seconds=5),
-    },
-    "time_out_gates": {
-        "task": "statecore.tasks.time_out_gates",
-        "schedule": timedelta(seconds=10),
-    },
-    "run_due_patches": {
-        "task": "statecore.tasks.run_due_patches",
-        "schedule": timedelta(seconds=5),
-    },
-    "send_alert_notices": {
-        "task": "statecore.tasks.send_alert_notices",
-        "schedule": timedelta(seconds=10),
-    },
-    "reconcile_counters": {
-        "task": "statecore.tasks.reconcile_counters",
-        "schedule": timedelta(days=1),
-    },
-    "export_journal": {
-        "task": "statecore.tasks.export_journal",
-        "schedule": timedelta(days=1),
-    },
+SWEEPS = {
+    "sweep_tasks": timedelta(seconds=1),
+    "run_due_gates": timedelta(seconds=5),
+    "run_due_patches": timedelta(seconds=5),
+    "cool_down_breakers": timedelta(seconds=10),
+    "send_alert_notices": timedelta(seconds=10),
+    "sweep_workers": timedelta(seconds=10),
+    "time_out_gates": timedelta(seconds=10),
+    "look_around": timedelta(seconds=30),
+    "recover_stalled": timedelta(seconds=30),
+    "check_recent_integrity": timedelta(minutes=5),
+    "expire_idempotency_records": timedelta(hours=1),
+    "export_journal": timedelta(days=1),
+    "reconcile_counters": timedelta(days=1),
 }
 # A sweep that nobody took in time is made up for by the next one.
-for _entry in CELERY_BEAT_SCHEDULE.values():
-    _entry["options"] = {"expires": _entry["schedule"].total_seconds()}
+CELERY_BEAT_SCHEDULE = {
+    name: {"task": f"statecore.tasks.{name}", "schedule": every, "options": {"expires": every.total_seconds()}}
+    for name, every in SWEEPS.items()
+}
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 
 # Logs

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from .. import door
+from ..door import rows
 from ..door.work import perform
 from ..kernel.entity import Entity
+from ..kernel.links import answered
 from .causes import Causes
 
 Reconsider = Callable[[Causes], None]
+
+
+def move_each(
+    model: type[Entity],
+    steps: Iterable[tuple[str, str | None]],
+    causes: Causes,
+    again: Reconsider,
+    seen: Mapping[str, dict[Any, Any]] | None = None,
+) -> None:
+    """Let each make its next step, if it has one; `seen` are the answers that a step's guards need not ask for."""
+    wanted: dict[str, Causes] = {}
+    for entity_id, trigger in steps:
+        if trigger:
+            wanted.setdefault(trigger, {})[entity_id] = causes[entity_id]
+    for trigger, found in wanted.items():
+        with answered((seen or {}).get(trigger, {})):
+            move(model, trigger, found, again)
 
 
 def move(model: type[Entity], trigger: str, causes: Causes, again: Reconsider, **how: Any) -> None:
@@ -32,5 +51,5 @@ def _look_again(model: type[Entity], causes: Causes, again: Reconsider) -> None:
 
 
 def _wait_and_ask(model: type[Entity], causes: Causes, again: Reconsider) -> None:
-    door.wait_for(model, list(causes))
+    rows.lock_many(model, list(causes))
     again(causes)

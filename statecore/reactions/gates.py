@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..machines.test_gate import State, TestGate
 from .causes import Causes, handed_on
-from .consequences import move
+from .consequences import move_each
 from .look import look
 
 
@@ -30,9 +30,6 @@ NEXT = {(State.PENDING, True): "dependency_gate_failed", (State.BLOCKED, False):
 
 
 def reconsider(causes: Causes) -> None:
-    wanted: dict[str, Causes] = {}
-    for gate_id, state, dependency_failed in look(SITUATION, causes) if causes else ():
-        if trigger := NEXT.get((state, bool(dependency_failed))):
-            wanted.setdefault(trigger, {})[gate_id] = causes[gate_id]
-    for trigger, found in wanted.items():
-        move(TestGate, trigger, found, reconsider)
+    found = look(SITUATION, causes) if causes else []
+    steps = ((gate_id, NEXT.get((state, bool(failed)))) for gate_id, state, failed in found)
+    move_each(TestGate, steps, causes, reconsider)

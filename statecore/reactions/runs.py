@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..machines.run import Run, State
 from .causes import Causes
-from .consequences import move
+from .consequences import move_each
 from .look import look
 from .workstreams import STANDS
 
@@ -39,7 +39,5 @@ FROM {{runs}} AS run WHERE run.id {{ids}}
 
 
 def reconsider(causes: Causes) -> None:
-    for row in look(SITUATION, causes) if causes else ():
-        situation = Situation(*row)
-        if trigger := situation.next_move():
-            move(Run, trigger, {situation.id: causes[situation.id]}, reconsider)
+    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
+    move_each(Run, ((each.id, each.next_move()) for each in found), causes, reconsider)

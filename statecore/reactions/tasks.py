@@ -10,7 +10,7 @@ from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
 from .causes import Causes, handed_on, own
-from .consequences import move
+from .consequences import move, move_each
 from .look import look
 
 WORKING = (workstreams.State.READY, workstreams.State.EXECUTING)
@@ -30,6 +30,8 @@ class Situation(NamedTuple):
 
     def next_move(self) -> str | None:
         """The move that follows for this task by itself, if any."""
+        if self.state in FINAL:
+            return None
         if self.workstream_state in workstreams.FINAL or self.run_state in runs.FINAL:
             return "cascade_cancelled"
         if self.gate_failed:
@@ -84,14 +86,8 @@ SEEN: dict[str, dict[Any, Any]] = {
 
 def reconsider(causes: Causes) -> None:
     """Let each of these tasks make the move that is open to it now."""
-    wanted: dict[str, Causes] = {}
-    for row in look(SITUATION, causes) if causes else ():
-        situation = Situation(*row)
-        if situation.state not in FINAL and (trigger := situation.next_move()):
-            wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
-    for trigger, found in wanted.items():
-        with answered(SEEN.get(trigger, {})):
-            move(Task, trigger, found, reconsider)
+    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
+    move_each(Task, ((each.id, each.next_move()) for each in found), causes, reconsider, SEEN)
 
 
 PLAIN = """

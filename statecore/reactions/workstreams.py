@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..machines import run as runs
 from ..machines.workstream import FINAL, State, Workstream
 from .causes import Causes, handed_on
-from .consequences import move
+from .consequences import move_each
 from .look import look
 
 
@@ -27,6 +27,8 @@ class Situation(NamedTuple):
 
     def next_move(self) -> str | None:
         """The move that follows for this workstream by itself, if any."""
+        if self.state in FINAL:
+            return None
         if self.run_state in runs.FINAL:
             return "cascade_cancelled"
         # Only what executes can fail; what has not begun is called off.
@@ -87,13 +89,8 @@ WHERE workstream.id {{ids}}
 
 def reconsider(causes: Causes) -> None:
     """Let each of these workstreams make the move that is open to it now."""
-    wanted: dict[str, Causes] = {}
-    for row in look(SITUATION, causes) if causes else ():
-        situation = Situation(*row)
-        if situation.state not in FINAL and (trigger := situation.next_move()):
-            wanted.setdefault(trigger, {})[situation.id] = causes[situation.id]
-    for trigger, found in wanted.items():
-        move(Workstream, trigger, found, reconsider)
+    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
+    move_each(Workstream, ((each.id, each.next_move()) for each in found), causes, reconsider)
 
 
 def standings(parents: Causes) -> dict[str, tuple[str, str]]:
