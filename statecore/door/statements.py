@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Field
@@ -23,6 +23,12 @@ FROM_EVENT = {
     "state_entered_at": "timestamp",
 }
 
+# The last thing a statement does; by the condition on the count after the last event, not the first.
+_SHUT = (
+    "SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
+    f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
+)
+
 
 @cache
 def postgresql(
@@ -31,7 +37,7 @@ def postgresql(
     """Open the latch, write the row, write its event, shut the latch: one round trip, one plan.
 
     For one change every parameter is a value; for many, those named in `varying` are arrays and the rest, the same
-    for all, are values. The latch is shut by the condition on the count, so after the last event and not the first.
+    for all, are values.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
     names = [str(field.column) for field in EVENT_FIELDS]
@@ -41,8 +47,45 @@ def postgresql(
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
         f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
-        f"SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
-        f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
+        f"{_SHUT}"
+    )
+
+
+class Row(NamedTuple):
+    """A row to be written: what has changed, and which of the events, by number, are its own."""
+
+    model: type[Entity]
+    columns: tuple[str, ...]
+    events: tuple[int, ...]
+
+
+@cache
+def together(rows: tuple[Row, ...]) -> str:
+    """The same for a few rows of different machines, each with one event or more.
+
+    The parameters are the columns of the events one after the other, then those of the rows.
+    """
+    owners = sorted((event, number) for number, row in enumerate(rows) for event in row.events)
+    names = ", ".join(str(field.column) for field in EVENT_FIELDS)
+    given = ", ".join(f"%s::{_type(field)} AS {field.column}" for field in EVENT_FIELDS)
+    events = [f"event_{event} AS (SELECT {given})" for event, _owner in owners]
+    updates = [f"row_{number} AS ({_update_once(row)})" for number, row in enumerate(rows)]
+    inserted = " UNION ALL ".join(f"SELECT event_{event}.* FROM event_{event}, row_{owner}" for event, owner in owners)
+    return (
+        f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
+        f"{', '.join([*events, *updates])}, "
+        f"recorded AS (INSERT INTO {_events()} ({names}) {inserted} RETURNING 1) {_SHUT}"
+    )
+
+
+def _update_once(row: Row) -> str:
+    last, steps = f"event_{row.events[-1]}", len(row.events)
+    sets = [f"{name} = {last}.{source}" for name, source in FROM_EVENT.items()]
+    types = [_type(column(row.model, name)) for name in row.columns]
+    sets += [f"{name} = %s::{type_}" for name, type_ in zip(_names(row.model, row.columns), types, strict=True)]
+    return (
+        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM latch, {last} WHERE latch.stands = 'open' "
+        f"AND t.id = {last}.entity_id AND t.version = {last}.sequence - {steps} RETURNING t.id"
     )
 
 

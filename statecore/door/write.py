@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, models
 
 from ..journal import COLUMNS
+from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.latch import opened
 from ..kernel.refusals import ConstraintViolated
@@ -19,6 +20,7 @@ from .change import Change
 from .work import Work, current
 
 PORTION = 200
+MOST_TOGETHER = 6  # each combination of changes is a statement of its own, which the server prepares
 Prepare = Callable[[Any, Any], Any]
 Count = Callable[[], int]  # how many rows were written, once the database has answered
 ADAPTED = {"postgresql": (models.JSONField,), "sqlite": (models.JSONField, models.DateTimeField)}
@@ -29,11 +31,72 @@ class LostRow(RuntimeError):
 
 
 def update(changes: Iterable[Change]) -> None:
-    _write(iter(changes), creating=False)
+    """A few changes wait for those that follow from them, to be written in one statement; many are written now."""
+    work, coming = current(), iter(changes)
+    few = list(islice(coming, MOST_TOGETHER + 1))
+    if len(few) + len(work.unwritten) > MOST_TOGETHER:
+        flush()
+    if len(few) > MOST_TOGETHER:
+        _write(chain(few, coming), creating=False)
+    else:
+        work.unwritten += few
 
 
 def insert(changes: Iterable[Change]) -> None:
+    flush()
     _write(iter(changes), creating=True)
+
+
+def flush() -> None:
+    """Write what has not been written."""
+    work = current()
+    if work.unwritten:
+        changes, work.unwritten = work.unwritten, []
+        _write_together(work, changes)
+
+
+def before_it_is_read(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Around every statement of a piece of work: nobody reads a row that is yet to be written.
+
+    Going back to a savepoint undoes what came after it, so also what is not written: making one has written the rest.
+    """
+    work = current()
+    if sql.startswith("ROLLBACK TO"):
+        work.unwritten.clear()
+    elif not work.unaffected:
+        flush()
+    return execute(sql, params, many, context)
+
+
+def _write_together(work: Work, changes: list[Change]) -> None:
+    """One statement for changes of different machines, each row written once however often it has moved."""
+    if work.connection.vendor != "postgresql" or len(changes) == 1:
+        for change in changes:  # on SQLite a statement is a call
+            _write(iter([change]), creating=False)
+        return
+    last: dict[tuple[type[Entity], str], list[int]] = {}
+    for number, change in enumerate(changes):
+        last.setdefault((type(change.entity), change.entity.pk), []).append(number)
+    shape, values = [], [value for change in changes for value in change.entry]
+    for (model, _pk), numbers in last.items():
+        columns = statements.sent(_merged(changes, numbers), creating=False)
+        shape.append(statements.Row(model, columns, tuple(numbers)))
+        values += _row_values(work, changes[numbers[-1]], columns)
+    try:
+        work.cursor.execute(statements.together(tuple(shape)), values)
+        _check(len(changes), int(work.cursor.fetchone()[0]))
+    except (IntegrityError, DataError) as error:
+        raise _refused_by_the_database(error) from error
+
+
+def _merged(changes: list[Change], numbers: list[int]) -> tuple[str, ...]:
+    """The columns that any of these changes of one row has touched."""
+    return tuple(dict.fromkeys(name for number in numbers for name in changes[number].columns))
+
+
+def _check(wanted: int, written: int) -> None:
+    if wanted != written:
+        raise LostRow(f"{wanted - written} of {wanted} rows were not written")
 
 
 def _write(changes: Iterator[Change], *, creating: bool) -> None:
@@ -50,11 +113,9 @@ def _write(changes: Iterator[Change], *, creating: bool) -> None:
                     cursor = work.cursor if len(portion) == 1 else work.new_cursor()
                     sent.append((len(alike), _send(work, cursor, alike, creating=creating)))
                 portion = list(islice(changes, PORTION))
-            missing = sum(wanted - count() for wanted, count in sent)
+            _check(sum(wanted for wanted, _count in sent), sum(count() for _wanted, count in sent))
     except (IntegrityError, DataError) as error:
         raise _refused_by_the_database(error) from error
-    if missing:
-        raise LostRow(f"{missing} of {sum(wanted for wanted, _count in sent)} rows were not written")
 
 
 def _groups(changes: list[Change]) -> Iterable[list[Change]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from .. import door
 from ..door import Outcome, rows
-from ..door.work import perform
+from ..door.perform import perform
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.refusals import Refusal
