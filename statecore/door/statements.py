@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import Field
 
-from ..journal import COLUMNS, Event
+from ..journal import COLUMNS, Entry, Event
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.latch import SETTING
@@ -51,6 +51,14 @@ def postgresql(
     )
 
 
+# What an event takes from the declarations of its machine. Where a few events are written together these stand in the
+# statement: the driver keeps what it knows about a statement only up to fifty parameters.
+SHORT = {"varchar": "text", "character varying": "text", "timestamp with time zone": "timestamptz"}
+DECLARED = ("entity_type", "kind", "trigger", "from_state", "to_state", "severity")
+TOLD = tuple(COLUMNS.index(name) for name in COLUMNS if name not in DECLARED)
+_DECLARED = tuple(COLUMNS.index(name) for name in DECLARED)
+
+
 class Row(NamedTuple):
     """A row to be written: what has changed, and which of the events, by number, are its own."""
 
@@ -59,33 +67,53 @@ class Row(NamedTuple):
     events: tuple[int, ...]
 
 
+def declared(entry: Entry) -> tuple[Any, ...]:
+    return tuple([entry[index] for index in _DECLARED])
+
+
+def told(entry: Entry) -> list[Any]:
+    """The parameters of an event."""
+    return [entry[index] for index in TOLD]
+
+
 @cache
-def together(rows: tuple[Row, ...]) -> str:
+def together(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -> str:
     """The same for a few rows of different machines, each with one event or more.
 
-    The parameters are the columns of the events one after the other, then those of the rows.
+    The parameters are what is told of the events, one after the other, then the columns of the rows.
     """
-    owners = sorted((event, number) for number, row in enumerate(rows) for event in row.events)
-    names = ", ".join(str(field.column) for field in EVENT_FIELDS)
-    given = ", ".join(f"%s::{_type(field)} AS {field.column}" for field in EVENT_FIELDS)
-    events = [f"event_{event} AS (SELECT {given})" for event, _owner in owners]
+    names = ", ".join(COLUMNS)
+    events = ", ".join(f"({number}, {_given_event(given)})" for number, given in enumerate(declarations))
     updates = [f"row_{number} AS ({_update_once(row)})" for number, row in enumerate(rows)]
-    inserted = " UNION ALL ".join(f"SELECT event_{event}.* FROM event_{event}, row_{owner}" for event, owner in owners)
+    owners = [f"SELECT {event} FROM row_{number}" for number, row in enumerate(rows) for event in row.events]
     return (
         f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
-        f"{', '.join([*events, *updates])}, "
-        f"recorded AS (INSERT INTO {_events()} ({names}) {inserted} RETURNING 1) {_SHUT}"
+        f"event (number, {names}) AS (VALUES {events}), {', '.join(updates)}, "
+        f"recorded AS (INSERT INTO {_events()} ({names}) SELECT {names} FROM event "
+        f"JOIN ({' UNION ALL '.join(owners)}) AS written (number) USING (number) RETURNING 1) {_SHUT}"
+    )
+
+
+def _given_event(declaration: tuple[Any, ...]) -> str:
+    literals = {name: f"'{value}'" for name, value in zip(DECLARED, declaration, strict=True)}
+    return ", ".join(literals.get(field.name, f"%s::{_short_type(field)}") for field in EVENT_FIELDS)
+
+
+def _short_type(field: Field[Any, Any]) -> str:
+    """The driver keeps what it knows about a statement only up to 4,096 characters."""
+    return {"varchar": "text", "character varying": "text", "timestamp with time zone": "timestamptz"}.get(
+        _type(field), _type(field)
     )
 
 
 def _update_once(row: Row) -> str:
-    last, steps = f"event_{row.events[-1]}", len(row.events)
-    sets = [f"{name} = {last}.{source}" for name, source in FROM_EVENT.items()]
-    types = [_type(column(row.model, name)) for name in row.columns]
+    sets = [f"{name} = event.{source}" for name, source in FROM_EVENT.items()]
+    types = [_short_type(column(row.model, name)) for name in row.columns]
     sets += [f"{name} = %s::{type_}" for name, type_ in zip(_names(row.model, row.columns), types, strict=True)]
     return (
-        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM latch, {last} WHERE latch.stands = 'open' "
-        f"AND t.id = {last}.entity_id AND t.version = {last}.sequence - {steps} RETURNING t.id"
+        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM latch, event WHERE latch.stands = 'open' "
+        f"AND event.number = {row.events[-1]} AND t.id = event.entity_id "
+        f"AND t.version = event.sequence - {len(row.events)} RETURNING t.id"
     )
 
 

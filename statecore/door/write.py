@@ -74,16 +74,17 @@ def _write_together(work: Work, changes: list[Change]) -> None:
         for change in changes:  # on SQLite a statement is a call
             _write(iter([change]), creating=False)
         return
-    last: dict[tuple[type[Entity], str], list[int]] = {}
+    own: dict[tuple[type[Entity], str], list[int]] = {}
     for number, change in enumerate(changes):
-        last.setdefault((type(change.entity), change.entity.pk), []).append(number)
-    shape, values = [], [value for change in changes for value in change.entry]
-    for (model, _pk), numbers in last.items():
+        own.setdefault((type(change.entity), change.entity.pk), []).append(number)
+    rows, values = [], [value for change in changes for value in statements.told(change.entry)]
+    for (model, _pk), numbers in own.items():
         columns = statements.sent(_merged(changes, numbers), creating=False)
-        shape.append(statements.Row(model, columns, tuple(numbers)))
+        rows.append(statements.Row(model, columns, tuple(numbers)))
         values += _row_values(work, changes[numbers[-1]], columns)
+    declarations = tuple([statements.declared(change.entry) for change in changes])
     try:
-        work.cursor.execute(statements.together(tuple(shape)), values)
+        work.cursor.execute(statements.together(tuple(rows), declarations), values)
         _check(len(changes), int(work.cursor.fetchone()[0]))
     except (IntegrityError, DataError) as error:
         raise _refused_by_the_database(error) from error
