@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, islice
@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, models
 
-from ..journal import COLUMNS
+from ..journal import COLUMNS, Entry
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.latch import opened
@@ -69,25 +69,37 @@ def before_it_is_read(execute: Callable[..., Any], sql: str, params: Any, many: 
 
 
 def _write_together(work: Work, changes: list[Change]) -> None:
-    """One statement for changes of different machines, each row written once however often it has moved."""
-    if work.connection.vendor != "postgresql" or len(changes) == 1:
-        for change in changes:  # on SQLite a statement is a call
-            _write(iter([change]), creating=False)
-        return
+    """Changes of different machines, each row written once however often it has moved."""
     own: dict[tuple[type[Entity], str], list[int]] = {}
     for number, change in enumerate(changes):
         own.setdefault((type(change.entity), change.entity.pk), []).append(number)
-    rows, values = [], [value for change in changes for value in statements.told(change.entry)]
-    for (model, _pk), numbers in own.items():
-        columns = statements.sent(_merged(changes, numbers), creating=False)
-        rows.append(statements.Row(model, columns, tuple(numbers)))
-        values += _row_values(work, changes[numbers[-1]], columns)
-    declarations = tuple([statements.declared(change.entry) for change in changes])
+    rows = [statements.Row(model, _merged(changes, numbers), tuple(numbers)) for (model, _pk), numbers in own.items()]
+    write = _together_on_postgresql if work.connection.vendor == "postgresql" else _together_on_sqlite
     try:
-        work.cursor.execute(statements.together(tuple(rows), declarations), values)
-        _check(len(changes), int(work.cursor.fetchone()[0]))
+        _check(len(changes), write(work, rows, changes))
     except (IntegrityError, DataError) as error:
         raise _refused_by_the_database(error) from error
+
+
+def _together_on_postgresql(work: Work, rows: list[statements.Row], changes: list[Change]) -> int:
+    if len(changes) == 1:
+        return _to_postgresql(work, work.cursor, changes[0].columns, changes, creating=False)()
+    rows = [row._replace(columns=statements.sent(row.columns, creating=False)) for row in rows]
+    values = [value for change in changes for value in statements.told(change.entry)]
+    for row in rows:
+        values += _row_values(work, changes[row.events[-1]], row.columns)
+    declarations = tuple([statements.declared(change.entry) for change in changes])
+    work.cursor.execute(statements.together(tuple(rows), declarations), values)
+    return int(work.cursor.fetchone()[0])
+
+
+def _together_on_sqlite(work: Work, rows: list[statements.Row], changes: list[Change]) -> int:
+    written = 0
+    for row in rows:
+        its_own = [changes[number] for number in row.events]
+        found = _to_sqlite(work, work.cursor, row.columns, its_own[-1:], steps=its_own, creating=False)()
+        written += found * len(its_own)
+    return written
 
 
 def _merged(changes: list[Change], numbers: list[int]) -> tuple[str, ...]:
@@ -184,19 +196,33 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     return frozenset(varying), same + arrays
 
 
-def _to_sqlite(work: Work, cursor: Any, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> Count:
+def _to_sqlite(
+    work: Work,
+    cursor: Any,
+    columns: tuple[str, ...],
+    changes: list[Change],
+    *,
+    creating: bool,
+    steps: Sequence[Change] | None = None,
+) -> Count:
+    """Each row with its event, or one row with all the steps that have led to it."""
     row_statement, event_statement = statements.sqlite(type(changes[0].entity), columns, creating=creating)
-    rows, events = [], []
+    before = len(steps) if steps else 1
+    rows = []
     for change in changes:
-        where = [] if creating else [change.entry.entity_id, change.entry.sequence - 1]
+        where = [] if creating else [change.entry.entity_id, change.entry.sequence - before]
         rows.append(_row_values(work, change, columns) + where)
-        moment = work.connection.ops.adapt_datetimefield_value(change.entry.timestamp)
-        events.append([*change.entry[:_TIMESTAMP], moment, *change.entry[_TIMESTAMP + 1 :]])
+    events = [_event_values(work, change.entry) for change in steps or changes]
     with opened(work.connection):
         cursor.executemany(row_statement, rows)
         written = cursor.rowcount
         cursor.executemany(event_statement, events)
     return lambda: int(written)
+
+
+def _event_values(work: Work, entry: Entry) -> list[Any]:
+    moment = work.connection.ops.adapt_datetimefield_value(entry.timestamp)
+    return [*entry[:_TIMESTAMP], moment, *entry[_TIMESTAMP + 1 :]]
 
 
 def _refused_by_the_database(error: DatabaseError) -> ConstraintViolated:
