@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
+import math
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 from django.db import connection
 
+from ..kernel import file_lock
 from ..kernel.clock import now, rfc3339
 from ..kernel.one_moment import one_moment
 from ..records import Position, Seal, commit_order
@@ -28,7 +28,8 @@ CHUNK = 5_000
 def export(to: Path, *, everything: bool = False) -> Path:
     """The events since the last export of this history in that folder, or all; and every table. Its own folder."""
     to.mkdir(parents=True, exist_ok=True)
-    with _alone(to):
+    # Two at once would both follow the same export; the second waits.
+    with file_lock.held(to / ".lock", wait=math.inf):
         made_at = now()
         folder = to / f"export-{made_at:%Y%m%dT%H%M%S%fZ}"
         part = folder.with_suffix(".part")
@@ -42,14 +43,6 @@ def export(to: Path, *, everything: bool = False) -> Path:
             shutil.rmtree(part, ignore_errors=True)
             raise
     return folder
-
-
-@contextmanager
-def _alone(to: Path) -> Iterator[None]:
-    """Two at once would both follow the same export; the second waits."""
-    with (to / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _newest_of_this_history(to: Path) -> Path | None:

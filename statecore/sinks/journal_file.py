@@ -8,7 +8,6 @@ tells of what this database knows nothing of, as after a restore to an older mom
 
 from __future__ import annotations
 
-import fcntl
 import os
 from io import BufferedRandom
 from pathlib import Path
@@ -18,6 +17,7 @@ import orjson
 import structlog
 from django.conf import settings
 
+from ..kernel import file_lock
 from ..kernel.clock import now
 from ..records.position import Position
 from .numbered import Batch
@@ -62,14 +62,7 @@ class JournalFile(Sink):
 
 def _opened(path: Path) -> BufferedRandom:
     """Locked: a leader that does not know yet that it is none cannot write beside its successor."""
-    path.touch(mode=0o600)
-    file = path.open("r+b")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise
-    return file
+    return os.fdopen(file_lock.take(path), "r+b")
 
 
 def _set_aside(path: Path, position: int) -> None:
