@@ -196,7 +196,7 @@ def opened(*, wait: float = 0.0) -> Iterator[Repository]:
     it alone, no further gate gets in.
     """
     path = place()
-    with _held("repository.turn"), _held("repository.lock", wait=wait) as lock:
+    with turn("repository.turn"), turn("repository.lock", wait=wait) as lock:
         yield Repository(path, lock)
 
 
@@ -207,7 +207,7 @@ def shared(folder: Path) -> Iterator[list[int]]:
         yield []
         return
     # The turnstile only to get in; the lock for as long as the command runs.
-    with _held("repository.turn", shared=True):
+    with turn("repository.turn", shared=True):
         lock = _take("repository.lock", shared=True)
     try:
         yield [lock]
@@ -223,7 +223,8 @@ def _take(name: str, *, shared: bool = False, wait: float = 0.0) -> int:
 
 
 @contextmanager
-def _held(name: str, *, shared: bool = False, wait: float = 0.0) -> Iterator[int]:
+def turn(name: str, *, shared: bool = False, wait: float = 0.0) -> Iterator[int]:
+    """One of the locks in the home; Busy when others do not let go in time."""
     lock = _take(name, shared=shared, wait=wait)
     try:
         yield lock
