@@ -45,6 +45,9 @@ class Leadership:
 
     def give_up(self) -> None:
         """Close what holds the lock; closing cannot fail half-way as unlocking could."""
+        if connection.vendor == "postgresql" and connection.connection is not None:
+            # The session itself: a pool would keep it open, and the lock with it.
+            connection.connection.close()
         self.session = None
         connection.close()
         if self.file is not None:
