@@ -32,6 +32,12 @@ def check_recent_integrity() -> None:
 
 
 @shared_task
+def sweep_invariants() -> None:
+    for finding in integrity.sweep_invariants():
+        log.warning("invariant_broken", finding=str(finding))
+
+
+@shared_task
 def sweep_tasks() -> None:
     """Time-outs and back-offs."""
     timers.time_out_tasks()
