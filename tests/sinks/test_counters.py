@@ -18,7 +18,7 @@ from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionC
 from statecore.sinks.counters import KEPT, Counters, Difference, add, reconcile
 from tests.support import world
 from tests.support.sequencer import catch_up, sequencer
-from tests.support.waiting import until
+from tests.support.waiting import somebody_waits, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MONDAY = datetime(2026, 3, 2, 9, 0, 30, tzinfo=UTC)
@@ -141,9 +141,3 @@ def test_a_repair_and_a_delivery_do_not_wait_for_each_other() -> None:
         assert repairing.result(30)
 
     assert states("run") == {"pending": 2}, "one too many was delivered, the rest was put right"
-
-
-def somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchall())
