@@ -12,6 +12,7 @@ from statecore.executors import compensation, gates, patches
 from statecore.reactions import sweep
 from statecore.scheduling import breakers, timers
 from statecore.sinks import counters, notices
+from statecore.stuck import abandoned
 
 # What runs commands may take long, and has workers of its own: no sweep waits behind it.
 GATES, PATCHES = "gates", "patches"
@@ -53,8 +54,9 @@ def sweep_workers() -> None:
 
 @shared_task
 def look_around() -> None:
-    """Whoever could move and was overlooked."""
+    """Whoever could move and was overlooked, and whoever nobody waits for any more."""
     sweep.look_around()
+    abandoned.mark_overlooked()
 
 
 @shared_task
