@@ -175,6 +175,17 @@ class IdempotencyRecord(models.Model):
         return f"{self.actor} {self.key}"
 
 
-def expire_idempotency_records() -> int:
-    deleted, _by_model = IdempotencyRecord.objects.filter(expires_at__lte=now()).delete()
-    return deleted
+EXPIRED_AT_ONCE, MOST_EXPIRED = 1_000, 100_000
+
+
+def expire_idempotency_records(most: int = MOST_EXPIRED) -> int:
+    """Forget what has expired, oldest first, a thousand in a transaction; how many there were, up to so many."""
+    expired = IdempotencyRecord.objects.filter(expires_at__lte=now())
+    count = 0
+    while count < most:
+        oldest = list(expired.order_by("expires_at").values_list("pk", flat=True)[: min(EXPIRED_AT_ONCE, most - count)])
+        if not oldest:
+            break
+        expired.filter(pk__in=oldest).delete()
+        count += len(oldest)
+    return count

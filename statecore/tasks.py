@@ -12,6 +12,7 @@ from statecore.executors import compensation, gates, patches
 from statecore.reactions import sweep
 from statecore.scheduling import breakers, timers
 from statecore.sinks import counters, notices
+from statecore.stuck import abandoned
 
 # What runs commands may take long, and has workers of its own: no sweep waits behind it.
 GATES, PATCHES = "gates", "patches"
@@ -32,6 +33,12 @@ def check_recent_integrity() -> None:
 
 
 @shared_task
+def sweep_invariants() -> None:
+    for finding in integrity.sweep_invariants():
+        log.warning("invariant_broken", finding=str(finding))
+
+
+@shared_task
 def sweep_tasks() -> None:
     """Time-outs and back-offs."""
     timers.time_out_tasks()
@@ -47,8 +54,9 @@ def sweep_workers() -> None:
 
 @shared_task
 def look_around() -> None:
-    """Whoever could move and was overlooked."""
+    """Whoever could move and was overlooked, and whoever nobody waits for any more."""
     sweep.look_around()
+    abandoned.mark_overlooked()
 
 
 @shared_task

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
+import math
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 from django.db import connection
 
+from ..kernel import file_lock
 from ..kernel.clock import now, rfc3339
 from ..kernel.one_moment import one_moment
-from ..records import Seal, commit_order
+from ..records import Position, Seal, commit_order
 from ..records.commit_order import EVENTS, POSITIONS
 from ..records.position import Numbering
 from . import tables
@@ -26,16 +26,17 @@ CHUNK = 5_000
 
 
 def export(to: Path, *, everything: bool = False) -> Path:
-    """The events since the last export in that folder, or all; and every table. The folder of the export."""
+    """The events since the last export of this history in that folder, or all; and every table. Its own folder."""
     to.mkdir(parents=True, exist_ok=True)
-    with _alone(to):
+    # Two at once would both follow the same export; the second waits.
+    with file_lock.held(to / ".lock", wait=math.inf):
         made_at = now()
-        previous = None if everything else next(iter(exports(to)[::-1]), None)
         folder = to / f"export-{made_at:%Y%m%dT%H%M%S%fZ}"
         part = folder.with_suffix(".part")
         part.mkdir(mode=0o700)
         try:
             with one_moment():
+                previous = None if everything else _newest_of_this_history(to)
                 _write(part, previous, rfc3339(made_at))
             part.rename(folder)
         except BaseException:
@@ -44,12 +45,18 @@ def export(to: Path, *, everything: bool = False) -> Path:
     return folder
 
 
-@contextmanager
-def _alone(to: Path) -> Iterator[None]:
-    """Two at once would both follow the same export; the second waits."""
-    with (to / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _newest_of_this_history(to: Path) -> Path | None:
+    """After a restore to an older moment the newer exports tell what did not happen here, and nothing follows them."""
+    for folder in reversed(exports(to)):
+        manifest = Manifest.read(folder)
+        if _hash_at(manifest.last_position) == manifest.last_hash:
+            return folder
+    return None
+
+
+def _hash_at(position: int) -> str:
+    found = Position.objects.filter(position=position).values_list("event__hash", flat=True).first()
+    return str(found) if found else ""
 
 
 def _write(folder: Path, previous: Path | None, made_at: str) -> None:
@@ -66,17 +73,19 @@ def _write(folder: Path, previous: Path | None, made_at: str) -> None:
     for model in tables.tables():
         name = f"{model._meta.db_table}.jsonl.gz"
         counts[name] = _lines(folder / name, tables.rows(model))
+    last = after + counts["events.jsonl.gz"]
     Manifest(
         format=FORMAT,
         made_at=made_at,
         first_position=after + 1,
-        last_position=after + counts["events.jsonl.gz"],
+        last_position=last,
         events=counts["events.jsonl.gz"],
         waiting=counts["waiting.jsonl.gz"],
         seal=seal.hash if seal else None,
         previous=previous.name if previous else None,
         previous_sha256=sha256(previous / MANIFEST) if previous else None,
         files={name: {"rows": count, "sha256": sha256(folder / name)} for name, count in counts.items()},
+        last_hash=_hash_at(last),
     ).write(folder)
 
 

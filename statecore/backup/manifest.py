@@ -25,6 +25,8 @@ class Manifest:
     previous: str | None
     previous_sha256: str | None
     files: dict[str, dict[str, Any]]
+    # Of the event at the last position: whether a database is of the history that this export is of.
+    last_hash: str = ""
 
     def write(self, folder: Path) -> None:
         (folder / NAME).write_bytes(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -14,7 +14,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 from .. import integrity
 from ..journal import COLUMNS, MIRRORED, Event, digest
 from ..kernel import registry, triggers
-from ..records import Numbering, Position, Seal
+from ..records import Numbering, Position, Seal, commit_order
 from . import tables
 from .manifest import FORMAT, Manifest, exports, sha256
 from .manifest import NAME as MANIFEST
@@ -95,8 +95,9 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
         if name in manifest.files:
             tables.load(model, _lines(newest / name))
     tables.continue_numbering()
-    # Without a mark: the sequencer numbers whatever has no position.
-    Numbering.objects.update_or_create(pk=1, defaults={"head": manifest.last_position, "seen": ""})
+    # Without a mark: the sequencer numbers whatever has no position. This server has counted their transactions.
+    standing = {"head": manifest.last_position, "seen": "", "cluster": commit_order.cluster()}
+    Numbering.objects.update_or_create(pk=1, defaults=standing)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -129,15 +129,27 @@ class Family:
             waiting = through.objects.filter(
                 **{link.m2m_reverse_field_name(): old, f"{link.m2m_field_name()}__in": unfinished}
             )
+            led = list(waiting.values_list(link.m2m_field_name(), flat=True))
             waiting.update(**{link.m2m_reverse_field_name(): heir.pk})
+            _tell_the_blocked(owner, led, old, heir.pk)
         for name in model.flow.succession.followers:
             owner, key = related(model, name), reverse_key(model, name)
             owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final).update(**{key: heir.pk})
 
 
+def _tell_the_blocked(owner: Any, ids: list[str], old: str, heir: str) -> None:
+    """Where it is written down what somebody is blocked by, the successor's name takes the place of the old one's."""
+    if "blocked_by" not in {field.name for field in owner._meta.concrete_fields}:
+        return
+    for pk, blocked_by in owner.objects.filter(pk__in=ids).exclude(blocked_by=[]).values_list("pk", "blocked_by"):
+        if old in blocked_by:
+            named = sorted({heir if name == old else name for name in blocked_by})
+            owner.objects.filter(pk=pk).update(blocked_by=named)
+
+
 def _must_have_ended(child: Entity, parent: Entity) -> None:
     """Else the same work would be done twice, by the old one and by its successor."""
-    if not child.flow.is_final(child.state):
+    if not child.has_ended():
         unmet = [Unmet("child_live", f"{child} is still {child.state}", child.pk)]
         raise GuardFailed("retry", unmet, **parent.standing())
 

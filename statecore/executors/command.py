@@ -80,7 +80,9 @@ class Runners:
     def control(self) -> Iterator[Control]:
         control = Control()
         with self.lock:
+            # In this order: whoever asks to stop from now on finds it, and whoever did before is seen here.
             self.controls.add(control)
+            control.stopped = control.stopped or self.stopping
         try:
             yield control
         finally:
@@ -104,10 +106,10 @@ def run(
 ) -> Result:
     """Run a program by its absolute path; `keep` names descriptors that stay open until the last process is gone."""
     started = time.monotonic()
-    if runners.stopping:
-        return Result(STOPPED, stderr="the worker is stopping", stopped=True, ran=False)
     with runners.control() as control, _fed(feed) as source:
         try:
+            if control.stopped:
+                return Result(STOPPED, stderr="the worker is stopping", stopped=True, ran=False)
             process = _start(arguments, folder, extra or {}, source, [control.theirs, *keep])
         except OSError as error:
             said = f"{arguments[0]} cannot be started in {folder}: {error.strerror or error}"

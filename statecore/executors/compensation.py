@@ -5,13 +5,14 @@ A failed step that is required undoes what the plan did to the repository and le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from .. import door
 from ..door import rights, rows
@@ -26,7 +27,7 @@ from ..machines.test_gate import TestGate
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
 from . import allowed, command, plan, repository, steps
 from .execution import Execution, RollbackFailed
-from .repository import Busy, GitFailed, Stopped
+from .repository import Busy, GitFailed, Repository, Stopped
 
 log = structlog.get_logger(__name__)
 
@@ -100,15 +101,30 @@ def request(ledger_id: str, actor: Actor, reason: str) -> CompensationStep:
     return steps.note(ledger_id, Action.REQUESTED, actor, details=details)
 
 
-def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float | None = None) -> PatchLedger:
+def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float = PATIENCE) -> PatchLedger:
     """Do what the approved plan says and roll the patch back; a RollbackFailed says which step failed, and why."""
+    with _alone(_check(ledger_id, actor, reason), wait) as opened:
+        return _execute(ledger_id, actor, reason, opened)
+
+
+@contextmanager
+def _alone(entry: PatchLedger, wait: float) -> Iterator[Repository | None]:
+    """One rollback at a time, with the repository where the plan needs it."""
+    with repository.turn("rollbacks.lock", wait=wait):
+        if not plan.read(entry.compensation_plan, entry.commit_sha).needs_the_repository:
+            yield None
+            return
+        with repository.opened(wait=wait) as opened:
+            yield opened
+
+
+def _execute(ledger_id: str, actor: Actor, reason: str, opened: Repository | None) -> PatchLedger:
+    """Looked at again: whoever was before us may have done it, or failed, or somebody may have written another plan."""
     entry = _check(ledger_id, actor, reason)
     agreed = plan.read(entry.compensation_plan, entry.commit_sha)
-    execution = Execution(entry, agreed, actor, reason)
-    if not agreed.needs_the_repository:
-        return execution.run(None)
-    with repository.opened(wait=PATIENCE if wait is None else wait) as opened:
-        return execution.run(opened)
+    if agreed.needs_the_repository and opened is None:
+        raise StaleVersion("the plan was changed since it was read", **entry.standing())
+    return Execution(entry, agreed, actor, reason).run(opened)
 
 
 def run_due(limit: int = BATCH) -> int:
@@ -123,22 +139,30 @@ def run_due(limit: int = BATCH) -> int:
 
 def due(limit: int = BATCH) -> list[CompensationStep]:
     """The requests that no ending has answered."""
+    return list(_unanswered().order_by("pk")[:limit])
+
+
+def _unanswered() -> QuerySet[CompensationStep]:
     ended = CompensationStep.objects.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
-    asked = CompensationStep.objects.filter(~Exists(ended), action=Action.REQUESTED, entry__state=State.COMMITTED)
-    return list(asked.order_by("pk")[:limit])
+    return CompensationStep.objects.filter(~Exists(ended), action=Action.REQUESTED, entry__state=State.COMMITTED)
 
 
 def _run(asked: CompensationStep) -> bool:
     """What cannot be done now is tried again; what is refused is an end, and says why."""
     try:
-        execute(asked.entry_id, _who(asked), asked.details["reason"])
+        actor, reason = _who(asked), asked.details["reason"]
+        with _alone(_check(asked.entry_id, actor, reason), PATIENCE) as opened:
+            if not _unanswered().filter(pk=asked.pk).exists():
+                return False  # another worker was faster
+            _execute(asked.entry_id, actor, reason, opened)
     except (Busy, Stopped, GitFailed) as said:
         log.info("rollback_left_waiting", ledger=asked.entry_id, because=str(said))
         return False
     except RollbackFailed:
         return False
     except Refusal as refusal:
-        steps.note(asked.entry_id, Action.FAILED, THE_SYSTEM, error=refusal.detail)
+        if _unanswered().filter(pk=asked.pk).exists():
+            steps.note(asked.entry_id, Action.FAILED, THE_SYSTEM, error=refusal.detail)
         return False
     return True
 

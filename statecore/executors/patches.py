@@ -158,7 +158,11 @@ def _commit(opened: Repository, entry: PatchLedger, tests: list[checks.Check], b
         entry = _test(opened, entry, tests, base)
     if entry.state != State.VERIFIED:
         return None
-    made = opened.commit(tree, base, _message(entry))
+    try:
+        made = opened.commit(tree, base, _message(entry))
+    except GitFailed as error:
+        _cannot_be_committed(entry, f"it could not be committed: {error}")
+        return None
     return made if recovery.record_commit(entry, made) else None
 
 
@@ -181,9 +185,13 @@ def _does_not_apply(entry: PatchLedger, error: str) -> None:
     elif entry.state == State.APPLIED:
         _fire(entry, "tests_failed", error=f"it does not apply any more: {error}")
     else:
-        # No move leads out of verified but the commit: an operator must decide.
-        PatchLedger.objects.filter(pk=entry.pk).update(last_error=f"it does not apply any more: {error}")
-        log.error("verified_patch_does_not_apply", ledger=entry.pk, error=error)
+        _cannot_be_committed(entry, f"it does not apply any more: {error}")
+
+
+def _cannot_be_committed(entry: PatchLedger, error: str) -> None:
+    """No move leads out of verified but the commit: it is tried again until it is overdue and an operator decides."""
+    PatchLedger.objects.filter(pk=entry.pk).update(last_error=error)
+    log.error("verified_patch_not_committed", ledger=entry.pk, error=error)
 
 
 def _test(opened: Repository, entry: PatchLedger, tests: list[checks.Check], base: str) -> PatchLedger:

@@ -51,7 +51,6 @@ ACTIONS: dict[str, type[Step]] = {"git_revert": Revert, "run_tests": RunTests, "
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    kind: Kind
     steps: tuple[Step, ...]
     required_gates: tuple[str, ...]
     verify_clean_state: bool
@@ -75,7 +74,6 @@ def read(plan: object, commit_sha: str) -> Plan:
         raise Invalid({name: [sentence] for name, sentence in errors.items()})
     validation = plan.get("validation", {})
     return Plan(
-        Kind(plan["compensation_type"]),
         tuple(_step(action) for action in plan["actions"]),
         tuple(validation.get("required_gates", ())),
         validation.get("verify_clean_state", False),

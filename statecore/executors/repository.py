@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,13 +13,13 @@ from pathlib import Path
 
 from django.conf import settings
 
+from ..kernel import file_lock
 from ..kernel.clock import now
 from ..kernel.refusals import Refusal
 from . import command
 from .off import Off
 
 GIT_SECONDS = 300
-TICK = 0.05
 OUTPUT_LIMIT = 8_388_608  # lists of paths are read to their end
 OPTIONS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"),
@@ -198,7 +196,7 @@ def opened(*, wait: float = 0.0) -> Iterator[Repository]:
     it alone, no further gate gets in.
     """
     path = place()
-    with _locked("repository.turn", fcntl.LOCK_EX), _locked("repository.lock", fcntl.LOCK_EX, wait) as lock:
+    with turn("repository.turn"), turn("repository.lock", wait=wait) as lock:
         yield Repository(path, lock)
 
 
@@ -208,37 +206,30 @@ def shared(folder: Path) -> Iterator[list[int]]:
     if not is_on() or not folder.resolve().is_relative_to(place().resolve()):
         yield []
         return
-    with _locked("repository.turn", fcntl.LOCK_SH):
-        lock = _take("repository.lock", fcntl.LOCK_SH, 0.0)
+    # The turnstile only to get in; the lock for as long as the command runs.
+    with turn("repository.turn", shared=True):
+        lock = _take("repository.lock", shared=True)
     try:
         yield [lock]
     finally:
         os.close(lock)
 
 
+def _take(name: str, *, shared: bool = False, wait: float = 0.0) -> int:
+    try:
+        return file_lock.take(settings.STATECORE_HOME / name, shared=shared, wait=wait)
+    except BlockingIOError:
+        raise Busy("the repository is in use by another patch, rollback or gate") from None
+
+
 @contextmanager
-def _locked(name: str, kind: int, wait: float = 0.0) -> Iterator[int]:
-    lock = _take(name, kind, wait)
+def turn(name: str, *, shared: bool = False, wait: float = 0.0) -> Iterator[int]:
+    """One of the locks in the home; Busy when others do not let go in time."""
+    lock = _take(name, shared=shared, wait=wait)
     try:
         yield lock
     finally:
         os.close(lock)
-
-
-def _take(name: str, kind: int, wait: float) -> int:
-    """A lock that goes with the last process that holds it, however that ends."""
-    lock = os.open(settings.STATECORE_HOME / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(lock)
-                raise Busy("the repository is in use by another patch, rollback or gate") from None
-            time.sleep(TICK)
-        else:
-            return lock
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection
-from django.db.models import CheckConstraint, Count
+from django.db.models import CheckConstraint, Count, Q
 
 from .. import agent_events
 from ..journal import Event
@@ -26,6 +26,7 @@ from .rows import (
 
 RECENT = 1_000
 RECENT_SEALS = 3
+EVERYBODY = Q()
 
 
 @contextmanager
@@ -78,6 +79,24 @@ def check_recent(count: int = RECENT) -> list[Finding]:
     return found
 
 
+# Where this process stopped last time, by machine.
+_places: dict[str, str] = {}
+
+
+def sweep_invariants(batch: int = RECENT) -> list[Finding]:
+    """What is broken among the next so many rows of each machine; newest ids first, and round and round."""
+    found: list[Finding] = []
+    for flow in registry.flows():
+        rows = flow.model.objects.order_by("-pk")
+        place = _places.pop(flow.entity_type, "")
+        ids = list((rows.filter(pk__lt=place) if place else rows).values_list("pk", flat=True)[:batch])
+        if ids:
+            found += invariants_hold(flow, Q(pk__lte=ids[0], pk__gte=ids[-1]))
+        if len(ids) == batch:
+            _places[flow.entity_type] = ids[-1]
+    return found
+
+
 def triggers_are_in_place() -> Iterator[Finding]:
     for name in triggers.missing(connection):
         yield Finding("triggers", ERROR, "", "", f"the trigger {name} is missing: run manage.py migrate")
@@ -107,7 +126,7 @@ def constraints_hold(flow: Flow) -> Iterator[Finding]:
                 yield Finding(constraint.name, ERROR, flow.entity_type, pk, f"it breaks {constraint.name}")
 
 
-def invariants_hold(flow: Flow) -> Iterator[Finding]:
+def invariants_hold(flow: Flow, among: Q = EVERYBODY) -> Iterator[Finding]:
     for invariant in flow.model.invariants():
-        for pk in invariant.broken(now()).values_list("pk", flat=True)[:LIMIT]:
+        for pk in invariant.broken(now()).filter(among).values_list("pk", flat=True)[:LIMIT]:
             yield Finding(invariant.name, WARNING, flow.entity_type, pk, invariant.sentence)

@@ -72,6 +72,10 @@ class Entity(models.Model):
         """The facts a refused caller needs: where the entity is and what is open to it."""
         return {"state": self.state, "version": self.version, "allowed": self.flow.allowed(self.state)}
 
+    def has_ended(self) -> bool:
+        """Whether nothing will be done on it any more."""
+        return self.flow.is_final(self.state)
+
     def settle(self, at: datetime, reason: str) -> None:
         """Make the fields that depend on the state agree with it; runs after each change of state, forced or not."""
 

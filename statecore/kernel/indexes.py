@@ -35,6 +35,6 @@ class Literal(Value):
         return f"'{self.value}'", ()
 
 
-def is_live(final: Iterable[str]) -> Q:
+def is_live(final: Iterable[str], path: str = "") -> Q:
     """The condition of `live_by_state` in a query: SQLite compares it word by word, and takes no parameter for one."""
-    return ~Q(state__in=[Literal(str(state)) for state in sorted(map(str, final))])
+    return ~Q(**{f"{path}state__in": [Literal(str(state)) for state in sorted(map(str, final))]})

@@ -111,6 +111,8 @@ class TestGate(Entity):
     started_at = models.DateTimeField(null=True, editable=False)
     times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
+    # Until when the runner that has started it has said that it runs; empty where an agent has.
+    runner_until = models.DateTimeField(null=True, editable=False)
     # Its workstream has ended: nobody waits for this gate any more.
     abandoned = models.BooleanField(default=False, editable=False)
 
@@ -132,7 +134,7 @@ class TestGate(Entity):
             models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),
             models.Index(
                 fields=("state_entered_at",),
-                condition=Q(state=State.PENDING, retry_of__isnull=False),
+                condition=Q(state=State.PENDING, retry_of__isnull=False, abandoned=False),
                 name="gate_pending_rerun",
             ),
         )
@@ -161,9 +163,13 @@ class TestGate(Entity):
             ),
         )
 
+    def has_ended(self) -> bool:
+        """Also where it never began and nobody waits for it any more."""
+        return super().has_ended() or (self.abandoned and self.state != State.RUNNING)
+
     def settle(self, at: datetime, reason: str) -> None:
         if self.state != State.RUNNING:
-            self.times_out_at = None
+            self.times_out_at = self.runner_until = None
         if self.state not in FINAL:
             self.completed_at = self.exit_code = self.stdout = self.stderr = self.duration_sec = None
             return

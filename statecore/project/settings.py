@@ -164,6 +164,7 @@ SWEEPS = {
     "time_out_gates": timedelta(seconds=10),
     "look_around": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),
+    "sweep_invariants": timedelta(minutes=1),
     "check_recent_integrity": timedelta(minutes=5),
     "expire_idempotency_records": timedelta(hours=1),
     "export_journal": timedelta(days=1),

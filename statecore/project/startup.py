@@ -1,13 +1,13 @@
 """What happens once, before the processes start."""
 
 import errno
-import fcntl
 import os
 import secrets
 import socket
 from pathlib import Path
 from typing import TextIO
 
+from statecore.kernel import file_lock
 from statecore.project import secret
 from statecore.project.refusal import Refused
 
@@ -17,13 +17,11 @@ FIRST_OPERATOR = "operator"
 def lock_home(home: Path) -> TextIO:
     """The home is ours while the returned file is open, even if we are killed meanwhile."""
     secret.make_home(home)
-    file = (home / "up.lock").open("a+", encoding="ascii")
+    path = home / "up.lock"
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file = os.fdopen(file_lock.take(path), "r+", encoding="ascii")
     except BlockingIOError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
+        holder = path.read_text(encoding="ascii").strip() or "unknown"
         raise Refused(f"Statecore is already running on STATECORE_HOME {home} (process {holder}).") from None
     file.truncate(0)
     file.write(str(os.getpid()))

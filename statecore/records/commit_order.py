@@ -101,12 +101,12 @@ def _means_something(seen: str) -> bool:
 def mark() -> Numbering:
     """The row that says how far the numbering is; marks of another server are forgotten."""
     row, is_new = Numbering.objects.get_or_create(pk=1)
-    cluster = _cluster()
-    moved = row.cluster != cluster and not is_new
+    here = cluster()
+    moved = row.cluster != here and not is_new
     if moved or (row.seen and not _means_something(row.seen)):
         _renew(connection)
         row.seen = ""
-    row.cluster = cluster
+    row.cluster = here
     row.save(update_fields=["cluster", "seen"])
     return row
 
@@ -122,7 +122,7 @@ def _renew(connection: BaseDatabaseWrapper) -> None:
         install(connection)
 
 
-def _cluster() -> str:
+def cluster() -> str:
     """Who counts the transactions here; empty where this may not be asked, and on SQLite, where nobody does."""
     if connection.vendor != "postgresql":
         return ""

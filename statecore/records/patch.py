@@ -8,7 +8,9 @@ from ..kernel.clock import now
 from ..kernel.id_field import IdField
 from ..kernel.ulid import ID_LENGTH
 
-TOUCHED = re.compile(r"^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)", re.MULTILINE)
+NAMED = re.compile(r"^(?:(?:---|\+\+\+) (?:[ab]/)?|(?:rename|copy) (?:from|to) )([^\t\n]+)", re.MULTILINE)
+# A file whose mode alone changes, or an empty one, is named here only; one that moves is named twice, above too.
+UNMOVED = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
 NO_FILE = "/dev/null"
 
 
@@ -26,4 +28,5 @@ class Patch(models.Model):
 
     def touched_paths(self) -> list[str]:
         """Every path that its file headers name, before or after."""
-        return sorted({path.strip() for path in TOUCHED.findall(self.diff)} - {NO_FILE})
+        named = [*NAMED.findall(self.diff), *UNMOVED.findall(self.diff)]
+        return sorted({path.strip() for path in named} - {NO_FILE})

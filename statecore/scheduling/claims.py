@@ -51,7 +51,7 @@ def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task
     with answered(answers):
         items = door.transition_chosen(Task, choose, "worker_started", actor=actor, params={"worker": worker_id})
     if not items:
-        beat(worker_id, actor=actor)
+        beat(worker_id, actor=actor, tells=False)
     held: list[Any] = [item.outcome.entity for item in items.values() if item.outcome]
     # One whose run was cancelled meanwhile is not held.
     return [task for task in held if task.worker_id == worker_id]

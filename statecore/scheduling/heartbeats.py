@@ -13,10 +13,15 @@ from ..kernel.clock import now
 from ..kernel.refusals import NotFound, Refusal
 from ..machines.worker import FINAL, State, Worker
 
+LATER_AND_LENGTH = {"postgresql": ("GREATEST", "jsonb_array_length"), "sqlite": ("MAX", "json_array_length")}
 
-def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
-    """One conditional UPDATE; a time that is older than what is known changes nothing."""
-    found = _touch(worker_id)
+
+def beat(worker_id: str, *, actor: Actor, tells: bool = True) -> dict[str, Any]:
+    """One conditional UPDATE; a time that is older than what is known changes nothing.
+
+    With `tells` false nobody is told what is returned here, so that it stays to be told.
+    """
+    found = _touch(worker_id, tells=tells)
     if found is None:
         worker = Worker.objects.filter(pk=worker_id).first()
         if worker is None:
@@ -36,13 +41,15 @@ def _recovered(worker_id: str, actor: Actor) -> str:
     return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE
 
 
-def _touch(worker_id: str) -> tuple[str, bool, list[Any]] | None:
-    at, later = now(), "GREATEST" if connection.vendor == "postgresql" else "MAX"
+def _touch(worker_id: str, *, tells: bool) -> tuple[str, bool, list[Any]] | None:
+    at = now()
+    later, length = LATER_AND_LENGTH[connection.vendor]
+    told = f", commands_told = {length}(commands)" if tells else ""
     final = ", ".join(f"'{state}'" for state in sorted(FINAL))
     at_column: Any = connection.ops.adapt_datetimefield_value(at)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s) "
+            f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s){told} "
             f"WHERE id = %s AND state NOT IN ({final}) RETURNING state, draining, commands",
             [at_column, worker_id],
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connection
+
 from .. import door
-from ..door import Outcome, RequestKey, rights
+from ..door import Outcome, RequestKey, rights, rows
 from ..door.create import newest, write_many
 from ..door.idempotency import answer_once
 from ..door.perform import perform, react_to
@@ -16,6 +18,7 @@ from ..journal import Entry
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
+from ..kernel.many import among, listed
 from ..kernel.moves import Facts
 from ..kernel.refusals import Invalid
 from ..kernel.ulid import is_valid_id, new_id
@@ -47,6 +50,9 @@ class Plan:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
+    # Gates that were there before the plan.
+    outside: set[str] = field(default_factory=set)
+    entities: int = 0
 
     def complain(self, place: str, sentence: str) -> None:
         self.errors.setdefault(place, []).append(sentence)
@@ -104,9 +110,9 @@ def _objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, Mappi
     if not isinstance(given, list):
         plan.complain(place, "must be a list.")
         return
-    if len(given) > MOST:
-        plan.complain(place, f"must be at most {MOST} long.")
-        return
+    plan.entities += len(given)
+    if plan.entities > MOST:
+        raise Invalid({"plan": [f"must hold at most {MOST} entities in all."]})
     for number, each in enumerate(given):
         if isinstance(each, Mapping):
             yield f"{place}[{number}]", each
@@ -162,22 +168,17 @@ def _check_links(plan: Plan) -> None:
     """Every id that something depends on is in the plan; a gate may also be one that is there already."""
     named = {each for task in plan.tasks.values() for name in ("gates", "entry_gates") for each in _ids(task.get(name))}
     named |= {each for gate in plan.gates.values() for each in _ids(gate.get("depends_on"))}
-    there = dict(TestGate.objects.filter(pk__in=named - plan.gates.keys()).values_list("pk", "successor"))
-    # What was run again is answered for by the last of its successors.
-    heirs = {pk: newest(TestGate, heir) for pk, heir in there.items() if heir is not None}
-    gates = plan.gates.keys() | there.keys()
-    for noun, rows, links in (
+    plan.outside = _column("id", named - plan.gates.keys())
+    gates = plan.gates.keys() | plan.outside
+    for noun, new, links in (
         ("workstream", plan.workstreams, {"depends_on": plan.workstreams.keys()}),
         ("task", plan.tasks, {"depends_on": plan.tasks.keys(), "gates": gates, "entry_gates": gates}),
         ("gate", plan.gates, {"depends_on": gates}),
     ):
-        for entity_id, fields in rows.items():
+        for entity_id, fields in new.items():
             for name, allowed in links.items():
                 place = f"{plan.places[noun, entity_id]}.{name}"
-                leads_to_gates = noun == "gate" or "gates" in name
-                _check_link(plan, place, "gate" if leads_to_gates else noun, fields, name, allowed)
-                if leads_to_gates and name in fields and heirs:
-                    fields[name] = list(dict.fromkeys(heirs.get(each, each) for each in _ids(fields[name])))
+                _check_link(plan, place, "gate" if "gates" in name else noun, fields, name, allowed)
 
 
 def _check_link(plan: Plan, place: str, noun: str, fields: dict[str, Any], name: str, allowed: Any) -> None:
@@ -188,6 +189,18 @@ def _check_link(plan: Plan, place: str, noun: str, fields: dict[str, Any], name:
         plan.complain(place, f"there is no {noun} {', '.join(missing)} in this plan.")
     elif name in fields:
         fields[name] = list(dict.fromkeys(given))
+
+
+def _column(column: str, ids: Collection[str]) -> set[str]:
+    """The values of a column of gates that are among these, as one parameter: there may be a hundred thousand."""
+    if not ids:
+        return set()
+    table, vendor = TestGate._meta.db_table, connection.vendor
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {column} FROM {table} WHERE {column} {among(vendor, len(ids))}", [listed(sorted(ids), vendor)]
+        )
+        return {value for (value,) in cursor.fetchall()}
 
 
 def _ids(given: object) -> set[str]:
@@ -218,7 +231,21 @@ def _steps(path: list[tuple[str, str]]) -> list[str]:
 # Writing
 
 
+def _follow_successors(plan: Plan) -> None:
+    """What was run again is answered for by its successor. Locked: who retries one now leads us on afterwards."""
+    if not plan.outside:
+        return
+    rows.lock_many(TestGate, sorted(plan.outside))
+    heirs = {pk: newest(TestGate, pk) for pk in _column("retry_of_id", plan.outside)}
+    for new, links in ((plan.tasks, ("gates", "entry_gates")), (plan.gates, ("depends_on",))):
+        for fields in new.values() if heirs else ():
+            for name in links:
+                if name in fields:
+                    fields[name] = list(dict.fromkeys(heirs.get(each, each) for each in fields[name]))
+
+
 def _write(plan: Plan, actor: Actor, *, starts: bool) -> Outcome:
+    _follow_successors(plan)
     run_id = plan.run.get("id") or new_id(Run.flow.prefix)
     facts = Facts(now(), actor, {}, "")
     fields = {name: value for name, value in plan.run.items() if name != "id"}

@@ -59,6 +59,5 @@ class Bell:
                 pass
 
     def close(self) -> None:
+        """The name stays: it may be that of the next leader's bell by now, and nobody minds one that is not heard."""
         self.socket.close()
-        if self.path:
-            self.path.unlink(missing_ok=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-from typing import TextIO
+import os
 
 from django.conf import settings
 from django.db import connection
+
+from ..kernel import file_lock
 
 ADVISORY_KEY = 0x57A7EC02E  # any number nobody else uses
 
@@ -16,7 +17,7 @@ class Leadership:
 
     def __init__(self) -> None:
         self.session: object = None
-        self.file: TextIO | None = None
+        self.file: int | None = None
 
     @property
     def is_held(self) -> bool:
@@ -36,19 +37,19 @@ class Leadership:
 
     def _take_file_lock(self) -> bool:
         settings.STATECORE_HOME.mkdir(parents=True, exist_ok=True)
-        file = (settings.STATECORE_HOME / "sequencer.lock").open("a")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.file = file_lock.take(settings.STATECORE_HOME / "sequencer.lock")
         except BlockingIOError:
-            file.close()
             return False
-        self.file = file
         return True
 
     def give_up(self) -> None:
         """Close what holds the lock; closing cannot fail half-way as unlocking could."""
+        if connection.vendor == "postgresql" and connection.connection is not None:
+            # The session itself: a pool would keep it open, and the lock with it.
+            connection.connection.close()
         self.session = None
         connection.close()
         if self.file is not None:
-            self.file.close()
+            os.close(self.file)
             self.file = None

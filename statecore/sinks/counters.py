@@ -129,12 +129,14 @@ def reconcile() -> list[Difference]:
 def _repair(found: Mapping[Any, list[Difference]], revision: int) -> bool:
     """False when somebody else has repaired meanwhile: the same difference must not be added twice."""
     with transaction.atomic():
-        same = SinkCursor.objects.filter(sink=Counters.name, revision=revision)
-        if not same.update(revision=revision + 1):
-            return False
+        # The cursor last, as whoever feeds the sink does it: the other way round each would wait for the other.
         for model, differences in found.items():
             add(model, {each.key: each.truth - each.counted for each in differences})
-    return True
+        same = SinkCursor.objects.filter(sink=Counters.name, revision=revision)
+        is_first = bool(same.update(revision=revision + 1))
+        if not is_first:
+            transaction.set_rollback(True)
+    return is_first
 
 
 MOVE = "entity_type, from_state, to_state"

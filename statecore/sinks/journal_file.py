@@ -2,28 +2,30 @@
 
 Each batch is on the disk (fdatasync) before the cursor moves, so that up to the cursor the file is whole whatever
 happens. Behind it the file may be ahead, or torn by a crash: recovery looks at the file's own tail, cuts off what is
-not a whole line in order, and goes on after the last that is. A file that was taken away is written anew.
+not a whole line in order, and goes on after the last that is. A file that was taken away is written anew; one that
+tells of what this database knows nothing of, as after a restore to an older moment, is set aside first.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from io import BufferedRandom
+from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 from django.conf import settings
 
+from ..kernel import file_lock
+from ..kernel.clock import now
 from ..records.position import Position
 from .numbered import Batch
 from .sink import Sink
 
+log = structlog.get_logger(__name__)
+
 BLOCK = 65_536
-
-
-class FileDisagrees(RuntimeError):
-    """The file tells of positions that the database knows nothing of, or knows otherwise."""
 
 
 class JournalFile(Sink):
@@ -35,13 +37,12 @@ class JournalFile(Sink):
     def recover(self, cursor: int) -> int:
         self.close()
         path = settings.STATECORE_HOME / "transitions.jsonl"
-        path.touch(mode=0o600)
-        self.file = path.open("r+b")
-        # Held by the file itself: a leader that does not know yet that it is none cannot write beside its successor.
-        fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.file = _opened(path)
         last, end = _tail(self.file, cursor)
-        if last and not Position.objects.filter(position=last["position"], event=last["event_id"]).exists():
-            raise FileDisagrees(f"{path} ends with position {last['position']}, which the database does not have so")
+        if last and not Position.objects.filter(position=last["position"], event=last.get("event_id")).exists():
+            _set_aside(path, last["position"])
+            self.close()
+            self.file, last, end = _opened(path), None, 0
         self.file.truncate(end)
         self.file.seek(end)
         return int(last["position"]) if last else 0
@@ -57,6 +58,18 @@ class JournalFile(Sink):
         if self.file is not None:
             self.file.close()
             self.file = None
+
+
+def _opened(path: Path) -> BufferedRandom:
+    """Locked: a leader that does not know yet that it is none cannot write beside its successor."""
+    return os.fdopen(file_lock.take(path), "r+b")
+
+
+def _set_aside(path: Path, position: int) -> None:
+    """Kept under a name of its own, never overwritten; all there is here is written anew."""
+    aside = path.with_name(f"transitions-until-{now():%Y%m%dT%H%M%S%fZ}.jsonl")
+    path.rename(aside)
+    log.warning("journal_file_set_aside", ends_with=position, kept_as=str(aside))
 
 
 def _tail(file: BufferedRandom, cursor: int) -> tuple[dict[str, Any] | None, int]:

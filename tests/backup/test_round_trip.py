@@ -23,9 +23,10 @@ from statecore.records import Position
 from statecore.records.position import head
 from statecore.sinks import counters
 from statecore.sinks.counters import Counters
+from statecore.sinks.journal_file import JournalFile
 from statecore.sinks.seals import Seals, seal
 from tests.support import world
-from tests.support.sequencer import catch_up, ordered
+from tests.support.sequencer import catch_up, lines, ordered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -114,6 +115,64 @@ def test_all_exports_everything_again(home: Path) -> None:
 
     assert Manifest.read(folder).first_position == 1
     assert Manifest.read(folder).previous is None
+
+
+def test_after_a_restore_to_an_older_moment_exports_go_on_from_there(home: Path) -> None:
+    sealed_work()
+    older = backup.export(home / "backup")
+    work()
+    catch_up(Counters(), Seals())
+    never_happened = backup.export(home / "backup")
+    emptied()
+    backup.restore(older)
+    work()
+    catch_up(Counters(), Seals())
+
+    newest = Manifest.read(backup.export(home / "backup"))
+    before = everything()
+    emptied()
+    backup.restore(home / "backup")
+
+    assert newest.previous == older.name != never_happened.name
+    assert everything() == before
+
+
+def test_the_journal_file_goes_on_after_a_restore_to_an_older_moment(home: Path) -> None:
+    work()
+    catch_up(JournalFile())
+    older = backup.export(home / "backup")
+    work()
+    catch_up(JournalFile())
+    later = lines()
+    emptied()
+    backup.restore(older)
+    work()
+    catch_up(JournalFile())
+
+    (aside,) = home.glob("transitions-until-*.jsonl")
+    assert [line["event_id"] for line in lines()] == ordered()
+    assert len(aside.read_bytes().splitlines()) == len(later)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL counts transactions")
+def test_a_restore_leaves_no_index_to_be_built_anew(home: Path) -> None:
+    """Which transaction wrote an event is forgotten only where another server has counted it."""
+    sealed_work()
+    folder = backup.export(home / "backup")
+    emptied()
+    backup.restore(folder)
+    before = index_on_the_disk()
+
+    catch_up(Counters())
+
+    assert index_on_the_disk() == before
+
+
+def index_on_the_disk() -> int:
+    """Another number each time it is built."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_relation_filenode('event_written_in')")
+        return int(cursor.fetchone()[0])
 
 
 def changed(path: Path) -> None:

@@ -206,6 +206,18 @@ def test_expired_answers_are_cleared_away(clock) -> None:
     assert IdempotencyRecord.objects.get().key == "k-2"
 
 
+def test_expired_answers_go_oldest_first_and_in_bounded_statements(clock, django_assert_num_queries) -> None:
+    for number in range(5):
+        start(world.run(), RequestKey(f"k-{number}", "elsewhere", "c" * 64))
+        clock.shift(timedelta(minutes=1))
+    clock.shift(timedelta(days=1))
+
+    with django_assert_num_queries(2):
+        assert expire_idempotency_records(most=3) == 3
+    assert set(IdempotencyRecord.objects.values_list("key", flat=True)) == {"k-3", "k-4"}
+    assert expire_idempotency_records() == 2
+
+
 @pytest.mark.parametrize("key", ["", "x" * 201, "a\0b"])
 def test_a_key_is_1_to_200_characters(key) -> None:
     with pytest.raises(Invalid):

@@ -206,6 +206,21 @@ def test_a_worker_that_is_asked_to_stop_ends_what_it_runs(tmp_path, monkeypatch)
     assert run("print()", tmp_path).stopped, "nothing is started any more"
 
 
+def test_a_stop_that_comes_while_a_command_is_about_to_start_is_not_missed(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(command, "runners", command.Runners())
+
+    class Slow(command.Control):
+        def __init__(self) -> None:
+            super().__init__()
+            command.runners.stop()
+
+    monkeypatch.setattr(command, "Control", Slow)
+    result = run(f"open({str(tmp_path / 'trace')!r}, 'w')", tmp_path)
+
+    assert (result.stopped, result.ran) == (True, False)
+    assert not (tmp_path / "trace").exists()
+
+
 def test_an_allowed_program_is_found_once_and_run_by_its_path(commands) -> None:
     assert allowed.arguments(f"{sys.executable} -c 'print(1 + 1)'") == [sys.executable, "-c", "print(1 + 1)"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from statecore.executors import compensation, patches, plan, repository, steps
 from statecore.executors.execution import RollbackFailed
@@ -363,15 +364,19 @@ def test_a_plan_that_changes_while_it_is_executed_is_not_carried_through(committ
     assert (work_tree.head(), work_tree.is_clean(), fresh(committed).state) == (before, True, "committed")
 
 
-class Mailbox(HTTPServer):
+class Mailbox(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.received: list[dict] = []
+        self.meanwhile: Callable[[], None] | None = None
         super().__init__(("127.0.0.1", 0), Letter)
 
 
 class Letter(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        meanwhile, self.server.meanwhile = self.server.meanwhile, None
+        if meanwhile:
+            meanwhile()
         self.send_response(200)
         self.end_headers()
 
@@ -399,6 +404,33 @@ def test_people_are_told_through_apprise(committed, settings, mailbox) -> None:
     assert letter["title"] == f"Patch {committed.pk} is being rolled back"
     assert REASON in letter["message"]
     assert "dev-team, slack" in letter["message"]
+
+
+@apprise_loads_old_modules
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_plan_of_notices_only_is_executed_by_one_of_two_workers(
+    committed, settings, mailbox, monkeypatch, reached
+) -> None:
+    monkeypatch.setattr(compensation, "PATIENCE", 0.0)
+    nowhere = () if reached else ("json://127.0.0.1:1/",)
+    settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{mailbox.server_port}/", *nowhere)
+    approved(committed, {"compensation_type": "manual_fix", "actions": [{"action": "notify", "required": True}]})
+    compensation.request(committed.pk, operator_in_the_database(), REASON)
+
+    def other_worker() -> None:
+        compensation.run_due()
+        connection.close()
+
+    mailbox.meanwhile = other_worker
+    asked = compensation.due()
+    assert [compensation._run(each) for each in asked] == [reached]
+    assert [compensation._run(each) for each in asked] == [False], "a worker that has found it before"
+
+    assert len(mailbox.received) == 1
+    assert [action for action, _ok in said(committed)][3:] == [
+        "started", "notify", "rolled_back" if reached else "failed"
+    ]  # fmt: skip
 
 
 @apprise_loads_old_modules

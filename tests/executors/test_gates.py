@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import time_machine
 
 from statecore import door
-from statecore.executors import gates
+from statecore.executors import command, gates, holding
 from statecore.executors.off import Off
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
@@ -183,7 +184,8 @@ def test_a_re_run_is_due_at_once_but_not_one_that_came_with_its_workstream(comma
 
 def test_what_is_due_is_bounded_and_the_longest_waiting_come_first(commands) -> None:
     waiting = [gate().pk for _ in range(5)]
-    validating(gates=waiting)
+    for each in waiting:
+        validating(gates=[each])
 
     assert gates.due(limit=3) == waiting[:3]
 
@@ -202,6 +204,59 @@ def test_a_running_gate_without_a_runner_is_timed_out_when_its_time_is_over_and_
 
     orphan = fresh(orphan)
     assert (orphan.state, orphan.exit_code, orphan.stderr) == ("FAILED", 124, "timed out after 60 s")
+
+
+def hung_runner(**fields):
+    """A gate that a runner of ours has started, and of which it has not been heard since."""
+    hung = gate(**fields)
+    held = holding.take(hung.pk)
+    return held, time_machine.travel(held.runner_until + timedelta(seconds=1))
+
+
+def test_a_runner_that_has_lost_its_gate_to_another_reports_nothing(commands) -> None:
+    held, later = hung_runner()
+    with later:
+        assert holding.take(held.pk).attempt == held.attempt + 1
+        assert holding.take(held.pk) is None, "one at a time"
+        gates._report(held, command.Result(1))
+
+    assert fresh(held).state == "RUNNING"
+
+
+def test_a_gate_that_is_run_again_has_all_of_its_time(commands) -> None:
+    held, _later = hung_runner(timeout_sec=60)
+    with time_machine.travel(held.times_out_at + timedelta(hours=1), tick=False):
+        again = holding.take(held.pk)
+
+        assert again.times_out_at == now() + timedelta(seconds=60)
+
+
+def test_a_runner_speaks_for_its_gate_as_long_as_it_runs(commands, monkeypatch) -> None:
+    held, _later = hung_runner()
+    spoken = threading.Event()
+    monkeypatch.setattr(holding, "RENEWAL", 0.01)
+    monkeypatch.setattr(holding, "_ours", lambda of: spoken.set() or TestGate.objects.none())
+
+    with holding.held(held):
+        assert spoken.wait(20)
+
+
+def test_a_command_that_takes_every_runner_down_is_given_up(commands) -> None:
+    held, later = hung_runner(timeout_sec=60)
+    TestGate.objects.filter(pk=held.pk).update(attempt=holding.MOST_RUNS)
+    with later:
+        assert gates.due() == []
+    with time_machine.travel(held.times_out_at + gates.RUNNERS_GRACE + timedelta(seconds=1)):
+        assert gates.time_out_gates() == 1
+
+    assert fresh(held).state == "FAILED"
+
+
+def test_what_an_agent_has_started_is_left_to_the_agent(commands) -> None:
+    theirs = world.fire(gate(timeout_sec=3600), "gate_started")
+    with time_machine.travel(now() + timedelta(minutes=30)):
+        assert gates.due() == []
+        assert not gates.run(theirs.pk)
 
 
 def test_a_gate_runs_in_its_folder(commands: Path) -> None:

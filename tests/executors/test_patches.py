@@ -405,6 +405,27 @@ def test_a_patch_that_was_moved_meanwhile_leaves_nothing_in_the_tree(
     assert (work_tree.head(), work_tree.is_clean()) == (base, True)
 
 
+def test_a_verified_patch_that_cannot_be_committed_says_why_and_is_tried_again(work_tree, monkeypatch) -> None:
+    base = work_tree.head()
+    entry = patch(replacing("two", "zwei"))
+    locked = work_tree.path / ".git/refs/heads/main.lock"
+
+    def locked_by_somebody(opened, *given):
+        locked.touch()
+        return commit(opened, *given)
+
+    commit = repository.Repository.commit
+    with monkeypatch.context() as patched:
+        patched.setattr(repository.Repository, "commit", locked_by_somebody)
+        assert run() == 0
+    locked.unlink()
+
+    assert fresh(entry).state == "verified"
+    assert "could not be committed" in fresh(entry).last_error
+    assert (work_tree.head(), work_tree.is_clean()) == (base, True)
+    assert run() == 1
+
+
 def test_a_stopped_worker_leaves_the_patch_to_the_next(work_tree, commands, settings, monkeypatch) -> None:
     settings.STATECORE_PATCH_TEST_COMMAND = python(CHECK_SEES_IT)
     entry = patch(replacing("two", "zwei"))

@@ -8,6 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from statecore import door, integrity
+from statecore.integrity import checks
 from statecore.journal import Event
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
@@ -85,6 +86,17 @@ def test_an_agent_job_that_is_not_the_fold_of_its_log_is_an_error() -> None:
     job = door.create(AgentJob, actor=THE_SYSTEM).entity
     tampered(AgentJobEvent.objects.filter(job=job.pk), type="job_failed")
     assert [finding.entity_id for finding in found("log")] == [job.pk]
+
+
+def test_the_sweep_of_the_invariants_comes_past_everybody_a_batch_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(checks, "_places", {})
+    workers = [world.idle_worker() for _ in range(5)]
+    Worker.objects.update(current_load=1)
+
+    rounds = [{finding.entity_id for finding in integrity.sweep_invariants(batch=2)} for _ in range(4)]
+
+    assert [len(found) for found in rounds] == [2, 2, 1, 2]
+    assert set.union(*rounds) == {worker.pk for worker in workers}
 
 
 def run_command(**options) -> tuple[int, str]:

@@ -27,6 +27,19 @@ def test_a_patch_names_every_path_it_touches() -> None:
 
 
 @pytest.mark.parametrize(
+    ("diff", "touched"),
+    [
+        ("diff --git a/old b/new\nsimilarity index 100%\nrename from old\nrename to new\n", ["new", "old"]),
+        ("diff --git a/it b/a copy\nsimilarity index 100%\ncopy from it\ncopy to a copy\n", ["a copy", "it"]),
+        ("diff --git a/bin/run b/bin/run\nold mode 100644\nnew mode 100755\n", ["bin/run"]),
+        ("diff --git a/empty b/empty\nnew file mode 100644\nindex 0000000..e69de29\n", ["empty"]),
+    ],
+)
+def test_a_patch_without_a_line_of_text_names_its_paths_too(diff: str, touched: list[str]) -> None:
+    assert Patch(diff=diff).touched_paths() == touched
+
+
+@pytest.mark.parametrize(
     ("policy", "objected"),
     [
         ({}, None),

@@ -5,6 +5,8 @@ from celery import current_app
 from django.conf import settings
 
 from statecore import integrity, tasks
+from statecore.machines.worker import Worker
+from tests.support import world
 
 
 def test_every_scheduled_task_exists() -> None:
@@ -17,6 +19,21 @@ def test_every_scheduled_task_exists() -> None:
 @pytest.mark.django_db
 def test_expiring_idempotency_records_runs() -> None:
     tasks.expire_idempotency_records()
+
+
+@pytest.mark.django_db
+def test_a_broken_invariant_is_logged_as_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(integrity.checks, "_places", {})
+    worker = world.idle_worker()
+    Worker.objects.update(current_load=1)
+
+    tasks.sweep_invariants()
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert worker.pk in str(record.msg)
 
 
 @pytest.mark.django_db

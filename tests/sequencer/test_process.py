@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,9 +18,12 @@ from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.records import Numbering, SinkCursor
 from statecore.records.position import head
+from statecore.sequencer import bell
+from statecore.sequencer.bell import Bell
+from statecore.sequencer.leadership import Leadership
 from statecore.sinks import all_sinks, counters
 from tests.support import world
-from tests.support.sequencer import end, lines, ordered, positions, running, start
+from tests.support.sequencer import ROOT, database_url, end, lines, ordered, positions, running, start
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,3 +130,42 @@ def test_a_leader_whose_connection_is_cut_leads_again(home: Path) -> None:
         until(all_is_numbered)
         assert log(home).count("sequencer_leads") == 2
         assert Numbering.objects.get().head == Event.objects.count()
+
+
+def test_a_deposed_leader_leaves_the_bell_of_its_successor_alone(home: Path) -> None:
+    deposed = Bell()
+    successor = Bell()
+    deposed.close()
+
+    bell.ring()
+
+    assert select.select([successor.socket], [], [], 0)[0]
+    successor.close()
+    bell.ring()  # nobody hears it, and nobody minds
+
+
+GIVES_UP = """
+import django
+django.setup()
+from django.db import connection
+from statecore.sequencer.leadership import Leadership
+leadership = Leadership()
+assert leadership.take()
+leadership.give_up()
+connection.ensure_connection()
+input("gave up")
+"""
+
+
+@pytest.mark.postgres
+def test_who_gives_up_the_leadership_gives_it_up_with_a_pool_too(home: Path) -> None:
+    environ = {**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    pooled = environ | {"STATECORE_DATABASE_POOL": "2", "DJANGO_SETTINGS_MODULE": "statecore.project.settings"}
+    with subprocess.Popen(
+        [sys.executable, "-c", GIVES_UP], env=pooled, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.read(len("gave up")) == "gave up"
+        other = Leadership()
+        assert other.take()
+        other.give_up()
+        process.communicate("\n", timeout=20)

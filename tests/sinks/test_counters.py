@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
-from django.db import connection
+from django.db import connection, transaction
 
 from statecore import door
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
-from statecore.sinks.counters import KEPT, Counters, Difference, reconcile
+from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, sink_cursor
+from statecore.sinks.counters import KEPT, Counters, Difference, add, reconcile
 from tests.support import world
 from tests.support.sequencer import catch_up, sequencer
+from tests.support.waiting import somebody_waits, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MONDAY = datetime(2026, 3, 2, 9, 0, 30, tzinfo=UTC)
@@ -116,3 +118,26 @@ def test_a_row_that_was_removed_shows() -> None:
         cursor.execute("DELETE FROM statecore_run")
 
     assert reconcile() == [Difference("statecount", ("run", "pending"), 1, 0)]
+
+
+@pytest.mark.postgres
+def test_a_repair_and_a_delivery_do_not_wait_for_each_other() -> None:
+    world.run()
+    catch_up(Counters())
+    StateCount.objects.update(count=7)
+
+    def repair() -> list[Difference]:
+        try:
+            return reconcile()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():  # as the feed does: the counters, then the cursor
+            add(StateCount, {("run", "pending"): 1})
+            repairing = pool.submit(repair)
+            until(somebody_waits)
+            sink_cursor.move([Counters.name], 1)
+        assert repairing.result(30)
+
+    assert states("run") == {"pending": 2}, "one too many was delivered, the rest was put right"

@@ -8,7 +8,7 @@ import pytest
 
 from statecore.records import SinkCursor
 from statecore.records.position import head
-from statecore.sinks.journal_file import BLOCK, FileDisagrees, JournalFile
+from statecore.sinks.journal_file import BLOCK, JournalFile
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, positions
 
@@ -85,15 +85,15 @@ def test_only_the_tail_is_looked_at(home: Path) -> None:
     assert b"\n" in file_of(home).read_bytes()[len(whole) :]
 
 
-def test_a_file_that_tells_another_story_is_not_continued(home: Path) -> None:
+def test_a_file_that_tells_another_story_is_set_aside_and_written_anew(home: Path) -> None:
     world.run()
     catch_up(JournalFile())
-    file_of(home).write_bytes(b'{"position":1,"event_id":"evt_of_another_database"}\n')
+    whole, other = file_of(home).read_bytes(), b'{"position":1,"event_id":"evt_of_another_database"}\n'
+    file_of(home).write_bytes(other)
+    catch_up(JournalFile())
 
-    sink = JournalFile()
-    with pytest.raises(FileDisagrees, match="position 1"):
-        sink.recover(0)
-    sink.close()
+    assert file_of(home).read_bytes() == whole
+    assert [path.read_bytes() for path in home.glob("transitions-until-*.jsonl")] == [other]
 
 
 def test_two_writers_of_one_file_are_one_too_many(home: Path) -> None:

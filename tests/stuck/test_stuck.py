@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from statecore import door, stuck
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import NotFound
+from statecore.machines.test_gate import TestGate
 from statecore.records import checkpoint
+from statecore.stuck import abandoned
 from tests.machines import worlds
 from tests.support import world
 
@@ -125,6 +129,43 @@ def test_gates_and_patches_of_a_workstream_that_ended_are_left_out(later) -> Non
     later(hours=25)
     assert [pk for pk, _kind in listed(entity_type="test_gate")] == [f"gate-{live.pk}"]
     assert [pk for pk, _kind in listed(entity_type="patch_ledger")] == [f"patch-{live.pk}"]
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_who_was_in_other_hands_when_its_workstream_ended_is_marked_by_the_sweep() -> None:
+    dead, live = world.workstream(), world.workstream()
+    gates = [world.gate(workstream=each) for each in (dead, live)]
+
+    def end() -> None:
+        try:
+            world.forced(dead, "failed")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        TestGate.objects.select_for_update(no_key=True).get(pk=gates[0].pk)
+        pool.submit(end).result(30)
+    assert not TestGate.objects.filter(abandoned=True).exists()
+
+    assert (abandoned.mark_overlooked(), abandoned.mark_overlooked()) == (1, 0)
+    assert [gate.pk for gate in TestGate.objects.filter(abandoned=True)] == [gates[0].pk]
+
+
+def test_the_sweep_comes_past_everybody_whom_nobody_waits_for(monkeypatch) -> None:
+    monkeypatch.setattr(abandoned, "BATCH", 2)
+    monkeypatch.setattr(abandoned, "_places", {})
+    dead, live = world.workstream(), world.workstream()
+    for workstream in (live, dead, live, dead, live):
+        world.gate(workstream=workstream)
+        world.patch(workstream=workstream)
+    world.forced(dead, "failed")
+    for model in abandoned.PARTS:  # as if they had been created while it ended
+        model.objects.update(abandoned=False)
+
+    assert sum(abandoned.mark_overlooked() for _ in range(3)) == 4
+    for model in abandoned.PARTS:
+        assert {part.workstream_id for part in model.objects.filter(abandoned=True)} == {dead.pk}
 
 
 def test_what_had_ended_before_its_workstream_is_not_marked(later) -> None:

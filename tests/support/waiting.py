@@ -3,6 +3,15 @@
 import time
 from collections.abc import Callable
 
+from django.db import connection
+
+
+def somebody_waits() -> bool:
+    """For a lock, on PostgreSQL."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchall())
+
 
 def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
     """Return as soon as the condition holds; fail when it never does."""

@@ -6,6 +6,7 @@ from statecore import door, integrity, scheduling
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import GuardFailed
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
@@ -166,3 +167,47 @@ def test_a_task_claimed_while_its_run_is_cancelled_is_let_go_of(monkeypatch: pyt
     assert agent.claim() == []
     assert states(Task) == {"a1": "cancelled"}
     assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+
+
+def test_a_failed_workstream_is_retried_with_the_gates_it_never_came_to() -> None:
+    submit(
+        workstream(
+            "a", task("a1", is_critical=True, max_retries=0), task("a2", "a1", gates=["late"]),
+            gates=[gate("late"), gate("own", depends_on=["late"])],
+        )
+    )  # fmt: skip
+    agent = Agent()
+    agent.fail(*agent.claim())
+    assert states(TestGate) == {"late": "PENDING", "own": "PENDING"}
+    heir = door.retry(Workstream, "a", actor=THE_SYSTEM).entity
+
+    assert {each.retry_of_id for each in heir.gates.all()} == {"late", "own"}
+    for done in ("late", "own"):
+        agent.work()
+        ran(TestGate.objects.get(retry_of=done).pk)
+    assert states(Run) == {"r": "succeeded"}
+
+
+def test_a_failed_workstream_whose_gate_still_runs_is_not_retried_yet() -> None:
+    submit(workstream("a", task("a1", is_critical=True, max_retries=0), gates=[gate("g")]))
+    agent = Agent()
+    (held,) = agent.claim()
+    door.transition(TestGate, "g", "gate_started", actor=THE_SYSTEM)
+    agent.fail(held)
+
+    with pytest.raises(GuardFailed, match="test_gate g is still RUNNING"):
+        door.retry(Workstream, "a", actor=THE_SYSTEM)
+
+
+def test_who_is_blocked_by_what_was_retried_is_blocked_by_its_successor() -> None:
+    submit(workstream("a", task("a1", max_retries=0), task("a2", "a1"), task("a3", gates=["g"]), gates=[gate("g")]))
+    agent = Agent(max_concurrent_tasks=2)
+    failing, gated = agent.claim()
+    agent.fail(failing)
+    agent.finish(gated)
+    ran("g", exit_code=1)
+    assert [Task.objects.get(pk=each).blocked_by for each in ("a2", "a3")] == [["a1"], ["g"]]
+
+    heirs = [door.retry(model, old, actor=THE_SYSTEM).entity.pk for model, old in ((Task, "a1"), (TestGate, "g"))]
+
+    assert [Task.objects.get(pk=each).blocked_by for each in ("a2", "a3")] == [[heirs[0]], [heirs[1]]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from hypothesis import event as noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,8 +21,10 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from statecore.records import Phase
+from statecore.scheduling import plans
 from tests.properties.support import SETTINGS, rolled_back
 from tests.support import world
+from tests.support.waiting import somebody_waits, until
 from tests.work.agents import PHASE, Agent, gate, plan, ran, states, submit, task, workstream
 
 pytestmark = pytest.mark.django_db
@@ -163,6 +166,43 @@ def test_everything_that_is_wrong_with_the_shape_is_said_at_once() -> None:
         "workstreams[0].tasks[0].depends_on": ["there is no task nobody in this plan."],
         "gates[0].depends_on": ["there is no gate h in this plan."],
     }
+
+
+def test_a_plan_is_bounded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MOST", 5)
+    assert errors_of(plan(workstream("a", "a1", "a2"), workstream("b", "b1", "b2"))) == {
+        "plan": ["must hold at most 5 entities in all."]
+    }
+    monkeypatch.setattr(plans, "MOST", 6)
+    scheduling.submit(plan(workstream("a", "a1", "a2"), workstream("b", "b1", "b2")), actor=THE_SYSTEM)
+
+
+def test_a_plan_may_name_more_gates_than_a_statement_has_parameters() -> None:
+    """PostgreSQL takes 65,535 of them."""
+    wanted = plan(workstream("a", task("a1", gates=[f"g{number}" for number in range(70_000)])))
+    assert places_of(wanted) == {"workstreams[0].tasks[0].gates"}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_gate_that_is_retried_meanwhile_is_followed() -> None:
+    old = world.forced(world.gate(), "FAILED")
+    wanted = plan(workstream("a", task("a1", gates=[old.pk])))
+
+    def submitted() -> None:
+        try:
+            scheduling.submit(wanted, actor=THE_SYSTEM)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            heir = door.retry(TestGate, old.pk, actor=THE_SYSTEM).entity
+            submitting = pool.submit(submitted)
+            until(lambda: submitting.done() or somebody_waits())
+        submitting.result(30)
+
+    assert [gate.pk for gate in Task.objects.get(pk="a1").gates.all()] == [heir.pk]
 
 
 # Unknown, twice, taken

@@ -282,6 +282,29 @@ def test_a_command_is_repeated_until_the_worker_claims_again(clock) -> None:
     assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": []}
 
 
+def test_a_command_that_was_not_told_yet_outlives_a_claim(clock) -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent()
+    (held,) = agent.claim()
+    world.fire(held, "user_cancelled", actor=world.operator())
+    agent.claim()
+    cancel = {"cancel": "a1", "attempt": 1}
+
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": [cancel]}
+
+
+def test_a_claim_that_finds_nothing_tells_nobody(clock) -> None:
+    submit(workstream("a", "a1"))
+    agent = Agent()
+    (held,) = agent.claim()
+    world.fire(held, "user_cancelled", actor=world.operator())
+    assert agent.claim() == []
+    submit(workstream("b", "b1"), id="s")
+    agent.claim()
+
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
+
+
 def test_a_report_from_a_lost_lease_is_refused(clock) -> None:
     submit(workstream("a", task("a1", timeout_sec=60)))
     slow, quick = Agent("slow"), Agent("quick")

@@ -1,0 +1,137 @@
+"""Which gates are to be run now: each kind is looked for from the side that has few rows, a bounded stretch at a time.
+
+Gates that wait are many: those of a large plan wait for their tasks, and those of workstreams that have ended wait for
+ever. So nothing here reads all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
+
+from ..kernel.indexes import is_live
+from ..machines.patch_ledger import FINAL as PATCH_ENDED
+from ..machines.patch_ledger import TESTED, PatchLedger
+from ..machines.task import Task
+from ..machines.test_gate import State, TestGate
+from ..machines.workstream import FINAL as WORKSTREAM_ENDED
+from ..machines.workstream import Workstream
+from . import allowed, holding, repository
+
+BATCH = 100
+STRETCH = 500
+# Where the patch of a task is still to get into the work tree.
+ON_ITS_WAY = sorted(set(PatchLedger.flow.states) - PATCH_ENDED - TESTED)
+EXIT, ENTRY = Task.gates.through, Task.entry_gates.through
+
+Rows = Any  # a queryset, of which a manager's type says nothing
+Since = tuple[datetime, str]
+
+
+def due(limit: int = BATCH) -> list[str]:
+    """The gates to run now, those that have waited longest first; none while commands are off."""
+    if not allowed.are_on():
+        return []
+    found: set[Since] = {pair for kind in (left_behind(), reruns()) for pair in kind[:limit]}
+    for walk in WALKS:
+        found.update(walk.go_on(limit))
+    return [pk for _since, pk in sorted(found)[:limit]]
+
+
+class Walk:
+    """Along those that may have gates to run, longest wait first, round and round: many that have none hide nobody."""
+
+    def __init__(self, along: Callable[[], Rows], gates_of: Callable[[Rows], Rows]) -> None:
+        self.along, self.gates_of = along, gates_of
+        self.place: Since | None = None
+
+    def ahead(self) -> Rows:
+        rows = self.along().order_by("state_entered_at", "pk")
+        if self.place is not None:
+            since, pk = self.place
+            rows = rows.filter(state_entered_at__gte=since).exclude(state_entered_at=since, pk__lte=pk)
+        return rows
+
+    def gates(self, limit: int) -> Rows:
+        """In one query: the ids of a whole stretch would take longer to hand over than to find."""
+        return self.gates_of(self.ahead().values("pk")[:STRETCH])[:limit]
+
+    def go_on(self, limit: int) -> list[Since]:
+        found = list(self.gates(limit))
+        # As long as there is more than enough here, those further on can wait.
+        last = self.ahead().values_list("state_entered_at", "pk")[STRETCH - 1 : STRETCH] if len(found) < limit else ()
+        self.place = next(iter(last), None)
+        return found
+
+
+def left_behind() -> Rows:
+    return holding.left_behind().order_by("state_entered_at").values_list("state_entered_at", "pk")
+
+
+def reruns() -> Rows:
+    """A gate that was retried by itself; one that was retried with its workstream waits for its turn there."""
+    by_itself = Q(retry_of__workstream=F("workstream")) | Q(retry_of__workstream=None, workstream=None)
+    again = TestGate.objects.filter(by_itself, _nothing_unmet("pk"), _of_a_live_workstream(), retry_of__isnull=False)
+    again = again.filter(state=State.PENDING, abandoned=False)
+    return again.order_by("state_entered_at").values_list("state_entered_at", "pk")
+
+
+def validating_tasks() -> Rows:
+    """Where we apply the patches, the patch of the task comes first: the gate is to see it."""
+    validating = Task.objects.filter(is_live(Task.flow.final), state="validating")
+    if repository.is_on():
+        validating = validating.filter(Q(patch=None) | ~Q(patch__state__in=ON_ITS_WAY))
+    return validating
+
+
+def exit_gates_of(tasks: Rows) -> Rows:
+    links = EXIT.objects.filter(_nothing_unmet("testgate"), _of_a_live_workstream("testgate__"), task__in=tasks)
+    return links.filter(testgate__state=State.PENDING).values_list("testgate__state_entered_at", "testgate_id")
+
+
+def validating_workstreams() -> Rows:
+    return Workstream.objects.filter(is_live(Workstream.flow.final), state="validating")
+
+
+def own_gates_of(workstreams: Rows) -> Rows:
+    """Those that belong to no task."""
+    own = [_none(links.objects.filter(testgate=OuterRef("pk"))) for links in (EXIT, ENTRY)]
+    gates = TestGate.objects.filter(*own, _nothing_unmet("pk"), workstream__in=workstreams, state=State.PENDING)
+    return gates.values_list("state_entered_at", "pk")
+
+
+def waiting_gates() -> Rows:
+    return TestGate.objects.filter(is_live(TestGate.flow.final), state=State.PENDING, abandoned=False)
+
+
+def entry_gates_among(gates: Rows) -> Rows:
+    """Those that let in a task that waits, in a workstream that has started or may."""
+    waits = Q(task__state__in=("pending", "blocked"), task__workstream__state__in=("ready", "executing"))
+    nobody_waits = _none(ENTRY.objects.filter(waits, testgate=OuterRef("pk")))
+    found = TestGate.objects.filter(~nobody_waits, _nothing_unmet("pk"), _of_a_live_workstream(), pk__in=gates)
+    return found.values_list("state_entered_at", "pk")
+
+
+WALKS = (
+    Walk(validating_tasks, exit_gates_of),
+    Walk(validating_workstreams, own_gates_of),
+    Walk(waiting_gates, entry_gates_among),
+)
+
+
+def _nothing_unmet(gate: str) -> Q:
+    """Every gate it depends on has passed."""
+    links = TestGate.depends_on.through.objects.filter(from_testgate=OuterRef(gate))
+    return _none(links.exclude(to_testgate__state=State.PASSED))
+
+
+def _none(links: Rows) -> Q:
+    """Asked row by row, up to the limit: left to itself, PostgreSQL compares with all the links there are."""
+    return Q(Case(When(Exists(links), then=Value(False)), default=Value(True), output_field=BooleanField()))  # noqa: FBT003
+
+
+def _of_a_live_workstream(gate: str = "") -> Q:
+    return Q(**{f"{gate}workstream": None}) | ~Q(**{f"{gate}workstream__state__in": sorted(WORKSTREAM_ENDED)})
