@@ -43,7 +43,8 @@ class Entity(models.Model):
     chain_head = models.CharField(max_length=64, editable=False)
     # The fencing number: each claim and each override makes it one more, a report must name the current one.
     attempt = models.PositiveIntegerField(default=0, editable=False)
-    created_at = models.DateTimeField(editable=False)
+    # Indexed for the lists, which show the newest first.
+    created_at = models.DateTimeField(editable=False, db_index=True)
     updated_at = models.DateTimeField(editable=False)
     state_entered_at = models.DateTimeField(editable=False)
     retry_of = models.OneToOneField(
@@ -82,6 +83,10 @@ class Entity(models.Model):
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         """What this machine adds to the metadata of each of its events; read before the state is settled."""
         return {}
+
+    def holder(self) -> str:
+        """The agent that alone may speak for it; empty where any may."""
+        return ""
 
     @classmethod
     def plain_fields(cls) -> set[str]:

@@ -29,7 +29,10 @@ INSTALLED_APPS = [
     "axes",
     "csp",
     "django_structlog",
+    "rest_framework",
+    "drf_spectacular",
     "statecore.apps.StatecoreConfig",
+    "api.apps.ApiConfig",
 ]
 
 MIDDLEWARE = [
@@ -118,6 +121,27 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
 
+# The API
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit
+STATECORE_CALLS_PER_MINUTE = ENVIRONMENT.calls_per_minute
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
+    "DEFAULT_PERMISSION_CLASSES": ["api.permissions.ScopeAllows"],
+    "DEFAULT_THROTTLE_CLASSES": ["api.throttling.PerCaller"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.AlwaysJson",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "api.problems.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Statecore",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "DESCRIPTION": "The state of an automated engineering system, changed only by legal, recorded transitions.",
+    "POSTPROCESSING_HOOKS": ["api.openapi.inspector.add_components"],
+}
+
 # The machines
 STATECORE_DEADLINES = ENVIRONMENT.deadlines
 STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
@@ -163,6 +187,7 @@ SWEEPS = {
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
     "look_around": timedelta(seconds=30),
+    "run_due_bulk_jobs": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),
     "sweep_invariants": timedelta(minutes=1),
     "check_recent_integrity": timedelta(minutes=5),

@@ -2,6 +2,8 @@
 
 from .agent_job_event import AgentJobEvent
 from .alert import Alert, AlertNotice
+from .audit_note import AuditNote
+from .bulk_job import BulkJob, BulkPortion
 from .checkpoint import Checkpoint
 from .compensation_step import CompensationStep
 from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
@@ -10,8 +12,10 @@ from .phase import Phase
 from .position import Numbering, Position
 from .seal import Seal
 from .sink_cursor import SinkCursor
+from .token import Token
 
 __all__ = [
-    "AgentJobEvent", "Alert", "AlertNotice", "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch",
-    "Phase", "Position", "Seal", "SinkCursor", "StateCount", "TransitionCount", "TransitionRate",
+    "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep",
+    "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Seal", "SinkCursor", "StateCount", "Token",
+    "TransitionCount", "TransitionRate",
 ]  # fmt: skip
