@@ -18,7 +18,7 @@ def fill(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("statecore", "0001_initial")]
+    dependencies = [("statecore", "0002_api")]
 
     operations = [
         migrations.AddField("alert", "note", models.CharField(blank=True, default="", max_length=2000)),

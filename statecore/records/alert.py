@@ -12,7 +12,6 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.plain import text_complaint
 from ..kernel.refusals import Invalid
 
-
 NOTE_LENGTH = 2_000
 
 

@@ -10,7 +10,6 @@ from ..kernel.actors import NAME_LENGTH
 from ..kernel.moves import Severity
 from ..kernel.ulid import ID_LENGTH
 
-
 # Most events are neither; whoever looks for these must not walk past the others.
 LOUD = (Severity.WARNING, Severity.ERROR, Severity.CRITICAL)
 

@@ -83,8 +83,9 @@ class Numberer:
 def _numbered(new: Unnumbered, base: str = "base") -> str:
     order = commit_order.order()
     return (
-        f"SELECT base.head + row_number() OVER (ORDER BY {order}), e.event_id, e.entity_type, e.kind, e.severity, e.actor, "
-        f"{RUN[connection.vendor]} FROM {base}, {EVENTS} AS e WHERE {new.condition} ORDER BY {order}"
+        f"SELECT base.head + row_number() OVER (ORDER BY {order}), e.event_id, e.entity_type, e.kind, "
+        f"e.severity, e.actor, {RUN[connection.vendor]} "
+        f"FROM {base}, {EVENTS} AS e WHERE {new.condition} ORDER BY {order}"
     )
 
 
