@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import orjson
 
@@ -52,21 +53,22 @@ class LongPolls:
         line = the_line()
         if line.is_full:
             return
-        leaves = asyncio.create_task(receive())
+        leaves = asyncio.ensure_future(receive())
         try:
             await _until(time.monotonic() + seconds, line, worker_id, asked, leaves)
         finally:
             leaves.cancel()
 
 
-async def _until(deadline: float, line: Waiting, worker_id: str, asked: Asked, leaves: asyncio.Task[Message]) -> None:
+async def _until(deadline: float, line: Waiting, worker_id: str, asked: Asked, leaves: asyncio.Future[Message]) -> None:
     """At the end it is asked once more: a worker that waits is one that lives."""
     async with line.turn(worker_id) as turn:
         while asked.found_nothing and not line.hub.closing.is_set():
             left = deadline - time.monotonic()
             comes = asyncio.create_task(turn.comes())
+            either: list[asyncio.Future[Any]] = [comes, leaves]
             try:
-                await asyncio.wait({comes, leaves}, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(either, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 comes.cancel()
             if leaves.done():  # nobody would hear of what is claimed now

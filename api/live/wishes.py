@@ -29,7 +29,9 @@ class Wishes(NamedTuple):
 
 def read(query: Mapping[str, list[str]], last_event_id: str = "") -> Wishes:
     """A stream that was lost says where it stood, which is later than what its address says."""
-    chosen: dict[str, Any] = {name: [value for each in query.get(name, []) for value in each.split(",")] for name in NAMES}
+    chosen: dict[str, Any] = {
+        name: [value for each in query.get(name, []) for value in each.split(",")] for name in NAMES
+    }
     Filters(**chosen).check()
     after = last_event_id or (query["after"][-1] if "after" in query else "")
     wanted = Wanted(**{name: frozenset(values) for name, values in chosen.items()})
