@@ -1,4 +1,4 @@
-"""The drawing of each machine: all of it is there, nothing lies on anything, and a state is told by more than colour."""
+"""The drawing of each machine: all of it is there, nothing lies on anything, more than colour tells a state."""
 
 from __future__ import annotations
 
