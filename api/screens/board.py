@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from statecore import board, stuck
 from statecore.kernel import registry
+from statecore.kernel.refusals import NotFound, PermissionDenied
+from statecore.records import Alert
+from statecore.records.alert import acknowledge
+from statecore.records.token import Scope
 
+from .. import bodies, idempotency
+from ..actors import acting
 from ..views import ApiView, answer
 from . import shapes
 from .parameters import Parameters
+
+MAY_ACKNOWLEDGE = "statecore.change_alert"
+HIGHEST_ID = 2**63
 
 
 class Stats(ApiView):
@@ -25,7 +36,7 @@ class Stats(ApiView):
 class Stuck(ApiView):
     @extend_schema(
         operation_id="stuck",
-        parameters=[shapes.one_of("entity_type", None), shapes.page_size()],
+        parameters=[shapes.word("entity_type", "only of this machine"), shapes.page_size()],
         responses={200: shapes.page(shapes.STUCK), **shapes.INVALID, **shapes.NOT_FOUND},
     )
     def get(self, request: Request) -> HttpResponse:
@@ -58,3 +69,36 @@ class Alerts(ApiView):
         )
         onward = asked.address(before=found.alerts[-1]["id"]) if found.more else None
         return answer({"next": onward, "previous": None, "results": found.alerts})
+
+
+class Acknowledge(ApiView):
+    writes_need = Scope.OPERATE
+
+    class Note(bodies.Body):
+        note: str = ""
+
+    @extend_schema(
+        operation_id="acknowledge",
+        request={"application/json": shapes.NOTE},
+        responses={200: shapes.ALERT, **shapes.INVALID, **shapes.NOT_FOUND},
+    )
+    def post(self, request: Request, alert_id: int) -> HttpResponse:
+        """Take notice of an alert, as the first who does; whoever comes later is told who was first."""
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        note, actor = bodies.shaped(body, self.Note).note, acting(request)
+        if not actor.holds(MAY_ACKNOWLEDGE):
+            raise PermissionDenied(f"{actor.name} may not acknowledge alerts", required=MAY_ACKNOWLEDGE)
+
+        def take_notice() -> dict[str, Any]:
+            acknowledge(alert_id, actor.name, note)
+            return _found(alert_id).as_dict()
+
+        return idempotency.reply(idempotency.once(key, actor, take_notice))
+
+
+def _found(alert_id: int) -> Alert:
+    alert = Alert.objects.filter(pk=alert_id).first() if alert_id < HIGHEST_ID else None
+    if alert is None:
+        raise NotFound(f"there is no alert {alert_id}")
+    return alert

@@ -31,7 +31,7 @@ class Events(ApiView):
             shapes.moment("until", "events before this time"),
             shapes.number("after", "events after this position"),
             shapes.number("before", "events before this position"),
-            shapes.one_of("ordering", ["position", "-position"]),
+            shapes.word("ordering", "oldest first, unless given", ["position", "-position"]),
             shapes.page_size(),
         ],
         responses={
@@ -44,19 +44,11 @@ class Events(ApiView):
         """Events in the order of their positions; with `Accept: text/event-stream` as they happen."""
         asked = Parameters(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
         filters = Filters(
-            **{name: asked.words(name) for name in FILTERS},  # type: ignore[arg-type]
+            **{name: asked.words(name) for name in FILTERS},
             since=asked.moment("since"),
             until=asked.moment("until"),
         )
-        newest_first = _newest_first(asked)
-        found = history.page(
-            filters,
-            after=asked.number("after") or 0,
-            before=asked.number("before"),
-            limit=asked.size(),
-            newest_first=newest_first,
-        )
-        return answer(_paged(asked, found, newest_first=newest_first))
+        return answer(_paged(asked, filters, newest_first=_newest_first(asked)))
 
 
 def _newest_first(asked: Parameters) -> bool:
@@ -66,16 +58,23 @@ def _newest_first(asked: Parameters) -> bool:
     return ordering == "-position"
 
 
-def _paged(asked: Parameters, found: history.Page, *, newest_first: bool) -> dict[str, Any]:
-    """The address of the page before turns the order round, because that is what it takes to go back."""
+def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[str, Any]:
+    """Oldest first, `after` goes on and `before` goes back; newest first it is the other way round."""
+    after, before = asked.number("after"), asked.number("before")
     onward, back = ("before", "after") if newest_first else ("after", "before")
-    last = found.events[-1]["position"] if found.events else None
-    goes_on = found.more and last is not None
+    goes_back = (after if newest_first else before) is not None and (before if newest_first else after) is None
+    found = history.page(
+        filters, after=after or 0, before=before, limit=asked.size(), newest_first=newest_first != goes_back
+    )
+    events = found.events[::-1] if goes_back else found.events
     return {
-        "next": asked.address(**{onward: last}) if goes_on else None,
-        "previous": None,
-        "results": found.events,
-        **({} if not found.events else {back: found.events[0]["position"]}),
+        "next": asked.address(**{onward: events[-1]["position"], back: None})
+        if events and (goes_back or found.more)
+        else None,
+        "previous": asked.address(**{back: events[0]["position"], onward: None})
+        if events and (found.more if goes_back else asked.number(onward))
+        else None,
+        "results": events,
     }
 
 
@@ -99,7 +98,8 @@ class Overrides(ApiView):
             actor=asked.words("actor"),
             entity_type=asked.words("entity_type"),
         )
-        return answer(_paged(asked, found, newest_first=True))
+        onward = asked.address(before=found.events[-1]["position"]) if found.more else None
+        return answer({"next": onward, "previous": None, "results": found.events})
 
 
 class RunAt(ApiView):
@@ -118,8 +118,8 @@ class Verify(ApiView):
         operation_id="verify",
         parameters=[
             shapes.number("after", f"verify the {STRETCH} positions that follow this one; `next` goes on to the end"),
-            shapes.one_of("entity_type", None),
-            shapes.one_of("entity", None),
+            shapes.word("entity_type", "with `entity`: its machine"),
+            shapes.word("entity", "verify the history of this one"),
         ],
         responses={200: shapes.VERIFIED, **shapes.INVALID, **shapes.NOT_FOUND},
     )
@@ -134,7 +134,9 @@ class Verify(ApiView):
         if after is None:
             return answer(_verified(integrity.check_recent(), "recent", last, last))
         upto = min(last, after + STRETCH)
-        told = _verified(integrity.check_stretch(after, upto) if upto > after else [], "stretch", max(after, upto), last)
+        told = _verified(
+            integrity.check_stretch(after, upto) if upto > after else [], "stretch", max(after, upto), last
+        )
         return answer({**told, "next": asked.address(after=upto) if upto < last else None})
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
 from rest_framework.request import Request
 
 from statecore.kernel.refusals import Invalid
 
-USUAL_SIZE, LARGEST = 100, 500
+from .. import filters
+from ..pages import page_size
+
 MOST_VALUES, LONGEST_VALUE, LONGEST_NUMBER = 100, 200, 18
 
 
@@ -40,12 +41,7 @@ class Parameters:
         return int(text)
 
     def size(self) -> int:
-        size = self.number("page_size")
-        if size is None:
-            return USUAL_SIZE
-        if not 1 <= size <= LARGEST:
-            raise Invalid({"page_size": [f"must be a number from 1 to {LARGEST}."]})
-        return size
+        return page_size(self.given)
 
     def flag(self, name: str) -> bool | None:
         if name not in self.given:
@@ -59,13 +55,9 @@ class Parameters:
         if name not in self.given:
             return None
         try:
-            # A plus in a query string reads as a space.
-            moment = parse_datetime(self.given[name][-1].replace(" ", "+"))
-            if moment is not None:
-                return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            pass
-        raise Invalid({name: ["must be a time like 2026-01-31T12:00:00Z."]})
+            return filters.moment(self.given[name][-1])
+        except ValueError as error:
+            raise Invalid({name: [str(error)]}) from None
 
     def address(self, **changed: Any) -> str:
         """The same call with other values; None takes one away."""
