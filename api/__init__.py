@@ -1,1 +1,1 @@
-"""REST, its Python client, the `statecore` command line, the agent, and the tools for language models."""
+"""REST over the doors: routes from the registry, tokens and sessions, refusals as problem+json, OpenAPI."""

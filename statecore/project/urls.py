@@ -1,7 +1,7 @@
 """The addresses of the whole site."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 from django.views.generic import RedirectView
 
 from statecore.project import health
@@ -13,4 +13,5 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
+    path("api/v1/", include("api.urls")),
 ]
