@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from api.client import Beat, Client, Conflict, NotFound, StatecoreError, Task
+from api.client import Beat, Client, Conflict, NotFound, PermissionDenied, StatecoreError, Task
 
 from .command import Ended, Execution, cannot_start
 from .heart import Heart
@@ -162,7 +162,7 @@ class Slot:
         trigger, fields = ended.report(task)
         try:
             self.patient.fire("tasks", task.id, trigger, **fields)
-        except (Conflict, NotFound) as refusal:
+        except (Conflict, NotFound, PermissionDenied) as refusal:  # somebody else's by now
             self.terminal.say(f"{task.id}: the result is dropped: {refusal}")
         else:
             self.terminal.say(f"{task.id}: {fields.get('error') or 'done'}")

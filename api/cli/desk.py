@@ -18,7 +18,7 @@ from .exits import Exit, Stop
 
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 # Whatever a server tells, it must not steer the terminal it is shown on.
-STEERING = {code: "�" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))}
+STEERING = dict.fromkeys((*range(0x20), 0x7F, *range(0x80, 0xA0)), "�")
 
 
 class Desk:
@@ -40,6 +40,7 @@ class Desk:
     def put(self, told: Any) -> None:
         """One JSON document in one line."""
         sys.stdout.write(json.dumps(told, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.flush()
 
     def line(self, text: str = "") -> None:
         sys.stdout.write(f"{text}\n")

@@ -42,14 +42,12 @@ def _type_of(desk: Desk, collection: str) -> str:
 def _show(desk: Desk, position: int, event: Event) -> None:
     if desk.as_json:
         desk.put({"position": position, "event": event.fields})
-        desk.line_is_out()
         return
     at = event.timestamp.strftime("%H:%M:%S")
     moved = f"{plain(event.from_state)} → {plain(event.to_state)}"
     said = f" — {plain(event.reason)}" if event.reason else ""
-    desk.line(
-        f"{at}  {position}  {event.entity_type} {event.entity_id}  {moved}  {event.trigger} by {plain(event.actor)}{said}"
-    )
+    what = f"{event.entity_type} {event.entity_id}"
+    desk.line(f"{at}  {position}  {what}  {moved}  {event.trigger} by {plain(event.actor)}{said}")
 
 
 def _follow_one(options: Namespace, desk: Desk) -> int:
@@ -57,7 +55,7 @@ def _follow_one(options: Namespace, desk: Desk) -> int:
     entity_type = _type_of(desk, options.collection)
     final = {state["name"] for state in desk.client.machine(entity_type).states if state["terminal"]}
     chosen = {"run": options.id} if entity_type == "run" else {"entity_type": entity_type}
-    position = options.after if options.after is not None else desk.client.position()
+    position = options.after if options.after is not None else desk.client.stats()["position"]
     entity = desk.client.get(options.collection, options.id)
     if (code := _verdict(desk, options, entity.state, final)) is not None:
         return code
@@ -71,7 +69,7 @@ def _follow_one(options: Namespace, desk: Desk) -> int:
                 return code
         else:
             counts[f"{event.entity_type} {event.to_state}"] += 1
-            desk.progress(", ".join(f"{number} × {what}" for what, number in counts.most_common(6)))
+            desk.progress(", ".join(f"{what}: {number}" for what, number in counts.most_common(6)))
     return Exit.DONE
 
 
@@ -84,5 +82,3 @@ def _verdict(desk: Desk, options: Namespace, state: str, final: set[str]) -> int
     if state in final:
         raise Stop(f"{options.id} has ended in {state}, not in {options.until}")
     return None
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -59,3 +60,25 @@ class OperatorCalls(Connection):
     def run_at(self, run_id: str, time: datetime) -> Call[Json]:
         """A run as it was at a moment."""
         return Call("GET", address("runs", run_id, "at"), as_told, params={"time": time.isoformat()})
+
+    @call
+    def compensation(self, patch_id: str) -> Call[Json]:
+        """How a committed patch would be taken back: `plan`, `digest`, `approved_by`, `default`, `steps`."""
+        return Call("GET", address("patches", patch_id, "compensation"), as_told)
+
+    @call
+    def write_compensation(self, patch_id: str, plan: Mapping[str, Any]) -> Call[Json]:
+        """Keep a plan in place of the one before."""
+        return Call("PUT", address("patches", patch_id, "compensation"), as_told, body=plan)
+
+    @call
+    def approve_compensation(self, patch_id: str, *, digest: str, request_id: str | None = None) -> Call[Json]:
+        """Let the plan with this digest be carried out."""
+        path = address("patches", patch_id, "compensation", "approve")
+        return Call("POST", path, as_told, body={"digest": digest}, keyed=True, request_id=request_id)
+
+    @call
+    def request_rollback(self, patch_id: str, *, reason: str, request_id: str | None = None) -> Call[Json]:
+        """Ask for the approved plan to be carried out."""
+        path = address("patches", patch_id, "compensation", "request")
+        return Call("POST", path, as_told, body={"reason": reason}, keyed=True, request_id=request_id)
