@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from api.client import GuardFailed, Invalid, StatecoreError
 
@@ -19,18 +19,24 @@ PATIENCE_SECONDS = 15.0
 
 
 class Parser(ArgumentParser):
+    """Every command takes the options of all."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document per line")
+        self.add_argument(
+            "--patience", type=float, default=SUPPRESS, metavar="SECONDS",
+            help=f"how long a server that does not answer is tried ({PATIENCE_SECONDS:g})",
+        )  # fmt: skip
+
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.USAGE, f"{self.prog}: {message}\n(`{self.prog} --help` says more)\n")
 
 
 def build() -> Parser:
     parser = Parser(prog="statecore", description="Look at Statecore, move things, force them, and work for it.")
-    parser.add_argument("--json", action="store_true", help="one JSON document per line, for programs")
-    parser.add_argument(
-        "--patience", type=float, default=PATIENCE_SECONDS, metavar="SECONDS",
-        help=f"how long a server that does not answer is tried ({PATIENCE_SECONDS:g})",
-    )  # fmt: skip
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    parser.set_defaults(json=False, patience=PATIENCE_SECONDS)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (session, reading, watching, moving, forcing, playbooks, agents):
         module.add(commands)
     return parser

@@ -1,0 +1,78 @@
+"""The real web process on the test database: it can be killed, and started again at the same address."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.sequencer import ROOT, database_url
+from tests.support.waiting import until
+
+WEB = [sys.executable, "-m", "uvicorn", "--no-access-log", "--lifespan=off", "--timeout-graceful-shutdown=5"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Site:
+    def __init__(self, home: Path, redis: str, **environ: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = home / "web.log"
+        self.environ = {**os.environ, "DATABASE_URL": database_url(), "REDIS_URL": redis, **environ}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*WEB, "--port", str(self.port), "statecore.project.asgi:application"],
+                cwd=ROOT, env=self.environ, stdout=log, stderr=log,
+            )  # fmt: skip
+        until(self.answers, 60)
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(20)
+
+
+@contextmanager
+def running(home: Path, redis: str, **environ: str) -> Iterator[Site]:
+    site = Site(home, redis, **environ)
+    site.start()
+    try:
+        yield site
+    finally:
+        if site.process is not None and site.process.poll() is None:
+            site.end()
+
+
+def token(scope: str, name: str = "") -> str:
+    """The text of a new token of a user who may do everything."""
+    from django.contrib.auth.models import User
+
+    from statecore.records import token as tokens
+
+    user: Any = User.objects.filter(username="ada").first() or User.objects.create_superuser("ada", password="!")
+    _token, text = tokens.make(name or f"{scope}-token", user, scope)
+    return text
