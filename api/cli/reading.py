@@ -50,9 +50,10 @@ def show(options: Namespace, desk: Desk) -> None:
 
 
 def _show_list(options: Namespace, desk: Desk) -> None:
-    filters: dict[str, Any] = {"page_size": min(options.limit or PAGE, PAGE)}
+    filters: dict[str, list[str]] = {}
     for name, value in options.filter:
         filters.setdefault(name, []).append(value)
+    filters.setdefault("page_size", [str(min(options.limit or PAGE, PAGE))])
     found = islice(desk.client.list(options.collection, **filters), options.limit or None)
     if desk.as_json:
         for entity in found:

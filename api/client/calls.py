@@ -58,11 +58,8 @@ class Calls(AgentCalls, OperatorCalls):
         **fields: Any,
     ) -> Call[Outcome]:
         """Make a move; `fields` are the trigger's own."""
-        body = {
-            "trigger": trigger,
-            **given(reason=reason, metadata=metadata, expected_version=expected_version),
-            **fields,
-        }
+        beside = given(reason=reason, metadata=metadata, expected_version=expected_version)
+        body = {**fields, **beside, "trigger": trigger}
         return Call(
             "POST", address(collection, entity_id, "transitions"), outcome, body=body, keyed=True, request_id=request_id
         )

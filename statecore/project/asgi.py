@@ -11,7 +11,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # left behind with it, so connections are kept by a pool.
 os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
-application = get_asgi_application()
+site = get_asgi_application()
+# The applications are loaded by now.
+from api.tools.application import WithTools  # noqa: E402
+
+application = WithTools(site)
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.support.sequencer import ROOT, database_url
 from tests.support.waiting import until
+
+ROOT = Path(__file__).parents[2]
 
 WEB = [sys.executable, "-m", "uvicorn", "--no-access-log", "--lifespan=off", "--timeout-graceful-shutdown=5"]
 
@@ -28,6 +30,8 @@ def free_port() -> int:
 
 class Site:
     def __init__(self, home: Path, redis: str, **environ: str) -> None:
+        from tests.support.sequencer import database_url  # needs Django, which is not ready when this file is read
+
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = home / "web.log"
@@ -76,3 +80,19 @@ def token(scope: str, name: str = "") -> str:
     user: Any = User.objects.filter(username="ada").first() or User.objects.create_superuser("ada", password="!")
     _token, text = tokens.make(name or f"{scope}-token", user, scope)
     return text
+
+
+@pytest.fixture(scope="session")
+def the_site(django_db_setup: None, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One server for all tests of a worker; retries are due at once."""
+    quick = {"STATECORE_RETRY_BASE_SECONDS": "0.01", "STATECORE_RETRY_CAP_SECONDS": "0.01"}
+    with running(tmp_path_factory.mktemp("site"), redis_server, **quick) as site:
+        yield site
+
+
+@pytest.fixture
+def site(the_site: Site, transactional_db: None) -> Site:
+    """It is up, whatever the test before did to it."""
+    if the_site.process is None or the_site.process.poll() is not None:
+        the_site.start()
+    return the_site
