@@ -67,7 +67,7 @@ class Agent:
     def _end(self, number: int) -> int:
         self.terminal.say("ending what runs")
         for slot in self.slots:
-            slot.kill("the agent was ended")
+            slot.kill("the agent was ended", is_ours=True)
         until = time.monotonic() + LAST_WORDS
         for slot in self.slots:
             slot.gone.wait(max(0.0, until - time.monotonic()))

@@ -40,14 +40,16 @@ class Ended:
     output: str
     timed_out: bool = False
 
-    def report(self, task: Task) -> tuple[str, dict[str, Any]]:
+    def report(self, task: Task, ended_for: str | None) -> tuple[str, dict[str, Any]]:
         """The trigger that says how it went, and its fields."""
         fields = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
+        error = ended_for or self._error(task)
+        return (FAILED, {**fields, "error": error}) if error else (COMPLETED, fields)
+
+    def _error(self, task: Task) -> str | None:
         if self.timed_out:
-            return FAILED, {**fields, "error": f"timed out after {task.timeout_sec:g} s"}
-        if self.exit_code not in task.expected_exit_codes:
-            return FAILED, {**fields, "error": f"exit code {self.exit_code}"}
-        return COMPLETED, fields
+            return f"timed out after {task.timeout_sec:g} s"
+        return None if self.exit_code in task.expected_exit_codes else f"exit code {self.exit_code}"
 
 
 def cannot_start(error: OSError) -> Ended:

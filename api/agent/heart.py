@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
-from api.client import Beat, Client, NotAuthenticated, NotFound, PermissionDenied, Refused, StatecoreError, Unreachable
+from api.client import Beat, Client, NotAuthenticated, NotFound, PermissionDenied, StatecoreError
 
 from .terminal import Terminal
 
-Heard = Callable[[Beat, float], None]
+Heard = Callable[[Beat], None]
 
 
 class Heart:
-    """Beats until it is stopped. `heard` gets each answer and the moment it was asked for."""
+    """Beats until it is stopped. `heard` gets each answer."""
 
     def __init__(self, client: Client, worker_id: str, seconds: float, heard: Heard, terminal: Terminal) -> None:
         self.client, self.worker_id, self.seconds, self.heard = client, worker_id, seconds, heard
@@ -29,18 +28,16 @@ class Heart:
 
     def _beat(self) -> None:
         while not self.stopped.wait(self.seconds):
-            asked = time.monotonic()
             try:
-                beat = self.client.heartbeat(self.worker_id)
+                self.heard(self.client.heartbeat(self.worker_id))
             except (NotAuthenticated, PermissionDenied, NotFound) as refusal:
                 # The slot hears the same at its next call and decides; there is nothing to beat for.
                 self.terminal.say(f"{self.worker_id}: {refusal}")
                 return
-            except (Unreachable, Refused) as error:
+            except StatecoreError as error:
                 self._away(error)
                 continue
             self._back()
-            self.heard(beat, asked)
 
     def _away(self, error: StatecoreError) -> None:
         if not self.is_away and not self.stopped.is_set():

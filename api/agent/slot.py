@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from api.client import Beat, Client, Conflict, NotFound, PermissionDenied, StatecoreError, Task
 
@@ -28,8 +29,8 @@ class Slot:
         self.leaving = self.signed_off = False
         self.gone = threading.Event()
         self.execution: Execution | None = None
-        self.started_at = 0.0
-        self.dropped: str | None = None  # why the result of the running command no longer matters
+        self.ended_for: str | None = None  # why the running command was ended from outside
+        self.is_ours = True  # whether what it did is still worth a report
         self.heart: Heart | None = None
         self.failure: StatecoreError | None = None
         self.thread = threading.Thread(target=self._live, name="slot", daemon=True)
@@ -42,10 +43,11 @@ class Slot:
             self.leaving = True
             return self.execution is not None
 
-    def kill(self, why: str) -> None:
+    def kill(self, why: str, *, is_ours: bool) -> None:
+        """End the command; of a task that is no longer ours nothing is reported."""
         with self.lock:
-            self.dropped = self.dropped or why
-            if self.execution:
+            if self.execution and self.ended_for is None:
+                self.ended_for, self.is_ours = why, is_ours
                 self.execution.end()
 
     def sign_off(self) -> None:
@@ -57,12 +59,18 @@ class Slot:
         if self.heart:
             self.heart.stop()
         try:
-            self.brisk.fire("workers", self.worker_id, "shutdown_requested", reason="the agent left")
-        except (Conflict, NotFound):
-            pass  # it has ended already, or was never registered
+            self._hand_back()
         except StatecoreError as error:
-            self.terminal.say(f"{self.worker_id}: could not sign off: {error}")
+            if self.failure is None:
+                self.terminal.say(f"{self.worker_id}: could not sign off: {error}")
         self.gone.set()
+
+    def _hand_back(self) -> None:
+        """A worker that is shut down claims nothing more: what it holds now came by a claim it has not heard."""
+        with suppress(Conflict, NotFound):  # it has ended already, or was never registered
+            self.brisk.fire("workers", self.worker_id, "shutdown_requested", reason="the agent left")
+        for task in self.brisk.held(self.worker_id):
+            self.brisk.fail(task.id, attempt=task.attempt, error="the agent left before it began")
 
     # Its life
 
@@ -90,10 +98,14 @@ class Slot:
         self.heart = Heart(self.brisk, self.worker_id, settings.heartbeat_seconds, self._heard, self.terminal)
 
     def _claimed(self) -> list[Task]:
+        asked = time.monotonic()
         try:
-            return self.patient.claim(self.worker_id, most=1, wait=self.settings.wait_seconds)
+            found = self.patient.claim(self.worker_id, most=1, wait=self.settings.wait_seconds)
         except Conflict:
             return self._look_up()
+        if not found and not self.leaving:  # a server that does not wait is not asked without end
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - asked)))
+        return found
 
     def _look_up(self) -> list[Task]:
         """The claim was refused: the worker holds a task whose claim was not heard, or its time is over."""
@@ -109,28 +121,36 @@ class Slot:
         return held
 
     def _end_or_begin_anew(self) -> None:
-        *_, last = self.patient.history("workers", self.worker_id)
         if self.heart:
             self.heart.stop()
-        if last.trigger != GIVEN_UP or self.leaving:
-            self.terminal.say(f"{self.worker_id}: shut down by {last.actor}, leaving")
+        if self.leaving or not self._was_given_up():
+            self.terminal.say(f"{self.worker_id}: was shut down, leaving")
             self.leaving = True
             return
         self.terminal.say(f"{self.worker_id}: was given up after a long silence, registering again")
         self.worker_id = self.settings.new_worker_id()
         self._register()
 
-    def _heard(self, beat: Beat, asked: float) -> None:
-        """What the server wants; an answer from before this task began is about another one."""
+    def _was_given_up(self) -> bool:
+        *_, last = self.brisk.history("workers", self.worker_id)
+        return last.trigger == GIVEN_UP
+
+    def _heard(self, beat: Beat) -> None:
+        """What the server wants."""
         execution = self.execution
-        if execution and asked > self.started_at:
-            if execution.task.id in beat.cancelled:
-                self.kill("it was cancelled")
-            elif beat.state == SHUTDOWN:
-                self.kill("the lease is lost: the worker was shut down")
-        if beat.shuts_down and not self.leaving:
-            self.terminal.say(f"{self.worker_id}: asked to shut down{', after this task' if execution else ''}")
-            self.leaving = True
+        if execution and beat.cancels(execution.task):
+            self.kill("it was cancelled", is_ours=False)
+        elif execution and beat.state == SHUTDOWN and not self._still_holds(execution.task):
+            self.kill("the lease is lost", is_ours=False)
+        if beat.shuts_down and not self.leaving and not (beat.state == SHUTDOWN and self._was_given_up()):
+            is_busy = self.leave()
+            self.terminal.say(f"{self.worker_id}: asked to shut down{', after this task' if is_busy else ''}")
+            if not is_busy:
+                self.sign_off()
+
+    def _still_holds(self, task: Task) -> bool:
+        """A worker that was shut down finishes what it holds; one that was given up holds nothing."""
+        return any(held.id == task.id and held.attempt == task.attempt for held in self.brisk.held(self.worker_id))
 
     # A task
 
@@ -138,7 +158,7 @@ class Slot:
         with self.lock:
             if self.leaving:  # signing off hands it on
                 return
-            self.dropped, self.started_at = None, time.monotonic()
+            self.ended_for, self.is_ours = None, True
             try:
                 self.execution = Execution(self.command, task, self.worker_id, self.terminal)
             except OSError as error:
@@ -155,11 +175,11 @@ class Slot:
     def _conclude(self, task: Task, ended: Ended) -> None:
         """Kept and tried until the server hears it; it may say that the task is no longer ours."""
         with self.lock:
-            dropped = self.dropped
-        if dropped:
-            self.terminal.say(f"{task.id}: {dropped}; the command was ended and nothing is reported")
+            why, is_ours = self.ended_for, self.is_ours
+        if not is_ours:
+            self.terminal.say(f"{task.id}: {why}; the command was ended and nothing is reported")
             return
-        trigger, fields = ended.report(task)
+        trigger, fields = ended.report(task, why)
         try:
             self.patient.fire("tasks", task.id, trigger, **fields)
         except (Conflict, NotFound, PermissionDenied) as refusal:  # somebody else's by now

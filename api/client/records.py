@@ -141,9 +141,12 @@ class Beat(Record, kw_only=True):
     state: str
     commands: list[Json] = []
 
-    @property
-    def cancelled(self) -> set[str]:
-        return {str(command["cancel"]) for command in self.commands if "cancel" in command}
+    def cancels(self, task: Task) -> bool:
+        """Whether this attempt at the task is to be stopped; an earlier one of the same task is another matter."""
+        return any(
+            command.get("cancel") == task.id and command.get("attempt", task.attempt) == task.attempt
+            for command in self.commands
+        )
 
     @property
     def shuts_down(self) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import time_machine
+
 from statecore import door, scheduling, tasks
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
@@ -179,7 +181,7 @@ def test_a_second_term_ends_the_command_and_hands_the_task_on(agents: Start, tmp
     assert agent.wait() == 128 + signal.SIGTERM
     assert is_gone(pid_in(tmp_path))
     assert Worker.objects.get().state == "shutdown"
-    assert state("t1") in ("retrying", "queued")
+    assert (state("t1"), task("t1").last_error) == ("retrying", "the agent was ended")
 
 
 def test_a_killed_agent_leaves_nothing_running_and_its_task_is_done_by_another(agents: Start, tmp_path: Path) -> None:
@@ -188,13 +190,15 @@ def test_a_killed_agent_leaves_nothing_running_and_its_task_is_done_by_another(a
     agent.kill()
     until(lambda: is_gone(pid_in(tmp_path)))
 
-    for _ in ("unresponsive", "shutdown"):
-        Worker.objects.update(last_heartbeat=now() - timedelta(minutes=10), created_at=now() - timedelta(hours=1))
-        tasks.sweep_workers()
-    (tmp_path / "go").touch()
+    for minutes in (3, 10):  # silent, and then silent for too long
+        with time_machine.travel(now() + timedelta(minutes=minutes)):
+            tasks.sweep_workers()
+    assert Worker.objects.get().state == "shutdown"
     agents("--", "/bin/true", name="second")
+    with time_machine.travel(now() + timedelta(minutes=11)):
+        tasks.sweep_tasks()
 
-    sweeping(lambda: state("t1") == "completed")
+    reaches("t1", "completed")
     assert task("t1").attempt == 2
 
 
@@ -261,3 +265,19 @@ def test_a_command_that_is_not_there_is_refused_before_anything_else(agents: Sta
     assert agent.wait() == 6
     assert agent.said() == "statecore: no-such-program-anywhere is not a program that can be run\n"
     assert not Worker.objects.exists()
+
+
+def test_a_worker_that_was_given_up_registers_again(agents: Start) -> None:
+    agent = agents("--wait", "1", "--", "/bin/true")
+    agent.says("registered")
+    first = Worker.objects.get().pk
+    world.forced(Worker.objects.get(), "unresponsive")
+    with time_machine.travel(now() + timedelta(minutes=10)):
+        tasks.sweep_workers()
+
+    agent.says("was given up after a long silence, registering again")
+    submit({"id": "t1"})
+
+    reaches("t1", "completed")
+    assert Worker.objects.get(pk=first).state == "shutdown"
+    assert Worker.objects.count() == 2

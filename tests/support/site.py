@@ -84,8 +84,8 @@ def token(scope: str, name: str = "") -> str:
 
 @pytest.fixture(scope="session")
 def the_site(django_db_setup: None, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One server for all tests of a worker; retries are due at once."""
-    quick = {"STATECORE_RETRY_BASE_SECONDS": "0.01", "STATECORE_RETRY_CAP_SECONDS": "0.01"}
+    """One server for all tests of a worker; retries are due within a second."""
+    quick = {"STATECORE_RETRY_BASE_SECONDS": "1", "STATECORE_RETRY_CAP_SECONDS": "1"}
     with running(tmp_path_factory.mktemp("site"), redis_server, **quick) as site:
         yield site
 
