@@ -29,7 +29,7 @@ def log_in(options: Namespace, desk: Desk) -> None:
     if not token.isascii() or not token.isprintable() or not token:
         raise Stop("that is not a token", Exit.INVALID)
     who = Account(options.url, token)
-    desk.client_for(who).machines()  # refused unless the token is good
+    desk.client_for(who).page("runs", page_size=1)  # refused unless the token is good
     path = account.keep(who, os.environ)
     desk.say(f"logged in at {who.url}; the token is kept in {path}")
 

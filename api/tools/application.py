@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from typing import Any
 
 import orjson
 from channels.db import database_sync_to_async
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from api.authentication import read
 from api.refusals import NotAuthenticated
 from statecore.records.token import Token
 
-from .server import TOKEN, Application, server
-
 ADDRESS = "/mcp"
+TOKEN = "statecore.token"  # noqa: S105 - where in the scope it is
 
 
 class WithTools:
-    """The whole site, and the tools at /mcp/. Each request stands alone: any process may answer the next one."""
+    """The whole site, and the tools at /mcp/."""
 
-    def __init__(self, site: Application) -> None:
+    def __init__(self, site: Any) -> None:
         self.site = site
-        self.manager = StreamableHTTPSessionManager(server(site), stateless=True, json_response=True)
+        self.manager: Any = None
         self.running: asyncio.Task[None] | None = None
         self.is_ready = asyncio.Event()
 
@@ -46,6 +45,9 @@ class WithTools:
         await self.is_ready.wait()
 
     async def _live(self) -> None:
+        # The protocol takes a second to load, which most processes never need.
+        protocol = await asyncio.to_thread(import_module, "api.tools.server")
+        self.manager = protocol.manager(self.site)
         async with self.manager.run():
             self.is_ready.set()
             await asyncio.Event().wait()

@@ -11,20 +11,27 @@ import httpx
 import mcp_types
 import msgspec
 from mcp.server import Server, ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from api.client import AsyncClient, Patience, Refused, StatecoreError
 from statecore.records.token import Token
 
 from . import reading, working
+from .application import TOKEN
 from .tool import Tool, catalogue
 
-TOKEN, TOOL = "statecore.token", "statecore.tool"
+TOOL = "statecore.tool"
 # Among ourselves, without a network: the loopback is a host that every set-up allows.
 HERE = "http://127.0.0.1"
 MODULES = (reading, working)  # read for the tools they declare
 
 Application = Callable[..., Awaitable[None]]
 Context = ServerRequestContext[Any, Any]
+
+
+def manager(application: Application) -> StreamableHTTPSessionManager:
+    """Without sessions: any process may answer the next request."""
+    return StreamableHTTPSessionManager(server(application), stateless=True, json_response=True)
 
 
 def server(application: Application) -> Server[Any]:

@@ -10,23 +10,25 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
 
 from statecore import door, scheduling
 from statecore.journal import Event
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
-from statecore.machines.task import Task
+from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.scheduling import breakers
 from tests.agent.process import state, submit, task
-from tests.cli.conftest import REASON, Statecore
+from tests.cli.process import REASON, Statecore
 from tests.support import world
 from tests.support.sequencer import ROOT
 
 
 def running(task_id: str = "t1") -> None:
     """Claimed by a worker, and running."""
-    door.create(scheduling.claims.Worker, id="w1", actor=world.AGENT)
-    door.transition(scheduling.claims.Worker, "w1", "registration_completed", actor=world.AGENT)
+    door.create(Worker, id="w1", actor=world.AGENT)
+    door.transition(Worker, "w1", "registration_completed", actor=world.AGENT)
     scheduling.claim("w1", actor=world.AGENT)
     assert state(task_id) == "running"
 
@@ -103,7 +105,7 @@ def test_a_breaker_is_reset(statecore: Statecore) -> None:
 
 def open_breaker(tool: str) -> None:
     door.create(CircuitBreaker, id=tool, actor=world.operator(), failure_threshold=1)
-    scheduling.breakers.report(tool, success=False, actor=world.AGENT, error="it crashed")
+    breakers.report(tool, success=False, actor=world.AGENT, error="it crashed")
     assert CircuitBreaker.objects.get().state == "OPEN"
 
 
@@ -149,12 +151,9 @@ def test_whoever_sits_at_a_terminal_is_shown_it_and_asked(
 
 
 def test_a_stuck_workstream_is_recovered(statecore: Statecore) -> None:
-    submit({"id": "t1"})
-    running()
-    Task.objects.update(
-        state_entered_at=now() - timedelta(hours=1), started_at=now() - timedelta(hours=1),
-        created_at=now() - timedelta(hours=2), lease_expires_at=now() + timedelta(hours=1),
-    )  # fmt: skip
+    with time_machine.travel(now() - timedelta(hours=1)):
+        submit({"id": "t1", "timeout_sec": 7200})
+        running()
     recover = ("playbook", "recover-workstream", "w1", "--reason", "stuck since the outage")
 
     dry = statecore(*recover, "--dry-run")

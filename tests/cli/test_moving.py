@@ -12,7 +12,7 @@ from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from tests.agent.process import state, submit, task
-from tests.cli.conftest import Statecore
+from tests.cli.process import Statecore
 from tests.support import sequencer as sequencers
 from tests.support import world
 from tests.support.sequencer import ROOT

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from datetime import timedelta
 
+import time_machine
+
 from statecore.kernel.clock import now
-from statecore.machines.task import Task
 from tests.agent.process import submit
-from tests.cli.conftest import Statecore
+from tests.cli.process import Statecore
 from tests.support.sequencer import ROOT
 
 
@@ -60,15 +61,15 @@ def test_why_something_waits_is_told_down_to_the_root(statecore: Statecore) -> N
 
 
 def test_what_is_stuck_is_listed(statecore: Statecore) -> None:
-    submit({"id": "t1"})
-    Task.objects.update(state_entered_at=now() - timedelta(hours=2), created_at=now() - timedelta(hours=3))
+    with time_machine.travel(now() - timedelta(hours=2)):
+        submit({"id": "t1"})
 
     assert "t1" in statecore("stuck").out
     assert "t1" in {each["id"] for each in statecore("stuck", "--json").json}
 
 
 def test_a_closed_pipe_is_no_error(statecore: Statecore) -> None:
-    submit(*({"id": f"t{n:04}"} for n in range(3000)))
+    submit(*({"id": f"t{n}", "payload": {"text": "x" * 2000}} for n in range(200)))
     words = [sys.executable, "-m", "api.cli", "get", "tasks", "--limit", "0", "--json"]
     listing = subprocess.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert listing.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Statecore
+from tests.cli.process import Statecore
 from tests.support import site as sites
 from tests.support.site import Site
 
