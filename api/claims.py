@@ -45,4 +45,9 @@ class Claim(ApiView):
         body = bodies.read(request)
         key = idempotency.key_of(request, body)
         wanted, actor = bodies.shaped(body, Wanted), acting_as_agent(request)
-        return idempotency.reply(idempotency.once(key, actor, lambda: claim_once(worker_id, wanted, actor)))
+
+        def ask() -> dict[str, Any]:
+            return claim_once(worker_id, wanted, actor)
+
+        # Nothing claimed is nothing to repeat: a poll that waits asks again under its key.
+        return idempotency.reply(idempotency.once(key, actor, ask, is_kept=lambda told: bool(told["tasks"])))

@@ -34,8 +34,8 @@ def filters(model: type[models.Model]) -> dict[str, Filter]:
     for field in model._meta.concrete_fields:
         if isinstance(field, models.DateTimeField):
             stem = field.name.removesuffix("_at")
-            made[f"{stem}_after"] = Filter(f"{field.name}__gt", _moment, MOMENT, repeatable=False)
-            made[f"{stem}_before"] = Filter(f"{field.name}__lt", _moment, MOMENT, repeatable=False)
+            made[f"{stem}_after"] = Filter(f"{field.name}__gt", moment, MOMENT, repeatable=False)
+            made[f"{stem}_before"] = Filter(f"{field.name}__lt", moment, MOMENT, repeatable=False)
         elif field.name == "id" or isinstance(field, models.ForeignKey):
             made[field.name] = Filter(f"{field.attname}__in", _id, ID, repeatable=True)
         elif field.choices:
@@ -78,16 +78,16 @@ NUMBER = {"type": "integer", "minimum": -NUMBER_LIMIT, "maximum": NUMBER_LIMIT -
 TEXT = {"type": "string", "maxLength": TEXT_LENGTH, "pattern": "^[^\\u0000]*$"}
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
     try:
         # A plus in a query string reads as a space.
-        moment = parse_datetime(text.replace(" ", "+") if "T" in text else text)
+        found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
     except ValueError:
-        moment = None
-    if moment is None:
+        found = None
+    if found is None:
         raise ValueError("must be a time like 2026-01-31T12:00:00Z.")
     try:
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except OverflowError:
         raise ValueError("is not a time that can be kept.") from None
 

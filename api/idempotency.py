@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from statecore.door import Outcome, RequestKey
-from statecore.door.idempotency import answer_once
+from statecore.door.idempotency import answer_once, forget
 from statecore.door.work import perform
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid
@@ -45,13 +45,28 @@ class Told(Outcome):
         return self.answer
 
 
-def once(key: RequestKey | None, actor: Actor, ask: Callable[[], dict[str, Any]]) -> Outcome:
-    """Ask, or tell again what was told under this key: question and record are one transaction."""
+def once(
+    key: RequestKey | None,
+    actor: Actor,
+    ask: Callable[[], dict[str, Any]],
+    *,
+    is_kept: Callable[[Any], bool] = lambda told: True,
+) -> Outcome:
+    """Ask, or tell again what was told under this key: question and record are one transaction.
+
+    With `is_kept`, an answer it says no to is not kept: the same question gets a new one.
+    """
 
     def step() -> Outcome:
         return Told(None, None, answer=ask())
 
-    return step() if key is None else perform(lambda: answer_once(key, actor, step))
+    def kept() -> Outcome:
+        outcome = answer_once(key, actor, step)
+        if key is not None and not outcome.replayed and not is_kept(outcome.answer):
+            forget(key, actor)
+        return outcome
+
+    return step() if key is None else perform(kept)
 
 
 def reply(outcome: Outcome, body: dict[str, Any] | None = None, status: int = 200) -> HttpResponse:

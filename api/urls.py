@@ -9,6 +9,7 @@ urlpatterns = [
     path("", include("api.agents")),
     path("", include("api.records")),
     path("", include("api.bulk")),
+    path("", include("api.screens.urls")),
     path("", include(collections.addresses())),
     # Last: whatever no other one has.
     re_path("", NothingHere.as_view()),

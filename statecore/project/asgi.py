@@ -4,18 +4,20 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from statecore.project import memory, preflight
+from statecore.project import lifespan, memory, preflight
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
 # left behind with it, so connections are kept by a pool.
 os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
-site = get_asgi_application()
-# The applications are loaded by now.
+django = get_asgi_application()
+
+# What they import has models: not before Django is set up.
+from api.live import application as live  # noqa: E402
 from api.tools.application import WithTools  # noqa: E402
 
-application = WithTools(site)
+application = lifespan.with_lifespan(WithTools(live(django)))
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()
