@@ -24,6 +24,8 @@ class Stream:
         self.failures = 0
         self.data: list[str] = []
         self.name = ""
+        # How far the stream is, also where it has nothing to tell.
+        self.reached: int | None = None
 
     def query(self) -> dict[str, Any]:
         return self.params if self.position is None else {**self.params, "after": self.position}
@@ -33,18 +35,14 @@ class Stream:
         if line:
             self._note(line)
             return None
-        data, name = "\n".join(self.data), self.name
+        data, name, seen = "\n".join(self.data), self.name, self.position
         self.data, self.name = [], ""
         if name == "resnapshot":
-            raise TooOld(f"events after position {self.position} are no longer streamed")
-        if not data:
-            return None
+            raise TooOld(f"events after position {seen} are no longer streamed")
         self.failures = 0
-        told = _positioned(data)
-        if told is None or (self.position is not None and told.position <= self.position):
-            return None
-        self.position = told.position
-        return told
+        self.position, self.reached = self.reached or seen, None
+        told = _positioned(data) if data else None
+        return None if told is None or (seen is not None and told.position <= seen) else told
 
     def _note(self, line: str) -> None:
         field, _, value = line.partition(":")
@@ -53,10 +51,12 @@ class Stream:
             self.data.append(value)
         elif field == "event":
             self.name = value
+        elif field == "id" and value.isdecimal():
+            self.reached = max(int(value), self.position or 0)
 
     def lost(self, heard: Heard | None) -> float:
         """The connection ended: how long to wait before the next. Half an event is forgotten, it comes again."""
-        self.data, self.name = [], ""
+        self.data, self.name, self.reached = [], "", None
         if heard is not None and not is_passing(heard):
             raise said_no(heard)
         self.failures += 1

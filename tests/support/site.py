@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,6 @@ import pytest
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
-
-WEB = [sys.executable, "-m", "uvicorn", "--no-access-log", "--lifespan=off", "--timeout-graceful-shutdown=5"]
 
 
 def free_port() -> int:
@@ -39,9 +36,11 @@ class Site:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        from statecore.project.supervisor import WEB
+
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*WEB, "--port", str(self.port), "statecore.project.asgi:application"],
+                [*WEB, "--port", str(self.port)],
                 cwd=ROOT, env=self.environ, stdout=log, stderr=log,
             )  # fmt: skip
         until(self.answers, 60)
