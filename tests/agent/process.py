@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from statecore import scheduling
+from statecore import door, scheduling
 from statecore.machines.task import Task
+from statecore.machines.worker import Worker
 from tests.support import world
 from tests.support.sequencer import ROOT
 from tests.support.waiting import until
@@ -81,3 +82,11 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+def running(task_id: str = "t1") -> None:
+    """Claimed by a worker of the test's own, and running."""
+    door.create(Worker, id="w1", actor=world.AGENT)
+    door.transition(Worker, "w1", "registration_completed", actor=world.AGENT)
+    scheduling.claim("w1", actor=world.AGENT)
+    assert state(task_id) == "running"

@@ -12,25 +12,16 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from statecore import door, scheduling
+from statecore import door
 from statecore.journal import Event
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
-from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.scheduling import breakers
-from tests.agent.process import state, submit, task
+from tests.agent.process import running, state, submit, task
 from tests.cli.process import REASON, Statecore
 from tests.support import world
 from tests.support.sequencer import ROOT
-
-
-def running(task_id: str = "t1") -> None:
-    """Claimed by a worker, and running."""
-    door.create(Worker, id="w1", actor=world.AGENT)
-    door.transition(Worker, "w1", "registration_completed", actor=world.AGENT)
-    scheduling.claim("w1", actor=world.AGENT)
-    assert state(task_id) == "running"
 
 
 @pytest.mark.parametrize(("verb", "ends"), [("complete-task", "completed"), ("fail-task", "failed")])
@@ -181,8 +172,8 @@ def test_a_breaker_is_closed_only_if_the_tool_works(statecore: Statecore) -> Non
     reset = ("playbook", "reset-breaker", "tool", "--reason", "it was mended")
 
     assert "not a program here" in statecore(*reset, code=1).err
-    assert "still unhealthy" in statecore(*reset, "--", "/bin/false", code=1).err
-    assert "would: circuit_breaker tool: OPEN → CLOSED" in statecore(*reset, "--dry-run", "--", "/bin/true").out
+    assert "still unhealthy" in statecore(*reset, "--check", "/bin/false", code=1).err
+    assert "would: circuit_breaker tool: OPEN → CLOSED" in statecore(*reset, "--dry-run", "--check", "/bin/true").out
     assert CircuitBreaker.objects.get().state == "OPEN"
-    statecore(*reset, "--", "/bin/true")
+    statecore(*reset, "--check", "/bin/true")
     assert CircuitBreaker.objects.get().state == "CLOSED"

@@ -11,7 +11,7 @@ from statecore import door
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from tests.agent.process import state, submit, task
+from tests.agent.process import running, state, submit, task
 from tests.cli.process import Statecore
 from tests.support import sequencer as sequencers
 from tests.support import world
@@ -103,6 +103,7 @@ def test_a_failed_task_gets_a_successor(statecore: Statecore) -> None:
 
 def test_a_run_is_watched_to_its_end(statecore: Statecore, tmp_path: Path) -> None:
     submit({"id": "t1"})
+    running()
     words = [sys.executable, "-m", "api.cli", "watch", "runs", "r1", "--until", "succeeded", "--json"]
     with sequencers.running(tmp_path):
         watching = subprocess.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, text=True)
@@ -117,6 +118,7 @@ def test_a_run_is_watched_to_its_end(statecore: Statecore, tmp_path: Path) -> No
 
 def test_a_run_that_ends_otherwise_is_not_what_was_hoped(statecore: Statecore, tmp_path: Path) -> None:
     submit({"id": "t1", "is_critical": True}, is_critical=True)
+    running()
     with sequencers.running(tmp_path):
         door.override(Task, "t1", "failed", actor=world.operator(), reason=world.REASON, category="other")
         said = statecore("watch", "runs", "r1", "--until", "succeeded", code=1).err

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import REMAINDER, Namespace
+import shlex
+from argparse import Namespace
 from typing import Any
 
 from ..desk import Desk
@@ -26,7 +27,7 @@ def add(commands: Any) -> None:
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.set_defaults(run=_runner(module))
     reset.add_argument("id", metavar="TOOL")
-    reset.add_argument("check", nargs=REMAINDER, help="-- COMMAND that tries it out, else `TOOL --version`")
+    reset.add_argument("--check", metavar="COMMAND", type=shlex.split, help="tries it out; else `TOOL --version`")
 
 
 def _runner(module: Any) -> Any:

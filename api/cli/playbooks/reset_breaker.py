@@ -21,7 +21,7 @@ def run(options: Namespace, desk: Desk) -> None:
     if breaker.state == CLOSED:
         steps.step("it is closed already: there is nothing to reset")
         return
-    check = [word for word in options.check if word != "--"] or [options.id, "--version"]
+    check = options.check or [options.id, "--version"]
     steps.step(f"trying it out: {' '.join(check)}")
     _try_out(check)
     steps.step("it works: closing the breaker")
@@ -33,7 +33,7 @@ def _try_out(check: list[str]) -> None:
     """Here, on the operator's machine, without a shell."""
     program = shutil.which(check[0])
     if program is None:
-        raise Stop(f"{check[0]} is not a program here: say how to try it out with -- COMMAND")
+        raise Stop(f"{check[0]} is not a program here: say how to try it out with --check")
     try:
         ended = subprocess.run(
             [program, *check[1:]], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
