@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rest_framework.request import Request
@@ -12,14 +13,21 @@ from statecore.records.token import Scope, Token
 
 
 def acting(request: Request) -> Actor:
-    """An agent for a token of scope `agent`, an operator for every other caller."""
+    """An agent for a token of scope `agent` and for every tool of a language model, an operator for others."""
+    if isinstance(request.auth, Token) and (tool := _tool(request)):
+        return replace(request.auth.as_agent(), tool=tool)
     return request.auth.actor() if isinstance(request.auth, Token) else _browsing(request.user)
+
+
+def _tool(request: Request) -> str:
+    """Only this process can put it there: it is no header."""
+    return str(getattr(request._request, "scope", {}).get("statecore.tool", ""))
 
 
 def acting_as_agent(request: Request) -> Actor:
     """For the calls of agents: a token whose scope includes `agent` acts as one; a person at a browser does not."""
     if isinstance(request.auth, Token) and request.auth.may(Scope.AGENT):
-        return request.auth.as_agent()
+        return replace(request.auth.as_agent(), tool=_tool(request))
     return acting(request)
 
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from statecore.door import Outcome, RequestKey
 from statecore.door.idempotency import answer_once, forget
-from statecore.door.work import perform
+from statecore.door.perform import perform
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid
 

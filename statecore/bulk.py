@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from . import door
-from .door.work import perform
+from .door.perform import perform
 from .kernel import registry
 from .kernel.actors import Actor, Channel, Kind
 from .kernel.clock import now

@@ -18,6 +18,8 @@ DATABASE = os.environ.get("STATECORE_TEST_DATABASE", "sqlite")
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
 servers = ExitStack()
+# A real server, for whoever asks for one.
+pytest_plugins = ("tests.support.site",)
 
 
 def prepare_environment() -> None:

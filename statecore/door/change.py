@@ -109,7 +109,7 @@ def _entry(entity: Entity, from_state: str, account: Account, metadata: Mapping[
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.operator_name,
             "reason": facts.reason or None,
-            "metadata": {**account.metadata, **metadata},
+            "metadata": {**account.metadata, **metadata, **({"tool": facts.actor.tool} if facts.actor.tool else {})},
             "context": entity.context(),
             "dwell_seconds": dwell,
             "attempt": entity.attempt,

@@ -15,9 +15,9 @@ from ..kernel.refusals import ConstraintViolated, Invalid, StateIsProtected, Ter
 from ..records import audit_note
 from . import rights, rows
 from .create import complaint
+from .perform import perform
 from .refused import counted
 from .transition import check_version
-from .work import perform
 
 
 def edit(

@@ -48,6 +48,8 @@ class Actor:
     kind: Kind
     channel: Channel
     holds: Callable[[str], bool] = field(default=_never, repr=False, compare=False)
+    # What it acts with, where that is worth a note in the journal: the tool of a language model.
+    tool: str = ""
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:

@@ -13,10 +13,11 @@ os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
 django = get_asgi_application()
 
-# What it imports has models: not before Django is set up.
+# What they import has models: not before Django is set up.
 from api.live import application as live  # noqa: E402
+from api.tools.application import WithTools  # noqa: E402
 
-application = lifespan.with_lifespan(live(django))
+application = lifespan.with_lifespan(WithTools(live(django)))
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()

@@ -7,8 +7,8 @@ from typing import Any
 from .. import door
 from ..door import Outcome, RequestKey
 from ..door.idempotency import answer_once
+from ..door.perform import perform
 from ..door.refused import counted
-from ..door.work import perform
 from ..kernel.actors import THE_SYSTEM, Actor, Kind
 from ..kernel.entity import Entity
 

@@ -1,0 +1,42 @@
+"""What an agent is started with."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-")
+LONGEST_NAME = 48
+
+
+def host_name() -> str:
+    return clean_name(socket.gethostname()) or "agent"
+
+
+def clean_name(name: str) -> str:
+    """As much of a name as an id may hold."""
+    return "".join(letter if letter in ALLOWED else "-" for letter in name)[:LONGEST_NAME]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    command: tuple[str, ...]
+    url: str
+    token: str = field(repr=False)
+    capabilities: tuple[str, ...] = ()
+    workstreams: tuple[str, ...] = ()
+    name: str = field(default_factory=host_name)
+    concurrency: int = 1
+    heartbeat_seconds: float = 10.0
+    wait_seconds: float = 25.0
+
+    def new_worker_id(self) -> str:
+        """A registration that has ended is never taken up again, so each has an id of its own."""
+        return f"{clean_name(self.name)}-{secrets.token_hex(4)}"
+
+    @property
+    def affinity(self) -> Mapping[str, Any] | None:
+        return {"workstreams": list(self.workstreams)} if self.workstreams else None

@@ -1,0 +1,1 @@
+"""The command line `statecore`: everything an operator needs where there is no browser."""

@@ -1,0 +1,106 @@
+"""fire, retry and submit: what needs no force."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from api.client import Outcome
+
+from .desk import Desk, plain
+from .exits import Exit, Stop
+from .reading import pair
+
+
+def add(commands: Any) -> None:
+    fire = commands.add_parser("fire", help="make a move")
+    fire.add_argument("collection")
+    fire.add_argument("id")
+    fire.add_argument("trigger")
+    fire.add_argument("field", nargs="*", type=pair, metavar="FIELD=VALUE", help="the trigger's own; JSON or text")
+    fire.add_argument("--reason")
+    fire.add_argument("--expected-version", type=int)
+    fire.set_defaults(run=make_move)
+    retry = commands.add_parser("retry", help="a successor for something final")
+    retry.add_argument("collection")
+    retry.add_argument("id")
+    retry.add_argument("--reason")
+    retry.set_defaults(run=try_again)
+    submit = commands.add_parser("submit", help="a whole plan from a JSON file")
+    submit.add_argument("plan", help="the file, or - for standard input")
+    submit.add_argument("--start", action="store_true", help="start it at once, whatever the plan says")
+    submit.add_argument("--request-id", help="a second plan with the same is the same plan")
+    submit.set_defaults(run=submit_plan)
+
+
+def value_of(text: str) -> Any:
+    """JSON where it is JSON, and text where it is not: `exit_code=0`, `error=out of memory`."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def make_move(options: Namespace, desk: Desk) -> None:
+    fields = {name: value_of(value) for name, value in options.field}
+    if clash := fields.keys() & {"reason", "metadata", "expected_version", "request_id", "trigger"}:
+        raise Stop(f"{', '.join(sorted(clash))} is not a field of a trigger", Exit.USAGE)
+    outcome = desk.client.fire(
+        options.collection, options.id, options.trigger, reason=options.reason,
+        expected_version=options.expected_version, **fields,
+    )  # fmt: skip
+    tell(desk, outcome)
+
+
+def tell(desk: Desk, outcome: Outcome, verb: str = "") -> None:
+    """What a move changed, and what followed from it."""
+    if desk.as_json:
+        desk.put(outcome.fields)
+        return
+    if outcome.event is None:
+        desk.line("nothing had to be changed")
+        return
+    for event in (outcome.event, *outcome.caused):
+        mark = "" if event is outcome.event else "  → "
+        before = plain(event.from_state)
+        desk.line(f"{mark}{verb}{event.entity_type} {event.entity_id}: {before} → {event.to_state} ({event.trigger})")
+
+
+def try_again(options: Namespace, desk: Desk) -> None:
+    successor = desk.client.retry(options.collection, options.id, reason=options.reason)
+    if desk.as_json:
+        desk.put(successor.fields)
+    else:
+        desk.line(f"{successor.id} is {successor.state}, in place of {options.id}")
+
+
+def submit_plan(options: Namespace, desk: Desk) -> None:
+    plan = read_plan(options.plan)
+    if options.start:
+        plan["start"] = True
+    tasks = sum(len(each.get("tasks", ())) for each in plan.get("workstreams", ()) if isinstance(each, dict))
+    desk.progress(f"submitting {tasks} tasks …")
+    try:
+        submitted = desk.client.submit(plan, request_id=options.request_id)
+    finally:
+        desk.end_progress()
+    if desk.as_json:
+        desk.put(submitted.fields)
+    else:
+        desk.line(f"run {submitted.run}: {tasks} tasks")
+
+
+def read_plan(place: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
+        plan = json.loads(text)
+    except OSError as error:
+        raise Stop(f"{place} cannot be read: {error.strerror}", Exit.INVALID) from None
+    except (ValueError, RecursionError) as error:
+        raise Stop(f"{place} is not JSON: {error}", Exit.INVALID) from None
+    if not isinstance(plan, dict) or not isinstance(plan.get("workstreams", []), list):
+        raise Stop(f"{place} is not a plan: an object with workstreams is expected", Exit.INVALID)
+    return plan

@@ -1,0 +1,102 @@
+"""What both clients share: the address, the token, time-outs, and how a description becomes a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import msgspec
+
+from .call import Call
+from .records import Page
+from .retries import Patience, Send
+from .stream import Stream
+
+T = TypeVar("T")
+
+BASE = "api/v1/"
+CONNECT_SECONDS = 5.0
+# A stream that says nothing for so long, not even that it lives, is taken for dead.
+SILENCE_SECONDS = 60.0
+
+
+class BadAddress(ValueError):
+    """Not the address of a server."""
+
+
+def server_address(url: str) -> str:
+    """The address, ready to be added to; refused when no server can be there."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise BadAddress(f"{url!r} is not an address such as https://statecore.example")
+    return url.rstrip("/") + "/"
+
+
+def user_agent() -> str:
+    try:
+        return f"statecore-client/{version('statecore')}"
+    except PackageNotFoundError:  # used from a folder, not installed
+        return "statecore-client"
+
+
+class Connection:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience: Patience | None = None,
+        timeout: float = 30.0,
+        transport: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.url, self.timeout = server_address(url), timeout
+        self.patience = patience or Patience()
+        self.http: Any = self._opened(
+            base_url=f"{self.url}{BASE}",
+            headers={"Authorization": f"Bearer {token}", "User-Agent": user_agent(), **(headers or {})},
+            transport=transport,
+        )
+
+    def _opened(self, **settings: Any) -> Any:
+        raise NotImplementedError
+
+    def request(self, step: Send) -> dict[str, Any]:
+        call = step.call
+        headers = {"Accept": "application/json"}
+        if step.key is not None:
+            headers["Idempotency-Key"] = step.key
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        return {
+            "method": call.method,
+            "url": call.path,
+            "params": call.params,
+            "headers": headers,
+            "content": None if call.body is None else msgspec.json.encode(call.body),
+            "timeout": self._patient(self.timeout + call.extra_seconds),
+        }
+
+    def listening(self, stream: Stream) -> dict[str, Any]:
+        return {
+            "method": "GET",
+            "url": "events/",
+            "params": stream.query(),
+            "headers": {"Accept": "text/event-stream"},
+            "timeout": self._patient(SILENCE_SECONDS),
+        }
+
+    def _patient(self, seconds: float) -> httpx.Timeout:
+        return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+
+    def after(self, call: Call[Page[T]], page: Page[T]) -> Call[Page[T]] | None:
+        """The call for the next page: at the same place, whatever host the server believes to be."""
+        if page.next is None:
+            return None
+        params: dict[str, list[str]] = {}
+        for name, value in parse_qsl(urlsplit(page.next).query):
+            params.setdefault(name, []).append(value)
+        return replace(call, params=params)

@@ -1,0 +1,51 @@
+"""What a tool is: a call of the API with typed arguments, for tokens of a certain scope."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from api.client import AsyncClient
+from statecore.records.token import Scope
+
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The base of every tool's arguments; what nobody knows is refused by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    description: str
+    scope: Scope
+    arguments: type[Arguments]
+    call: Callable[[AsyncClient, Any], Awaitable[Any]]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        _parts, components = msgspec.json.schema_components([self.arguments])
+        schema: dict[str, Any] = components[self.arguments.__name__]
+        return schema
+
+    @property
+    def only_reads(self) -> bool:
+        return self.scope is Scope.READ
+
+
+catalogue: dict[str, Tool] = {}
+
+
+def tool(scope: Scope) -> Callable[[Callable[[AsyncClient, A], Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
+    """Its name is the function's, its description the docstring, its arguments the type of the second parameter."""
+
+    def declare(function: Callable[[AsyncClient, A], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        name = function.__name__
+        catalogue[name] = Tool(name, function.__doc__ or "", scope, get_type_hints(function)["asked"], function)
+        return function
+
+    return declare

@@ -1,0 +1,1 @@
+"""The agent as a real process, against the real server."""

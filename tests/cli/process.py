@@ -1,0 +1,45 @@
+"""Running one command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.site import ROOT
+
+REASON = ("--reason", "seen to be wrong by hand", "--category", "other")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Statecore:
+    """Runs `statecore` with a home of its own; a traceback is a failure whatever else is asked."""
+
+    def __init__(self, url: str, token: str, folder: Path) -> None:
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("STATECORE_")},
+            "STATECORE_URL": url, "STATECORE_TOKEN": token, "XDG_CONFIG_HOME": str(folder / "config"),
+        }  # fmt: skip
+
+    def __call__(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> Ran:
+        ended = subprocess.run(
+            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, input=stdin, capture_output=True, text=True,
+            env={name: value for name, value in {**self.environ, **environ}.items() if value}, timeout=60, check=False,
+        )  # fmt: skip
+        assert "Traceback" not in ended.stderr, ended.stderr
+        assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
+        return Ran(ended.returncode, ended.stdout, ended.stderr)

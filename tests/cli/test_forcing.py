@@ -1,0 +1,179 @@
+"""The verbs that force a state, and the playbooks."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import time_machine
+
+from statecore import door
+from statecore.journal import Event
+from statecore.kernel.clock import now
+from statecore.machines.circuit_breaker import CircuitBreaker
+from statecore.machines.workstream import Workstream
+from statecore.scheduling import breakers
+from tests.agent.process import running, state, submit, task
+from tests.cli.process import REASON, Statecore
+from tests.support import world
+from tests.support.sequencer import ROOT
+
+
+@pytest.mark.parametrize(("verb", "ends"), [("complete-task", "completed"), ("fail-task", "failed")])
+def test_a_running_task_is_forced_to_its_end(statecore: Statecore, verb: str, ends: str) -> None:
+    submit({"id": "t1"})
+    running()
+
+    said = statecore(verb, "t1", *REASON).out
+
+    assert said.startswith(f"task t1: running → {ends} (manual_override)")
+    assert state("t1") == ends
+    event = Event.objects.filter(entity_id="t1").latest("sequence").as_dict()
+    assert (event["kind"], event["operator"], event["reason"]) == ("override", "ada", REASON[1])
+
+
+def test_a_task_is_completed_only_if_its_output_is_there(statecore: Statecore, tmp_path: Path) -> None:
+    submit({"id": "t1"})
+    running()
+    output = tmp_path / "report.txt"
+
+    statecore("complete-task", "t1", *REASON, "--verify-output", str(output), code=1)
+    output.touch()
+    statecore("complete-task", "t1", *REASON, "--verify-output", str(output), code=1)
+    assert state("t1") == "running"
+    output.write_text("all green")
+    statecore("complete-task", "t1", *REASON, "--verify-output", str(output))
+
+    event = Event.objects.filter(entity_id="t1").latest("sequence").as_dict()
+    assert event["metadata"]["verified_output"] == "report.txt"
+
+
+def test_a_dry_run_shows_everything_and_changes_nothing(statecore: Statecore) -> None:
+    submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
+    running()
+
+    said = statecore("complete-task", "t1", *REASON, "--dry-run").out
+
+    assert "would: task t1: running → completed" in said
+    assert "→ would: task t2: blocked → pending" in said
+    assert (state("t1"), state("t2")) == ("running", "blocked")
+
+
+def test_a_live_task_is_reset_and_a_final_one_gets_a_successor(statecore: Statecore) -> None:
+    submit({"id": "t1"}, {"id": "t2"})
+    running("t1")
+
+    assert "running → pending" in statecore("reset-task", "t1", *REASON).out
+    statecore("fail-task", "t1", *REASON)
+    assert "in place of t1" in statecore("reset-task", "t1", *REASON).out
+    assert task("t1").successor.retry_count == 0
+
+
+def test_a_blocked_task_is_unblocked(statecore: Statecore) -> None:
+    submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
+
+    assert "blocked → pending" in statecore("unblock-task", "t2", *REASON).out
+
+
+def test_workstreams_are_validated_and_failed(statecore: Statecore) -> None:
+    submit({"id": "t1"}, {"id": "t2"})
+    running("t1")
+
+    assert "executing → validating" in statecore("validate-workstream", "w1", *REASON).out
+    assert "validating → failed" in statecore("fail-workstream", "w1", *REASON).out
+
+
+def test_a_breaker_is_reset(statecore: Statecore) -> None:
+    open_breaker("pytest")
+
+    assert "OPEN → CLOSED" in statecore("reset-breaker", "pytest", *REASON).out
+
+
+def open_breaker(tool: str) -> None:
+    door.create(CircuitBreaker, id=tool, actor=world.operator(), failure_threshold=1)
+    breakers.report(tool, success=False, actor=world.AGENT, error="it crashed")
+    assert CircuitBreaker.objects.get().state == "OPEN"
+
+
+def test_a_patch_is_not_rolled_back_without_an_approved_plan(statecore: Statecore) -> None:
+    statecore("rollback-patch", "no-such-patch", *REASON, code=5)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--reason", "short", "--category", "other"), "reason"),
+        (("--reason", REASON[1], "--category", "x"), "category"),
+    ],
+)
+def test_a_reason_and_a_category_are_asked_for(statecore: Statecore, words: tuple[str, ...], complaint: str) -> None:
+    submit({"id": "t1"})
+
+    assert complaint in statecore("fail-task", "t1", *words, code=6).err
+    assert state("t1") == "queued"
+
+
+@pytest.mark.parametrize(("answer", "code", "ends"), [("n", 1, "queued"), ("y", 0, "failed")])
+def test_whoever_sits_at_a_terminal_is_shown_it_and_asked(
+    statecore: Statecore, answer: str, code: int, ends: str
+) -> None:
+    submit({"id": "t1"})
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as terminal:
+        asked = subprocess.Popen(
+            [sys.executable, "-m", "api.cli", "fail-task", "t1", *REASON], cwd=ROOT, env=statecore.environ,
+            stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
+        )  # fmt: skip
+        os.close(theirs)
+        terminal.write(f"{answer}\n".encode())
+        shown, _ = asked.communicate(timeout=30)
+
+    assert asked.returncode == code
+    assert b"would: task t1" in shown
+    assert state("t1") == ends
+
+
+# Playbooks
+
+
+def test_a_stuck_workstream_is_recovered(statecore: Statecore) -> None:
+    with time_machine.travel(now() - timedelta(hours=1)):
+        submit({"id": "t1", "timeout_sec": 7200})
+        running()
+    recover = ("playbook", "recover-workstream", "w1", "--reason", "stuck since the outage")
+
+    dry = statecore(*recover, "--dry-run")
+    assert "failing them" in dry.err
+    assert "would: task t1: running → failed" in dry.out
+    assert "would: workstream w1: executing → validating" in dry.out
+    assert state("t1") == "running"
+
+    statecore(*recover)
+    assert state("t1") == "failed"
+    assert Workstream.objects.get().state == "validating"
+
+
+def test_a_workstream_that_goes_on_by_itself_is_left_alone(statecore: Statecore) -> None:
+    submit({"id": "t1"})
+
+    said = statecore("playbook", "recover-workstream", "w1", "--reason", "it looked stuck").err
+
+    assert "1 tasks are not ended yet: the workstream goes on by itself" in said
+    assert Workstream.objects.get().state == "ready"
+
+
+def test_a_breaker_is_closed_only_if_the_tool_works(statecore: Statecore) -> None:
+    open_breaker("tool")
+    reset = ("playbook", "reset-breaker", "tool", "--reason", "it was mended")
+
+    assert "not a program here" in statecore(*reset, code=1).err
+    assert "still unhealthy" in statecore(*reset, "--check", "/bin/false", code=1).err
+    assert "would: circuit_breaker tool: OPEN → CLOSED" in statecore(*reset, "--dry-run", "--check", "/bin/true").out
+    assert CircuitBreaker.objects.get().state == "OPEN"
+    statecore(*reset, "--check", "/bin/true")
+    assert CircuitBreaker.objects.get().state == "CLOSED"

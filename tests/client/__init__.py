@@ -1,0 +1,1 @@
+"""The Python client: against a server that misbehaves, and against the real one."""

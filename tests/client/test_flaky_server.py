@@ -1,0 +1,223 @@
+"""The client against a server that drops, delays and refuses: what is meant once happens once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from api.client import (
+    AsyncClient,
+    BreakerOpen,
+    Client,
+    Conflict,
+    GuardFailed,
+    IdempotencyMismatch,
+    Invalid,
+    LeaseLost,
+    NotAuthenticated,
+    NotFound,
+    Patience,
+    PermissionDenied,
+    Refused,
+    StaleVersion,
+    Throttled,
+    Unreachable,
+)
+from api.client.connection import BadAddress
+from api.client.refusals import Garbled
+from tests.client.flaky import (
+    BROKEN,
+    DONE_BUT_DROPPED,
+    DROPPED,
+    HANGS,
+    UNAVAILABLE,
+    Flaky,
+    Reply,
+    refused,
+    serving,
+    throttled,
+)
+
+QUICK = Patience(first=0.001, longest=0.01, total=5)
+Perform = Callable[..., Any]
+
+
+def plainly(url: str, deed: Callable[[Any], Any], **settings: Any) -> Any:
+    with closing(Client(url, "secret", **{"patience": QUICK, **settings})) as client:
+        result = deed(client)
+        return list(result) if hasattr(result, "__next__") else result
+
+
+def asynchronously(url: str, deed: Callable[[Any], Any], **settings: Any) -> Any:
+    async def run() -> Any:
+        async with AsyncClient(url, "secret", **{"patience": QUICK, **settings}) as client:
+            result = deed(client)
+            return [each async for each in result] if inspect.isasyncgen(result) else await result
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=[plainly, asynchronously])
+def perform(request: pytest.FixtureRequest) -> Perform:
+    return request.param  # type: ignore[no-any-return]
+
+
+def fire(client: Any) -> Any:
+    return client.fire("tasks", "t1", "worker_started", worker="w1")
+
+
+@pytest.mark.parametrize("trouble", [DROPPED, DONE_BUT_DROPPED, UNAVAILABLE, BROKEN, throttled(0)])
+def test_what_is_fired_through_trouble_happens_once(perform: Perform, trouble: Reply) -> None:
+    flaky = Flaky(trouble, trouble, trouble)
+    with serving(flaky) as url:
+        outcome = perform(url, fire)
+
+    assert outcome.changed
+    assert flaky.deeds == 1
+    assert len(flaky.requests) == 4
+    assert len(set(flaky.keys)) == 1
+    assert flaky.keys[0]
+
+
+def test_a_lost_answer_is_given_again_and_said_to_be_a_replay(perform: Perform) -> None:
+    with serving(Flaky(DONE_BUT_DROPPED)) as url:
+        assert perform(url, fire).replayed
+
+
+def test_two_calls_have_two_keys(perform: Perform) -> None:
+    flaky = Flaky()
+    with serving(flaky) as url:
+        perform(url, fire)
+        perform(url, fire)
+
+    assert flaky.deeds == len(set(flaky.keys)) == 2
+
+
+def test_a_request_id_of_the_caller_is_the_key(perform: Perform) -> None:
+    flaky = Flaky()
+    with serving(flaky) as url:
+        perform(url, lambda client: client.submit({"phase": "PH-1"}, request_id="nightly-7"))
+
+    assert flaky.keys == ["nightly-7"]
+
+
+def test_reads_are_tried_again_without_a_key(perform: Perform) -> None:
+    flaky = Flaky(DROPPED, Reply(body={"machines": {}}))
+    with serving(flaky) as url:
+        assert perform(url, lambda client: client.stats()) == {"machines": {}}
+
+    assert flaky.keys == ["", ""]
+
+
+def test_a_server_that_hangs_is_left_after_the_timeout_and_asked_again(perform: Perform) -> None:
+    flaky = Flaky(HANGS)
+    with serving(flaky) as url:
+        started = time.monotonic()
+        assert perform(url, fire, timeout=0.2).changed
+        assert time.monotonic() - started < 4
+
+    assert flaky.deeds == 1
+
+
+def test_retry_after_is_waited_for(perform: Perform) -> None:
+    with serving(Flaky(throttled(0.4))) as url:
+        started = time.monotonic()
+        perform(url, fire)
+
+    assert time.monotonic() - started >= 0.4
+
+
+def test_it_does_not_wait_beyond_its_patience(perform: Perform) -> None:
+    with serving(Flaky(throttled(3600))) as url:
+        started = time.monotonic()
+        with pytest.raises(Throttled) as caught:
+            perform(url, fire)
+
+    assert caught.value.retry_after == 3600
+    assert time.monotonic() - started < 3
+
+
+def test_a_server_that_is_not_there_is_unreachable(perform: Perform) -> None:
+    with pytest.raises(Unreachable, match="tried"):
+        perform("http://127.0.0.1:9", fire, patience=Patience(first=0.01, longest=0.02, total=0.1))
+
+
+def test_a_server_that_stays_broken_is_given_up(perform: Perform) -> None:
+    with serving(Flaky(*[BROKEN] * 500)) as url, pytest.raises(Unreachable, match="answers 502"):
+        perform(url, fire, patience=Patience(first=0.01, longest=0.02, total=0.1))
+
+
+REFUSALS: list[tuple[int, str, type[Refused]]] = [
+    (400, "invalid", Invalid),
+    (400, "unknown_trigger", Invalid),
+    (401, "not_authenticated", NotAuthenticated),
+    (403, "permission_denied", PermissionDenied),
+    (404, "not_found", NotFound),
+    (409, "invalid_transition", Conflict),
+    (409, "terminal_state", Conflict),
+    (409, "guard_failed", GuardFailed),
+    (409, "lease_lost", LeaseLost),
+    (409, "stale_version", StaleVersion),
+    (409, "duplicate_id", Conflict),
+    (413, "too_large", Invalid),
+    (422, "idempotency_mismatch", IdempotencyMismatch),
+    (503, "breaker_open", BreakerOpen),
+    (418, "not_heard_of", Refused),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "family"), REFUSALS)
+def test_a_refusal_is_raised_at_once_with_its_facts(
+    perform: Perform, status: int, code: str, family: type[Refused]
+) -> None:
+    flaky = Flaky(refused(status, code, state="queued", version=3))
+    with serving(flaky) as url, pytest.raises(Refused) as caught:
+        perform(url, fire)
+
+    assert type(caught.value) is family
+    assert (caught.value.status, caught.value.code, caught.value.detail) == (status, code, f"it is {code}")
+    assert caught.value.facts == {"state": "queued", "version": 3}
+    assert len(flaky.requests) == 1
+
+
+def test_an_answer_that_is_not_of_the_api_is_said_to_be_garbled(perform: Perform) -> None:
+    with serving(Flaky(Reply(body=b"<html>hello</html>"))) as url, pytest.raises(Garbled, match="JSON"):
+        perform(url, lambda client: client.stats())
+
+
+def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perform) -> None:
+    def page(number: int, following: str | None) -> Reply:
+        row = {"entity_type": "task", "id": f"t{number}", "state": "running"}
+        return Reply(body={"results": [row], "next": following, "previous": None})
+
+    elsewhere = "http://elsewhere.example/api/v1/stuck/?cursor=abc&kind=late&kind=decision"
+    flaky = Flaky(page(1, elsewhere), DROPPED, page(2, None))
+    with serving(flaky) as url:
+        found = perform(url, lambda client: client.stuck())
+
+    assert [each.id for each in found] == ["t1", "t2"]
+    assert [path for _method, path, _headers, _body in flaky.requests][1:] == [
+        "/api/v1/stuck/?cursor=abc&kind=late&kind=decision"
+    ] * 2
+
+
+def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform) -> None:
+    flaky = Flaky(refused(404, "not_found"))
+    with serving(flaky) as url, pytest.raises(NotFound):
+        perform(url, lambda client: client.get("tasks", "../../admin"))
+
+    ((_method, path, headers, _body),) = flaky.requests
+    assert path == "/api/v1/tasks/..%2F..%2Fadmin/"
+    assert headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("url", ["", "statecore.example", "ftp://statecore.example", "http://", "http://a/?b=c"])
+def test_what_is_not_an_address_is_refused(url: str) -> None:
+    with pytest.raises(BadAddress):
+        Client(url, "secret")
