@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "csp",
     "django_structlog",
     "statecore.apps.StatecoreConfig",
+    "dashboard.apps.DashboardConfig",
 ]
 
 MIDDLEWARE = [
@@ -78,7 +79,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # Who is in
-LOGIN_URL = "admin:login"
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "console:overview"
+LOGOUT_REDIRECT_URL = "console:login"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
@@ -99,6 +102,7 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_VERBOSE = False
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 # A guesser locks out himself at that name, not its owner elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -117,6 +121,9 @@ SESSION_COOKIE_SECURE = ENVIRONMENT.https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
+
+# The console
+STATECORE_READ_ONLY = ENVIRONMENT.read_only
 
 # The machines
 STATECORE_DEADLINES = ENVIRONMENT.deadlines

@@ -1,0 +1,113 @@
+"""A page of a machine's entities: found by an index, paged by a key, never counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from django.db.models import Q, QuerySet
+
+from statecore.journal import Event, EventKind
+from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow
+from statecore.kernel.indexes import is_live
+
+from .bounded import in_time
+from .search import Search
+
+SIZE = 50
+NEWEST, LONGEST = "newest", "longest"
+# Never shown in a list, and some of them are long.
+HEAVY = {"metadata", "payload", "output", "stdout", "stderr", "compensation_plan", "quarantine_metadata", "result", "commands"}
+
+
+@dataclass(slots=True)
+class Row:
+    entity: Entity
+    belongs: list[tuple[str, str, str]]
+    said: str
+    is_forced: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    rows: list[Row]
+    next: str = ""
+    order: str = NEWEST
+    orders: list[str] = field(default_factory=list)
+
+
+def page(flow: Flow, search: Search, *, after: str = "", order: str = "") -> Page:
+    orders = orders_of(flow, search)
+    order = order if order in orders else orders[0]
+    found = _ordered(_filtered(flow, search), order, after).defer(*_heavy(flow))
+    with in_time():
+        entities = list(found[: SIZE + 1])
+        forced = _ever_forced(flow, [entity.pk for entity in entities])
+    shown = entities[:SIZE]
+    rows = [Row(entity, belongs_to(entity), _said(entity), entity.pk in forced) for entity in shown]
+    return Page(rows, _key(shown[-1], order) if len(entities) > SIZE else "", order, orders)
+
+
+def orders_of(flow: Flow, search: Search) -> list[str]:
+    """Longest in its state first needs the index over live rows, so it is offered for one live state."""
+    one_live = len(search.states) == 1 and not flow.is_final(search.states[0])
+    return [LONGEST, NEWEST] if one_live else [NEWEST]
+
+
+def _filtered(flow: Flow, search: Search) -> QuerySet[Any]:
+    rows = flow.model.objects.filter(*search.conditions)
+    if len(search.states) == 1:
+        rows = rows.filter(state=search.states[0])
+    elif search.states:
+        rows = rows.filter(state__in=search.states)
+    if search.states and not any(map(flow.is_final, search.states)):
+        rows = rows.filter(is_live(flow.final))
+    return rows
+
+
+def _ordered(rows: QuerySet[Any], order: str, after: str) -> QuerySet[Any]:
+    if order == NEWEST:
+        return (rows.filter(pk__lt=after) if after else rows).order_by("-pk")
+    moment, _, pk = after.partition("~")
+    if then := _moment(moment):
+        rows = rows.filter(Q(state_entered_at__gt=then) | Q(state_entered_at=then, pk__gt=pk))
+    return rows.order_by("state_entered_at", "pk")
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _key(entity: Entity, order: str) -> str:
+    return str(entity.pk) if order == NEWEST else f"{entity.state_entered_at.isoformat()}~{entity.pk}"
+
+
+def _heavy(flow: Flow) -> list[str]:
+    return [column.name for column in flow.model._meta.concrete_fields if column.name in HEAVY]
+
+
+def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
+    events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, kind=EventKind.OVERRIDE)
+    return set(events.values_list("entity_id", flat=True))
+
+
+def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:
+    """What it is part of or held by: the name of the relation, the machine and the id."""
+    keys = [column for column in entity._meta.concrete_fields if isinstance(column, models.ForeignKey)]
+    return [
+        (column.name, related.flow.entity_type, getattr(entity, column.attname))
+        for column in keys
+        if isinstance(related := column.related_model, type) and issubclass(related, Entity)
+        if column.name != "retry_of" and getattr(entity, column.attname)
+    ]
+
+
+def _said(entity: Entity) -> str:
+    """The first line of its last error, if it has one."""
+    return (str(getattr(entity, "last_error", "")).strip().splitlines() or [""])[0]
