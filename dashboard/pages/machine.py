@@ -50,7 +50,7 @@ def _orders(page: entities.Page, text: str) -> list[tuple[str, str, bool]]:
 
 
 def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
-    numbers = counts.state_counts().get(flow.entity_type, {})
+    numbers = counts.state_counts(flow.entity_type)
     asked = listed["search"]
     edges = counts.edge_counts(flow.entity_type)
     declared = {(source, move.target) for move in flow.moves for source in move.sources}

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
 from dashboard.queries import counts, feed, worries
+from statecore import board
 from statecore.kernel import registry
 from statecore.records.position import head
 
@@ -19,21 +20,17 @@ def overview(request: HttpRequest) -> HttpResponse:
     position = head()
     if position == 0:
         return HttpResponseRedirect(reverse("console:start"))
-    numbers, seen = counts.state_counts(), [f for f in registry.flows() if rights.may(request.user, f, "view")]
-    spread = [counts.distribution(flow, numbers.get(flow.entity_type, {})) for flow in sorted(seen, key=_importance)]
-    minutes = counts.per_minute()
+    seen = [flow for flow in registry.flows() if rights.may(request.user, flow, "view")]
+    told = board.stats()
+    spread = [counts.distribution(flow, told["counts"][flow.entity_type]) for flow in sorted(seen, key=_importance)]
     context: dict[str, Any] = {
         "position": position,
         "machines": [(each, shell.name_of(each.flow)) for each in spread],
-        "worries": worries.figures(request.user, numbers),
+        "worries": worries.figures(told),
         "feed": feed.latest([flow.entity_type for flow in seen]),
         "looks": feed.all_looks(),
-        "rates": {
-            "minutes": [int(minute.at.timestamp()) for minute in minutes],
-            "moves": [minute.moves for minute in minutes],
-            "failures": [minute.failures for minute in minutes],
-        },
-        "last_minute": minutes[-2].moves if len(minutes) > 1 else 0,
+        "stats": told,
+        "per_minute": told["rates"]["transitions_per_minute"],
         "here": "overview",
     }
     return shell.render(request, "dashboard/overview.html", context)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
 from statecore.derive.tones import Look, looks
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.records import StateCount, TransitionCount, TransitionRate
-
-MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +31,8 @@ class Distribution:
     live: int
 
 
-def state_counts() -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for entity_type, state, count in StateCount.objects.values_list("entity_type", "state", "count"):
-        found[entity_type][state] = count
-    return found
+def state_counts(entity_type: str) -> dict[str, int]:
+    return dict(StateCount.objects.filter(entity_type=entity_type).values_list("state", "count"))
 
 
 def distribution(flow: Flow, counts: dict[str, int]) -> Distribution:
@@ -64,27 +58,6 @@ def edge_rates(entity_type: str, minutes: int = 10) -> dict[tuple[str, str], flo
     return {(row["from_state"], row["to_state"]): row["moves"] / minutes for row in rows.annotate(moves=Sum("count"))}
 
 
-@dataclass(frozen=True, slots=True)
-class Minute:
-    at: datetime
-    moves: int
-    failures: int
-    overrides: int
-
-
-def per_minute(minutes: int = MINUTES) -> list[Minute]:
-    """Every minute of the last hour, also those in which nothing moved."""
-    sums = {name: Sum(column) for name, column in (("moves", "count"), ("bad", "failures"), ("forced", "overrides"))}
-    rows = {row["minute"]: row for row in _lately(minutes).values("minute").annotate(**sums)}
-    first = _this_minute() - timedelta(minutes=minutes - 1)
-    empty = {"moves": 0, "bad": 0, "forced": 0}
-    found = [(at, rows.get(at, empty)) for at in (first + timedelta(minutes=n) for n in range(minutes))]
-    return [Minute(at, row["moves"], row["bad"], row["forced"]) for at, row in found]
-
-
-def _this_minute() -> datetime:
-    return now().replace(second=0, microsecond=0)
-
-
-def _lately(minutes: int):  # type: ignore[no-untyped-def]
-    return TransitionRate.objects.filter(minute__gt=_this_minute() - timedelta(minutes=minutes))
+def _lately(minutes: int) -> QuerySet[TransitionRate]:
+    this_minute = now().replace(second=0, microsecond=0)
+    return TransitionRate.objects.filter(minute__gt=this_minute - timedelta(minutes=minutes))

@@ -19,7 +19,7 @@ from . import tables
 from .manifest import FORMAT, Manifest, exports, sha256
 from .manifest import NAME as MANIFEST
 
-PLACED = ["position", "event_id", "entity_type", "kind", "run_id"]
+PLACED = ["position", "event_id", "entity_type", "kind", "severity", "actor", "run_id"]
 
 
 class CannotRestore(Exception):
@@ -118,7 +118,7 @@ def _event(line: dict[str, Any]) -> list[Any]:
 def _place(line: dict[str, Any]) -> list[Any]:
     members = orjson.loads(line["body"])
     run_id = members["details"]["context"].get("run_id", "")
-    return [line["position"], members["event_id"], members["entity_type"], members["kind"], run_id]
+    return [line["position"], *(members[name] for name in PLACED[1:-1]), run_id]
 
 
 def _verify(manifest: Manifest) -> None:

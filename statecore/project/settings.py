@@ -29,7 +29,9 @@ INSTALLED_APPS = [
     "axes",
     "csp",
     "django_structlog",
+    "rest_framework",
     "statecore.apps.StatecoreConfig",
+    "api.apps.ApiConfig",
     "dashboard.apps.DashboardConfig",
 ]
 
@@ -122,8 +124,20 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
 
+<<<<<<< HEAD
 # The console
 STATECORE_READ_ONLY = ENVIRONMENT.read_only
+=======
+# The API
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
+    "DEFAULT_PERMISSION_CLASSES": ["api.permissions.ScopeAllows"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.AlwaysJson",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "api.problems.exception_handler",
+}
+>>>>>>> screens
 
 # The machines
 STATECORE_DEADLINES = ENVIRONMENT.deadlines

@@ -10,8 +10,10 @@ from .phase import Phase
 from .position import Numbering, Position
 from .seal import Seal
 from .sink_cursor import SinkCursor
+from .token import Token
 
 __all__ = [
     "AgentJobEvent", "Alert", "AlertNotice", "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch",
-    "Phase", "Position", "Seal", "SinkCursor", "StateCount", "TransitionCount", "TransitionRate",
+    "Phase", "Position", "Seal", "SinkCursor", "StateCount", "Token", "TransitionCount",
+    "TransitionRate",
 ]  # fmt: skip

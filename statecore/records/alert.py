@@ -9,6 +9,10 @@ from django.db.models import Q
 
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import now, rfc3339
+from ..kernel.plain import text_complaint
+from ..kernel.refusals import Invalid
+
+NOTE_LENGTH = 2_000
 
 
 class Alert(models.Model):
@@ -21,6 +25,7 @@ class Alert(models.Model):
     resolved_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=NAME_LENGTH, blank=True, default="")
     acknowledged_at = models.DateTimeField(null=True)
+    note = models.CharField(max_length=NOTE_LENGTH, blank=True, default="")
 
     class Meta:
         default_permissions = ("view", "change")
@@ -44,6 +49,7 @@ class Alert(models.Model):
             "resolved_at": self.resolved_at and rfc3339(self.resolved_at),
             "acknowledged_by": self.acknowledged_by or None,
             "acknowledged_at": self.acknowledged_at and rfc3339(self.acknowledged_at),
+            "note": self.note or None,
         }
 
 
@@ -67,7 +73,9 @@ class AlertNotice(models.Model):
         return self.subject
 
 
-def acknowledge(alert_id: int, name: str) -> bool:
+def acknowledge(alert_id: int, name: str, note: str = "") -> bool:
     """True of the first who takes notice; the alert stays open until what it tells of is over."""
+    if complaint := text_complaint(note, NOTE_LENGTH):
+        raise Invalid({"note": [complaint]})
     unseen = Alert.objects.filter(pk=alert_id, acknowledged_at=None)
-    return bool(unseen.update(acknowledged_by=name, acknowledged_at=now()))
+    return bool(unseen.update(acknowledged_by=name, acknowledged_at=now(), note=note))

@@ -6,7 +6,12 @@ from django.db import models
 from django.db.models import Q
 
 from ..journal import Event, EventKind
+from ..kernel.actors import NAME_LENGTH
+from ..kernel.moves import Severity
 from ..kernel.ulid import ID_LENGTH
+
+# Most events are neither; whoever looks for these must not walk past the others.
+LOUD = (Severity.WARNING, Severity.ERROR, Severity.CRITICAL)
 
 
 class Position(models.Model):
@@ -20,6 +25,8 @@ class Position(models.Model):
     entity_type = models.CharField(max_length=32)
     kind = models.CharField(max_length=16, choices=EventKind.choices)
     run_id = models.CharField(max_length=ID_LENGTH)
+    severity = models.CharField(max_length=16)
+    actor = models.CharField(max_length=NAME_LENGTH)
 
     class Meta:
         default_permissions = ("view",)
@@ -28,6 +35,11 @@ class Position(models.Model):
             models.Index(fields=("entity_type", "position"), name="position_by_machine"),
             models.Index(fields=("run_id", "position"), condition=~Q(run_id=""), name="position_by_run"),
             models.Index(fields=("position",), condition=Q(kind=EventKind.OVERRIDE), name="position_of_overrides"),
+            models.Index(fields=("actor", "position"), name="position_by_actor"),
+            *(
+                models.Index(fields=("position",), condition=Q(severity=severity), name=f"position_of_{severity}s")
+                for severity in map(str, LOUD)
+            ),
         )
 
     def __str__(self) -> str:

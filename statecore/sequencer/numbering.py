@@ -14,7 +14,7 @@ from ..records.position import Numbering
 # On SQLite, where everybody waits while one writes. On PostgreSQL nobody waits, and what is new is one snapshot.
 CHUNK = 5_000
 STANDING = Numbering._meta.db_table
-COLUMNS = "position, event_id, entity_type, kind, run_id"
+COLUMNS = "position, event_id, entity_type, kind, severity, actor, run_id"
 RUN = {
     "postgresql": "coalesce(e.body::json #>> '{details,context,run_id}', '')",
     "sqlite": "coalesce(json_extract(e.body, '$.details.context.run_id'), '')",
@@ -84,7 +84,8 @@ def _numbered(new: Unnumbered, base: str = "base") -> str:
     order = commit_order.order()
     return (
         f"SELECT base.head + row_number() OVER (ORDER BY {order}), e.event_id, e.entity_type, e.kind, "
-        f"{RUN[connection.vendor]} FROM {base}, {EVENTS} AS e WHERE {new.condition} ORDER BY {order}"
+        f"e.severity, e.actor, {RUN[connection.vendor]} "
+        f"FROM {base}, {EVENTS} AS e WHERE {new.condition} ORDER BY {order}"
     )
 
 

@@ -261,4 +261,4 @@ def test_a_position_is_never_changed_and_never_given_by_anybody_else() -> None:
     with pytest.raises(IntegrityError, match="deleted"):
         Position.objects.filter(position=1).delete()
     with pytest.raises(IntegrityError, match="only the door"):
-        Position.objects.create(position=99, event_id="evt_x", entity_type="task", kind="normal", run_id="")
+        Position.objects.create(position=99, event_id="evt_x", entity_type="task", kind="normal")

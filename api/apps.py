@@ -1,0 +1,7 @@
+"""The Django application of the API; it has no models of its own."""
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    name = "api"

@@ -1,0 +1,7 @@
+"""How everything stands now, for screens: computed from the counters, never by counting a table. Read-only."""
+
+from .alarms import alerts
+from .patch import patch_between, patched
+from .stats import stats
+
+__all__ = ["alerts", "patch_between", "patched", "stats"]

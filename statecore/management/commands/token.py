@@ -1,0 +1,71 @@
+"""Makes, lists and revokes the tokens that programs call the API with."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
+
+from statecore.kernel.refusals import Refusal
+from statecore.records import token as tokens
+from statecore.records.token import Scope, Token
+
+
+class Command(BaseCommand):
+    help = "Tokens of the API: create NAME --user USER --scope SCOPE [--expires DAYS], list, revoke NAME."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create", help="make a token and print it, once")
+        create.add_argument("name")
+        create.add_argument("--user", required=True, help="whose rights it has")
+        create.add_argument("--scope", required=True, choices=Scope.values)
+        create.add_argument("--expires", type=float, metavar="DAYS", help="never, unless given")
+        listing = actions.add_parser("list", help="all tokens, newest first; never their text")
+        listing.add_argument("--json", action="store_true", dest="as_json")
+        revoke = actions.add_parser("revoke", help="make a token useless for ever")
+        revoke.add_argument("name", help="its name or its prefix")
+
+    def handle(self, *args: Any, action: str, **options: Any) -> None:
+        deed: Any = {"create": self._create, "list": self._list, "revoke": self._revoke}[action]
+        deed(**options)
+
+    def _create(self, *, name: str, user: str, scope: str, expires: float | None, **_: Any) -> None:
+        owner = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: user}).first()
+        if owner is None:
+            raise CommandError(f"there is no user {user!r}.")
+        try:
+            _token, text = tokens.make(name, owner, scope, expires_in=_days(expires))
+        except Refusal as refusal:
+            raise CommandError(refusal.detail) from refusal
+        self.stdout.write(text)
+
+    def _list(self, *, as_json: bool, **_: Any) -> None:
+        found = [token.as_dict() for token in Token.objects.select_related("user").order_by("-created_at", "-pk")]
+        for token in found:
+            self.stdout.write(json.dumps(token) if as_json else _line(token))
+
+    def _revoke(self, *, name: str, **_: Any) -> None:
+        token = Token.objects.filter(Q(name=name) | Q(prefix=name)).first()
+        if token is None:
+            raise CommandError(f"there is no token {name!r}.")
+        was = "is revoked" if tokens.revoke(token) else "was revoked already"
+        self.stdout.write(f"{token} {was}.")
+
+
+def _days(days: float | None) -> timedelta | None:
+    try:
+        return None if days is None else timedelta(days=days)
+    except (OverflowError, ValueError) as error:
+        raise CommandError(f"{days} is no number of days.") from error
+
+
+def _line(token: dict[str, Any]) -> str:
+    ended = "revoked" if token["revoked_at"] else f"until {token['expires_at'] or 'revoked'}"
+    used = token["last_used_at"] or "never"
+    return f"{token['prefix']}  {token['name']}  {token['scope']}  of {token['user']}  {ended}  used {used}"

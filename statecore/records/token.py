@@ -1,0 +1,137 @@
+"""A token: what a program shows instead of a password. Only its hash is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, Actor, Channel, Kind
+from ..kernel.clock import now, rfc3339
+from ..kernel.refusals import DuplicateId, Invalid
+
+MARK = "stc"  # so that a token is known for one wherever it turns up
+SECRET_BYTES = 32
+USE_NOTED_EVERY = timedelta(minutes=1)
+LONGEST_LIFE_DAYS = 36_500
+
+
+class Scope(models.TextChoices):
+    """What a token is for; each includes those before it."""
+
+    READ = "read"
+    AGENT = "agent"
+    OPERATE = "operate"
+    OVERRIDE = "override"
+
+    def includes(self, other: Scope) -> bool:
+        order = list(Scope)
+        return order.index(other) <= order.index(self)
+
+
+class Token(models.Model):
+    name = models.CharField(max_length=NAME_LENGTH, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
+    scope = models.CharField(max_length=16, choices=Scope.choices)
+    # The beginning of the token, which is no secret: people tell their tokens apart by it.
+    prefix = models.CharField(max_length=16, unique=True)
+    hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=now)
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ("view", "add", "change")
+
+    def __str__(self) -> str:
+        return f"token {self.name} ({self.prefix})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the hash, ready for JSON."""
+        moments = {name: getattr(self, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
+        return {
+            "name": self.name,
+            "user": self.user.get_username(),
+            "scope": self.scope,
+            "prefix": self.prefix,
+            **{name: moment and rfc3339(moment) for name, moment in moments.items()},
+        }
+
+    def may(self, scope: Scope) -> bool:
+        return Scope(self.scope).includes(scope)
+
+    def holds(self, permission: str) -> bool:
+        """What the user may do, as far as the token is for it."""
+        _app, _, codename = permission.partition(".")
+        needed = Scope.OVERRIDE if codename.startswith("override_") else Scope.OPERATE
+        return self.may(needed) and self.user.has_perm(permission)
+
+    def as_agent(self) -> Actor:
+        """An agent goes by the name of its token: several of them may belong to one user."""
+        return Actor.agent(self.name, Channel.REST)
+
+    def as_operator(self) -> Actor:
+        return Actor(self.user.get_username(), Kind.OPERATOR, Channel.REST, holds=self.holds)
+
+    def actor(self) -> Actor:
+        return self.as_agent() if self.scope == Scope.AGENT else self.as_operator()
+
+    def is_good(self, at: datetime) -> bool:
+        expired = self.expires_at is not None and self.expires_at <= at
+        return self.revoked_at is None and not expired and bool(self.user.is_active)
+
+
+def make(name: str, user: Any, scope: str, *, expires_in: timedelta | None = None) -> tuple[Token, str]:
+    """A new token and its text, which nobody can read again."""
+    errors = {}
+    if NAME_PATTERN.fullmatch(name) is None:
+        errors["name"] = [f"must be 1 to {NAME_LENGTH} characters without quotes or controls."]
+    if scope not in Scope.values:
+        errors["scope"] = [f"must be one of {', '.join(Scope.values)}."]
+    if expires_in is not None and not timedelta() < expires_in <= timedelta(days=LONGEST_LIFE_DAYS):
+        errors["expires"] = [f"must be more than nothing and at most {LONGEST_LIFE_DAYS} days."]
+    if errors:
+        raise Invalid(errors)
+    prefix = f"{MARK}_{secrets.token_hex(4)}"
+    text = f"{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    at = now()
+    token, is_new = Token.objects.get_or_create(
+        name=name,
+        defaults={
+            "user": user,
+            "scope": scope,
+            "prefix": prefix,
+            "hash": hashed(text),
+            "created_at": at,
+            "expires_at": at + expires_in if expires_in else None,
+        },
+    )
+    if not is_new:
+        raise DuplicateId(f"there is a token {name!r} already", id=name)
+    return token, text
+
+
+def hashed(text: str) -> str:
+    """A plain hash is enough: 256 random bits cannot be guessed, so there is nothing to slow down."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def find(text: str) -> Token | None:
+    """The token with this text if it is good, with its user; the use is noted, at most once a minute."""
+    token = Token.objects.select_related("user").filter(hash=hashed(text)).first()
+    at = now()
+    if token is None or not token.is_good(at):
+        return None
+    if token.last_used_at is None or token.last_used_at <= at - USE_NOTED_EVERY:
+        Token.objects.filter(pk=token.pk).update(last_used_at=at)
+    return token
+
+
+def revoke(token: Token) -> bool:
+    """For ever; False when it was revoked before."""
+    return bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now()))

@@ -1,0 +1,46 @@
+"""Who gets in, and that a caller of the API is never sent to a page."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from statecore.records import token as tokens
+
+pytestmark = pytest.mark.django_db
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Bearer", "Bearer  ", "Basic YTpi", "nonsense", "Bearer \udc00x", "Bearer " + "x" * 5000]
+)
+def test_a_token_that_is_no_good_is_told_so(client: Client, header: str) -> None:
+    response = client.get("/api/v1/tasks/", headers={"Authorization": header})
+    assert response.status_code == 401
+    assert response["Content-Type"] == "application/problem+json"
+    assert response["WWW-Authenticate"].startswith("Bearer")
+    assert response.json()["code"] == "not_authenticated"
+
+
+def test_nobody_is_sent_to_the_login_page(client: Client) -> None:
+    for path in ("/api/v1/tasks/", "/api/v1/nowhere/", "/api/v1/"):
+        assert client.get(path).status_code == 401
+        assert client.post(path, {}, content_type="application/json").status_code == 401
+
+
+def test_an_unknown_address_is_told_in_json(client: Client) -> None:
+    _token, text = tokens.make("t", User.objects.create_user("ada"), "read")
+    response = client.get("/api/v1/nowhere/", headers=bearer(text))
+    assert response.status_code == 404
+    assert response.json()["code"] == "not_found"
+
+
+def test_a_session_reads_and_needs_the_csrf_token_to_write() -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_user("ada"))
+    assert client.get("/api/v1/nowhere/").status_code == 404
+    refused = client.post("/api/v1/nowhere/", {}, content_type="application/json")
+    assert refused.status_code == 403
+    assert "CSRF" in refused.json()["detail"]

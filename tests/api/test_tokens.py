@@ -1,0 +1,130 @@
+"""Tokens: made once, shown once, kept as a hash; and the command that makes them."""
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from statecore.kernel.actors import Channel, Kind
+from statecore.kernel.refusals import DuplicateId, Invalid
+from statecore.records import Token
+from statecore.records import token as tokens
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def user() -> User:
+    return User.objects.create_user("ada")
+
+
+def said(*words: str) -> str:
+    out = StringIO()
+    call_command("token", *words, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_the_command_prints_a_token_that_works_and_keeps_only_its_hash(user: User) -> None:
+    text = said("create", "builder", "--user", "ada", "--scope", "agent")
+    token = tokens.find(text)
+    assert token is not None
+    assert text.startswith(token.prefix)
+    kept = Token.objects.values().get()
+    assert text not in str(kept)
+    assert text[len(token.prefix) + 1 :] not in str(kept)
+
+
+def test_the_list_shows_everything_but_the_text(user: User) -> None:
+    text = said("create", "builder", "--user", "ada", "--scope", "read", "--expires", "2")
+    line = json.loads(said("list", "--json"))
+    assert line["name"] == "builder"
+    assert line["scope"] == "read"
+    assert line["expires_at"] is not None
+    assert line["last_used_at"] is None
+    assert text not in said("list")
+
+
+def test_a_revoked_token_is_useless_and_revoking_again_says_so(user: User) -> None:
+    text = said("create", "builder", "--user", "ada", "--scope", "agent")
+    assert "is revoked" in said("revoke", "builder")
+    assert tokens.find(text) is None
+    assert "was revoked already" in said("revoke", text[:12])
+
+
+def test_an_expired_token_is_useless(user: User) -> None:
+    with time_machine.travel("2026-01-01", tick=False) as clock:
+        _token, text = tokens.make("builder", user, "read", expires_in=timedelta(days=1))
+        clock.shift(86_399)
+        assert tokens.find(text) is not None
+        clock.shift(1)
+        assert tokens.find(text) is None
+
+
+def test_the_token_of_an_inactive_user_is_useless(user: User) -> None:
+    _token, text = tokens.make("builder", user, "override")
+    User.objects.update(is_active=False)
+    assert tokens.find(text) is None
+
+
+def test_its_use_is_written_at_most_once_a_minute(user: User, django_assert_num_queries) -> None:
+    with time_machine.travel("2026-01-01", tick=False) as clock:
+        _token, text = tokens.make("builder", user, "read")
+        with django_assert_num_queries(2):
+            tokens.find(text)
+        clock.shift(59)
+        with django_assert_num_queries(1):
+            tokens.find(text)
+        clock.shift(1)
+        with django_assert_num_queries(2):
+            tokens.find(text)
+
+
+def test_a_name_is_taken_once(user: User) -> None:
+    tokens.make("builder", user, "read")
+    with pytest.raises(DuplicateId):
+        tokens.make("builder", user, "agent")
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "days", "wrong"),
+    [("", "read", 1, "name"), ('a"b', "read", 1, "name"), ("a", "root", 1, "scope"), ("a", "read", 0, "expires")],
+)
+def test_nonsense_is_refused(user: User, name: str, scope: str, days: float, wrong: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        tokens.make(name, user, scope, expires_in=timedelta(days=days))
+    assert list(refused.value.facts["errors"]) == [wrong]
+
+
+@pytest.mark.parametrize("words", [("--user", "nobody"), ("--user", "ada", "--expires", "1e300")])
+def test_the_command_says_what_is_wrong(user: User, words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError):
+        said("create", "builder", "--scope", "read", *words)
+
+
+@pytest.mark.parametrize(
+    ("scope", "kind", "name"),
+    [("read", Kind.OPERATOR, "ada"), ("agent", Kind.AGENT, "builder"), ("operate", Kind.OPERATOR, "ada")],
+)
+def test_a_token_acts_as_an_agent_or_as_its_user(user: User, scope: str, kind: Kind, name: str) -> None:
+    actor = tokens.make("builder", user, scope)[0].actor()
+    assert (actor.kind, actor.name, actor.channel) == (kind, name, Channel.REST)
+
+
+@pytest.mark.parametrize(
+    ("scope", "operates", "overrides"),
+    [("read", False, False), ("agent", False, False), ("operate", True, False), ("override", True, True)],
+)
+def test_a_token_never_allows_more_than_its_scope(scope: str, operates: bool, overrides: bool) -> None:
+    boss = User.objects.create_superuser("boss")
+    token = tokens.make("t", boss, scope)[0]
+    assert token.holds("statecore.operate_task") is operates
+    assert token.holds("statecore.override_task") is overrides
+
+
+def test_a_token_never_allows_more_than_its_user(user: User) -> None:
+    token = tokens.make("t", user, "override")[0]
+    assert not token.holds("statecore.override_task")

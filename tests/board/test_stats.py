@@ -1,0 +1,104 @@
+"""The numbers on the wall: right, cheap, and told as differences that add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statecore import board
+from statecore.board.overdue import kept
+from statecore.kernel.clock import now
+from statecore.kernel.refusals import Invalid
+from statecore.records import Alert
+from statecore.records.alert import acknowledge
+from statecore.records.position import head
+from statecore.sinks.counters import Counters
+from tests.support import world
+from tests.support.sequencer import catch_up
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    kept.forget()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_counts_and_rates() -> None:
+    for _ in range(3):
+        world.queued_task()
+    world.forced(world.queued_task(), "cancelled")
+    catch_up(Counters())
+
+    told = board.stats()
+    assert told["position"] == head()
+    assert {state: count for state, count in told["counts"]["task"].items() if count} == {"queued": 3, "cancelled": 1}
+    assert told["counts"]["patch_ledger"].keys() >= {"created", "committed"}
+    assert sum(minute["transitions"] for minute in told["minutes"].values()) == head()
+    assert sum(minute["overrides"] for minute in told["minutes"].values()) == 1
+    assert told["rates"]["override_rate"] == pytest.approx(1 / head(), abs=1e-6)
+    assert told["rates"]["machines"]["task"]["transitions_per_minute"] == pytest.approx(9 / 5)
+    assert told["stuck"] == {"total": 0, "machines": {}}
+
+
+def asked() -> int:
+    kept.forget()
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        board.stats()
+    return len(queries)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_machine_is_counted_and_what_is_stuck_is_asked_once_for_all() -> None:
+    world.queued_task()
+    catch_up(Counters())
+    first = asked()
+    for _ in range(5):
+        world.queued_task()
+    catch_up(Counters())
+    assert asked() == first
+
+    with CaptureQueriesContext(connection) as queries:
+        board.stats()
+    assert len(queries) == 3
+    assert not any("statecore_task" in query["sql"] for query in queries)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_alerts_are_listed_and_acknowledged_once_with_a_note() -> None:
+    raised = [
+        Alert.objects.create(rule="r", key=str(n), severity="critical", detail="d", opened_at=now()) for n in range(3)
+    ]
+    Alert.objects.filter(pk=raised[0].pk).update(resolved_at=now())
+
+    assert [each["key"] for each in board.alerts().alerts] == ["2", "1", "0"]
+    assert [each["key"] for each in board.alerts(is_open=True).alerts] == ["2", "1"]
+    page = board.alerts(limit=2)
+    assert page.more
+    assert [each["key"] for each in board.alerts(before=page.alerts[-1]["id"]).alerts] == ["0"]
+
+    with pytest.raises(Invalid):
+        acknowledge(raised[1].pk, "ada", "x" * 2_001)
+    assert acknowledge(raised[1].pk, "ada", "looking at it")
+    assert not acknowledge(raised[1].pk, "bob", "me too")
+    (seen,) = board.alerts(acknowledged=True).alerts
+    assert (seen["acknowledged_by"], seen["note"]) == ("ada", "looking at it")
+    assert board.stats()["alerts"] == {"open": 2, "critical": 2, "unacknowledged": 1}
+
+
+trees: Any = st.recursive(
+    st.integers(0, 3), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
+)
+roots = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
+
+
+@given(roots, roots)
+def test_a_patch_leads_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert board.patched(old, board.patch_between(old, new)) == new
+    assert board.patch_between(new, new) == {}

@@ -1,0 +1,3 @@
+from tests.sinks.conftest import home
+
+__all__ = ["home"]
