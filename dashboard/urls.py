@@ -21,6 +21,7 @@ from .pages import (
     run,
     start,
     stuck,
+    tokens,
     why,
 )
 
@@ -54,8 +55,11 @@ urlpatterns = [
     path("audit/", audit.audit, name="audit"),
     path("audit/export/", audit.export, name="audit_export"),
     path("audit/verify/", audit.verify, name="audit_verify"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<slug:prefix>/revoke/", tokens.revoke, name="revoke"),
     path("receipts/<slug:event_id>/", receipt.receipt, name="receipt"),
     path("runs/<entity:run_id>/", run.run, name="run"),
+    path("runs/<entity:run_id>/journal/", run.journal, name="run_journal"),
     path(MACHINE, machine.machine, name="machine"),
     path(ENTITY, entity.entity, name="entity"),
     path(f"{ENTITY}why/", why.why, name="why"),

@@ -149,3 +149,8 @@ def tone(event: dict[str, Any]) -> str:
 def spoken_trigger(trigger: str) -> str:
     """`user_cancelled` as a person would say it."""
     return trigger.replace("_", " ").capitalize()
+
+
+@register.filter
+def spoken_state(state: str) -> str:
+    return state.lower().replace("_", " ")

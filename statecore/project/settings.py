@@ -124,10 +124,9 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
 
-<<<<<<< HEAD
 # The console
 STATECORE_READ_ONLY = ENVIRONMENT.read_only
-=======
+
 # The API
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
@@ -137,7 +136,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "api.problems.exception_handler",
 }
->>>>>>> screens
 
 # The machines
 STATECORE_DEADLINES = ENVIRONMENT.deadlines
