@@ -6,6 +6,7 @@ guards hold, make the move, write row and event, let the reactions follow. A ref
 
 from .batch import Item, follow_up, transition_chosen, transition_many
 from .create import create
+from .edit import edit, editable
 from .idempotency import RequestKey
 from .outcome import Outcome
 from .override import Category, override
@@ -18,6 +19,8 @@ __all__ = [
     "Outcome",
     "RequestKey",
     "create",
+    "edit",
+    "editable",
     "follow_up",
     "override",
     "retry",

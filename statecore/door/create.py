@@ -171,7 +171,7 @@ def _sort_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[s
     plain = model.plain_fields()
     if unknown := fields.keys() - links - plain:
         raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
-    if errors := {name: [said] for name in fields.keys() & plain if (said := _complaint(model, name, fields[name]))}:
+    if errors := {name: [said] for name in fields.keys() & plain if (said := complaint(model, name, fields[name]))}:
         raise Invalid(errors)
     return (
         {name: value for name, value in fields.items() if name in plain},
@@ -197,7 +197,7 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
     return entity
 
 
-def _complaint(model: type[Entity], name: str, value: Any) -> str | None:
+def complaint(model: type[Entity], name: str, value: Any) -> str | None:
     """What Django's own validation lets through: it skips empty values and turns others into what it wants."""
     field = column(model, name)
     if value is None:

@@ -17,6 +17,7 @@ from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Move, Severity
 from ..kernel.refusals import AlreadyInState, GuardFailed, Invalid, PermissionDenied, Refusal, TerminalState
 from ..kernel.state_field import StateField
+from ..records import audit_note
 from . import rights, rows, write
 from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
@@ -76,7 +77,8 @@ def override(
         caused = react_to([change])
         return Outcome(rows.latest(entity), change.entry, caused)
 
-    with counted(model.flow.entity_type), _refusals_logged(model, entity_id, actor):
+    asked = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}
+    with counted(model.flow.entity_type), _refusals_noted(model, entity_id, actor, asked):
         _may_override(model, actor)
         _check_request(model, to_state, reason, category)
         check_words(reason, metadata or {})
@@ -84,12 +86,15 @@ def override(
 
 
 @contextmanager
-def _refusals_logged(model: type[Entity], entity_id: str, actor: Actor) -> Iterator[None]:
+def _refusals_noted(model: type[Entity], entity_id: str, actor: Actor, asked: Mapping[str, Any]) -> Iterator[None]:
+    """In the log, and in a table that nobody can change: who tried to force what, and why not."""
     try:
         yield
     except Refusal as refusal:
-        told = {"entity_type": model.flow.entity_type, "entity_id": entity_id, "actor": actor.name}
-        log.warning("override_refused", **told, code=refusal.code, detail=refusal.detail)
+        told = {"entity_type": model.flow.entity_type, "entity_id": entity_id}
+        log.warning("override_refused", **told, actor=actor.name, code=refusal.code, detail=refusal.detail)
+        facts = {**asked, "code": refusal.code}
+        audit_note.note(audit_note.Kind.OVERRIDE_REFUSED, actor=actor, **told, detail=refusal.detail, facts=facts)
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..kernel.actors import Actor, Kind
+from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.moves import Move
 from ..kernel.refusals import PermissionDenied
@@ -12,6 +13,13 @@ def require(actor: Actor, flow: Flow, action: str) -> None:
     """An operator needs the machine's permission; agents and the system are held by each move's list of actors."""
     if actor.kind is Kind.OPERATOR and not actor.holds(permission := flow.permission(action)):
         raise PermissionDenied(f"{actor.name} may not {action} {flow.entity_type} rows", required=permission)
+
+
+def must_hold(actor: Actor, entity: Entity) -> None:
+    """An agent speaks for what it holds itself; what nobody in particular holds is open to all."""
+    holder = entity.holder()
+    if actor.kind is Kind.AGENT and holder and holder != actor.name:
+        raise PermissionDenied(f"{entity} is held by another agent", required="holder")
 
 
 def may_fire(actor: Actor, flow: Flow, moves: tuple[Move, ...]) -> tuple[Move, ...]:

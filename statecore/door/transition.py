@@ -84,6 +84,8 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Move | None:
             return None
         raise _not_open(entity, trigger, facts)
     mine = rights.may_fire(facts.actor, flow, open_moves)
+    if facts.params.get("attempt") in (None, entity.attempt):  # else it is told that it has lost its lease
+        rights.must_hold(facts.actor, entity)
     if flow.is_final(entity.state):
         check_not_succeeded(entity)
     if facts.read_by is not mine[0].params:

@@ -78,6 +78,10 @@ class Entity(models.Model):
         """What this machine adds to the metadata of each of its events; read before the state is settled."""
         return {}
 
+    def holder(self) -> str:
+        """The agent that alone may speak for it; empty where any may."""
+        return ""
+
     @classmethod
     def plain_fields(cls) -> set[str]:
         """What a caller may set, and a successor takes over."""

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from ..kernel import backoff, constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
@@ -84,7 +84,7 @@ def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
     worker = once(("worker", worker_id), lambda: workers.filter(pk=worker_id).first())
     if worker is None:
         return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id)
-    complaint = worker.why_not(task.workstream_id, task.required_capabilities)
+    complaint = worker.why_not_for(facts.actor) or worker.why_not(task.workstream_id, task.required_capabilities)
     return Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id) if complaint else None
 
 
@@ -164,6 +164,8 @@ class Task(Entity):
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
     worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
     patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
+    # The agent that claimed it: nobody else reports on it.
+    claimed_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
     entry_gates = models.ManyToManyField("statecore.TestGate", related_name="entry_of", blank=True)
@@ -262,6 +264,9 @@ class Task(Entity):
     def failed_gates(self) -> list[str]:
         return sorted({gate.id for link in ("gates", "entry_gates") for gate in all_inside(self, link, "FAILED")})
 
+    def holder(self) -> str:
+        return self.claimed_by
+
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 
@@ -270,6 +275,7 @@ class Task(Entity):
         self.cancelled_at = at if self.state == State.CANCELLED else None
         if self.state != State.RUNNING:
             self.worker_id = self.lease_expires_at = None
+            self.claimed_by = ""
         if self.state != State.RETRYING:
             self.retry_at = None
         if self.state != State.BLOCKED:
@@ -318,6 +324,7 @@ class Task(Entity):
     @move("worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_worker_takes_it])
     def start(self, worker: str) -> None:
         self.worker_id = worker
+        self.claimed_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.started_at = self.facts.at
         self.attempt += 1
         self.exit_code = None

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Count, F
 
 from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
@@ -105,6 +105,8 @@ class Worker(Entity):
     # What its agent is told with each heartbeat until it claims again.
     commands = models.JSONField(default=list, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
+    # The agent it belongs to: nobody else claims with it or lets it beat.
+    registered_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
@@ -147,6 +149,14 @@ class Worker(Entity):
             ),
         )
 
+    def holder(self) -> str:
+        return self.registered_by
+
+    def why_not_for(self, actor: Actor) -> str | None:
+        """Why it takes nothing from this caller."""
+        is_strange = actor.kind is AGENT and self.registered_by not in ("", actor.name)
+        return "is another agent's" if is_strange else None
+
     def why_not(self, workstream_id: str, required: Iterable[str]) -> str | None:
         """Why this worker cannot take a task, as the rest of a sentence; None when it can."""
         if complaint := self.why_not_at_all():
@@ -170,6 +180,7 @@ class Worker(Entity):
     def settle(self, at: datetime, reason: str) -> None:
         if self._state.adding:
             self.last_heartbeat = at
+            self.registered_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.shutdown_at = at if self.state in FINAL else None
 
     def journal_facts(self, trigger: str) -> dict[str, Any]:

@@ -4,14 +4,20 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from statecore.project import memory, preflight
+from statecore.project import memory, preflight, streams_end
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
 # left behind with it, so connections are kept by a pool.
 os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 
-application = get_asgi_application()
+django = get_asgi_application()
+
+# What it imports has models: not before Django is set up.
+from api.live import application as live  # noqa: E402
+
+application = live(django)
+streams_end.with_the_server()
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()

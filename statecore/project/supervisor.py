@@ -33,6 +33,8 @@ EXECUTORS = [
     "--queues=gates,patches",
 ]
 UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=off"]
+# What all are told is written once; compressing it would be done again for each of them. They have little to say.
+UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536"]
 # Without a limit an open stream would hold up the end for ever.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from .. import door
-from ..door import rows
+from ..door import rights, rows
 from ..door.work import current
 from ..kernel.actors import Actor
 from ..kernel.entity import Entity
@@ -37,6 +37,7 @@ def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task
 
     def choose() -> list[Entity]:
         worker: Any = rows.lock(Worker, worker_id)
+        rights.must_hold(actor, worker)
         _may_claim(worker)
         answers["worker", worker_id] = worker
         return _choose(worker, most)

@@ -8,19 +8,22 @@ from typing import Any
 from django.db import connection
 
 from .. import door
-from ..kernel.actors import Actor
+from ..door import rights
+from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.refusals import NotFound, Refusal
+from ..kernel.ulid import is_valid_id
 from ..machines.worker import FINAL, State, Worker
 
 
 def beat(worker_id: str, *, actor: Actor) -> dict[str, Any]:
     """One conditional UPDATE; a time that is older than what is known changes nothing."""
-    found = _touch(worker_id)
+    found = _touch(worker_id, actor)
     if found is None:
-        worker = Worker.objects.filter(pk=worker_id).first()
+        worker = Worker.objects.filter(pk=worker_id).first() if is_valid_id(worker_id) else None
         if worker is None:
             raise NotFound(f"there is no worker {worker_id!r}")
+        rights.must_hold(actor, worker)
         return {"state": worker.state, "commands": [*worker.commands, {"shutdown": True}]}
     state, draining, commands = found
     if state == State.UNRESPONSIVE:
@@ -36,15 +39,19 @@ def _recovered(worker_id: str, actor: Actor) -> str:
     return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE
 
 
-def _touch(worker_id: str) -> tuple[str, bool, list[Any]] | None:
+def _touch(worker_id: str, actor: Actor) -> tuple[str, bool, list[Any]] | None:
     at, later = now(), "GREATEST" if connection.vendor == "postgresql" else "MAX"
     final = ", ".join(f"'{state}'" for state in sorted(FINAL))
     at_column: Any = connection.ops.adapt_datetimefield_value(at)
+    # In the statement itself: whose worker it is costs no second one.
+    mine = " AND registered_by IN ('', %s)" if actor.kind is Kind.AGENT else ""
+    if not is_valid_id(worker_id):
+        return None
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s) "
-            f"WHERE id = %s AND state NOT IN ({final}) RETURNING state, draining, commands",
-            [at_column, worker_id],
+            f"WHERE id = %s AND state NOT IN ({final}){mine} RETURNING state, draining, commands",
+            [at_column, worker_id, *([actor.name] if mine else ())],
         )
         rows = cursor.fetchall()
     for state, draining, commands in rows:

@@ -1,0 +1,79 @@
+"""Who is at the other end of something that stays open, and whether that still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+
+from statecore.kernel.clock import now
+from statecore.records.token import Scope as TokenScope
+from statecore.records.token import Token
+
+from .. import authentication
+from ..permissions import require
+from ..refusals import NotAuthenticated
+from .asgi import Scope, header
+
+BEARER = "bearer"  # the subprotocol a browser names before its token, for it cannot set a header
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """By token or by session; one of the two is given."""
+
+    token: int | None = None
+    session: str = ""
+
+
+def admit(scope: Scope) -> Visitor:
+    """Asks the database. Never a token from the address: addresses are logged."""
+    authorization = header(scope, b"authorization") or _from_subprotocols(scope)
+    token = authentication.read(authorization)
+    if token is not None:
+        require(token, TokenScope.READ)
+        return Visitor(token=token.pk)
+    session = _session_key(scope)
+    # A socket without an Origin was not opened by a browser, so the cookie is not a browser's either.
+    if session and (scope["type"] == "http" or header(scope, b"origin")) and _is_logged_in(session):
+        return Visitor(session=session)
+    raise NotAuthenticated("authentication is needed: `Authorization: Bearer <token>`, or a session")
+
+
+def _from_subprotocols(scope: Scope) -> str:
+    named = scope.get("subprotocols") or []
+    return f"Bearer {named[1]}" if len(named) == 2 and named[0] == BEARER else ""
+
+
+def _session_key(scope: Scope) -> str:
+    try:
+        cookies = SimpleCookie(header(scope, b"cookie"))
+    except CookieError:
+        return ""
+    found = cookies.get(settings.SESSION_COOKIE_NAME)
+    return found.value if found else ""
+
+
+def _is_logged_in(session_key: str) -> bool:
+    """Django's own way: the session is there and not over, its user is active and has the same password."""
+    store: Any = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    request: Any = SimpleNamespace(session=store)
+    return bool(get_user(request).is_authenticated)
+
+
+def gone(visitors: Iterable[Visitor]) -> set[Visitor]:
+    """Those who may not stay: revoked, expired, logged out, or no longer active."""
+    visitors, at = set(visitors), now()
+    named = [visitor.token for visitor in visitors if visitor.token is not None]
+    good = {token.pk for token in Token.objects.filter(pk__in=named).select_related("user") if token.is_good(at)}
+    return {
+        visitor
+        for visitor in visitors
+        if (visitor.token not in good if visitor.token is not None else not _is_logged_in(visitor.session))
+    }

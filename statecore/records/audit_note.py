@@ -1,0 +1,69 @@
+"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection, models, transaction
+
+from ..kernel.actors import NAME_LENGTH, Actor
+from ..kernel.clock import now, rfc3339
+from ..kernel.latch import opened
+from ..kernel.ulid import ID_LENGTH
+
+DETAIL_LIMIT = 2_000
+
+
+class Kind(models.TextChoices):
+    OVERRIDE_REFUSED = "override_refused"
+    EDITED = "edited"
+
+
+class AuditNote(models.Model):
+    append_only = True
+
+    kind = models.CharField(max_length=32, choices=Kind.choices)
+    actor = models.CharField(max_length=NAME_LENGTH)
+    actor_kind = models.CharField(max_length=16)
+    channel = models.CharField(max_length=16)
+    entity_type = models.CharField(max_length=32)
+    entity_id = models.CharField(max_length=ID_LENGTH)
+    detail = models.TextField()
+    facts = models.JSONField(default=dict)
+    at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ("view",)
+        indexes = (models.Index(fields=("kind", "-id"), name="audit_note_newest_of_kind"),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.entity_type} {self.entity_id} by {self.actor}"
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("id", "kind", "actor", "actor_kind", "channel", "entity_type", "entity_id", "detail", "facts")
+        return {**{name: getattr(self, name) for name in names}, "at": rfc3339(self.at)}
+
+
+def note(kind: Kind, *, actor: Actor, entity_type: str, entity_id: str, detail: str, facts: Mapping[str, Any]) -> None:
+    """Whatever a caller said goes in as text of bounded length: a note is never refused."""
+    with transaction.atomic(), opened(connection):
+        AuditNote.objects.create(
+            kind=kind,
+            actor=actor.name,
+            actor_kind=actor.kind,
+            channel=actor.channel,
+            entity_type=entity_type,
+            entity_id=_kept(entity_id, ID_LENGTH),
+            detail=_kept(detail, DETAIL_LIMIT),
+            facts={name: _plain(value) for name, value in facts.items()},
+            at=now(),
+        )
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int) else _kept(value, DETAIL_LIMIT)
+
+
+def _kept(value: object, limit: int) -> str:
+    return str(value).replace("\0", "").encode(errors="replace").decode()[:limit]

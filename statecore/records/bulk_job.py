@@ -1,0 +1,65 @@
+"""A bulk job: one trigger for many entities, worked off in portions; and what became of each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from ..kernel.actors import NAME_LENGTH
+from ..kernel.clock import rfc3339
+from ..kernel.ulid import ID_LENGTH
+
+
+class BulkJob(models.Model):
+    id = models.CharField(primary_key=True, max_length=ID_LENGTH)
+    entity_type = models.CharField(max_length=32)
+    trigger = models.CharField(max_length=64)
+    params = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    # Who asked: the rights are those they have while the job runs, not those they had when they asked.
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
+    token = models.ForeignKey("statecore.Token", models.PROTECT, null=True, related_name="+")
+    actor = models.CharField(max_length=NAME_LENGTH)
+    actor_kind = models.CharField(max_length=16)
+    channel = models.CharField(max_length=16)
+    total = models.PositiveIntegerField()
+    done = models.PositiveIntegerField(default=0)
+    refused = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ("view",)
+        indexes = (models.Index(fields=("created_at",), condition=Q(finished_at=None), name="bulk_job_unfinished"),)
+
+    def __str__(self) -> str:
+        return f"bulk job {self.pk}: {self.trigger} for {self.total} {self.entity_type}"
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("id", "entity_type", "trigger", "reason", "actor", "total", "done", "refused")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "finished": self.finished_at is not None,
+            "created_at": rfc3339(self.created_at),
+            "finished_at": self.finished_at and rfc3339(self.finished_at),
+        }
+
+
+class BulkItem(models.Model):
+    """One entity of a job, in the order they were given; the result is there as soon as it was its turn."""
+
+    job = models.ForeignKey(BulkJob, models.CASCADE, related_name="items")
+    number = models.PositiveIntegerField()
+    entity_id = models.CharField(max_length=ID_LENGTH)
+    result = models.JSONField(null=True)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (models.UniqueConstraint(fields=("job", "number"), name="bulk_item_numbers_are_unique"),)
+        indexes = (models.Index(fields=("job", "number"), condition=Q(result=None), name="bulk_item_waiting"),)
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.number}: {self.entity_id}"

@@ -1,0 +1,80 @@
+"""The real web server in a process of its own, on the test database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.contrib.auth.models import User
+
+from statecore.project.supervisor import WEB
+from statecore.records import token as tokens
+from tests.support.sequencer import ROOT, database_url
+from tests.support.waiting import until
+
+
+class Web:
+    def __init__(self, home: Path, port: int | None = None, **environ: str) -> None:
+        self.home, self.port, self.environ = home, port or free_port(), environ
+        with (home / "web.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)],
+                cwd=ROOT,
+                env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), **environ},
+                stderr=log,
+                stdout=log,
+            )
+        until(self.listens, 60)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def ws(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return (self.home / "web.log").read_text()
+
+    def listens(self) -> bool:
+        assert self.process.poll() is None, self.log
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(20)
+
+
+@contextmanager
+def running(home: Path, port: int | None = None, **environ: str) -> Iterator[Web]:
+    web = Web(home, port, **environ)
+    try:
+        yield web
+    finally:
+        web.end(signal.SIGKILL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def bearer(scope: str = "read", name: str = "wall", **details: object) -> dict[str, str]:
+    """The header of a token of this scope."""
+    user, _ = User.objects.get_or_create(username=f"{name}-user", defaults={"password": "!"})
+    _token, text = tokens.make(name, user, scope, **details)  # type: ignore[arg-type]
+    return {"Authorization": f"Bearer {text}"}
