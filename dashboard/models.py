@@ -46,9 +46,7 @@ class SavedView(models.Model):
 
     class Meta:
         default_permissions = ()
-        constraints = (
-            models.UniqueConstraint(fields=("owner", "entity_type", "name"), name="saved_view_name_once"),
-        )
+        constraints = (models.UniqueConstraint(fields=("owner", "entity_type", "name"), name="saved_view_name_once"),)
         indexes = (models.Index(fields=("entity_type", "name"), name="saved_view_by_machine"),)
 
     def __str__(self) -> str:

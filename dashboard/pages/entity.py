@@ -80,7 +80,9 @@ def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "may_operate": rights.may(request.user, flow, "operate"),
         "may_force": may_force,
         "tabs": [(name, title, name == _tab(request)) for name, title in TABS.items()],
-        "looks": {state: {"tone": look.tone.value, "word": look.word} for state, look in looks(flow.entity_type).items()},
+        "looks": {
+            state: {"tone": look.tone.value, "word": look.word} for state, look in looks(flow.entity_type).items()
+        },
         "here_machine": flow.entity_type,
         "name": shell.name_of(flow),
     }

@@ -27,7 +27,9 @@ def machine(request: HttpRequest, collection: str) -> HttpResponse:
     listed = _listed(request, flow)
     if shell.is_fragment(request):
         return shell.render(request, "dashboard/parts/entities.html", listed)
-    return shell.render(request, "dashboard/machine.html", {**listed, **_surroundings(flow, listed), "position": position})
+    return shell.render(
+        request, "dashboard/machine.html", {**listed, **_surroundings(flow, listed), "position": position}
+    )
 
 
 def _listed(request: HttpRequest, flow: Flow) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class Share:
 
     look: Look
     count: int
+    is_live: bool
     start: float
     width: float
 
@@ -42,7 +43,7 @@ def distribution(flow: Flow, counts: dict[str, int]) -> Distribution:
     for state, look in looks(flow.entity_type).items():
         count = counts.get(state, 0)
         width = 100 * live.get(state, 0) / total if total else 0
-        shares.append(Share(look, count, 100 * so_far / total if total else 0, width))
+        shares.append(Share(look, count, state in live, 100 * so_far / total if total else 0, width))
         so_far += live.get(state, 0)
     return Distribution(flow, shares, sum(counts.values()), total)
 

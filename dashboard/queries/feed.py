@@ -24,7 +24,10 @@ def all_looks() -> dict[str, Any]:
     return {
         flow.entity_type: {
             "collection": flow.collection,
-            "states": {name: {"tone": look.tone.value, "word": look.word} for name, look in looks(flow.entity_type).items()},
+            "states": {
+                name: {"tone": look.tone.value, "word": look.word, "shade": look.shade}
+                for name, look in looks(flow.entity_type).items()
+            },
         }
         for flow in registry.flows()
     }

@@ -41,7 +41,12 @@ def _rows(model: type[Entity], run: Run) -> Any:
 
 
 def _node(model: type[Entity], pk: str, state: str, parent: str | None) -> dict[str, Any]:
-    return {"type": model.flow.entity_type, "id": pk, "state": state, "parent": parent if model is not Workstream else None}
+    return {
+        "type": model.flow.entity_type,
+        "id": pk,
+        "state": state,
+        "parent": parent if model is not Workstream else None,
+    }
 
 
 def _edges(run: Run) -> list[dict[str, str]]:
@@ -51,6 +56,7 @@ def _edges(run: Run) -> list[dict[str, str]]:
         *_links(Task, "depends_on", run),
         *_links(Task, "entry_gates", run),
         *_links(Task, "gates", run),
+        *_patches(run),
     ]
 
 
@@ -64,6 +70,13 @@ def _links(model: type[Entity], name: str, run: Run) -> list[dict[str, str]]:
     if name == "gates":  # an exit gate comes after the task
         return [{"from_type": mine, "from": pk, "type": target, "to": gate} for pk, gate in found]
     return [{"from_type": target, "from": linked, "type": mine, "to": pk} for pk, linked in found]
+
+
+def _patches(run: Run) -> list[dict[str, str]]:
+    """From a task to the patch it made."""
+    rows = Task.objects.filter(run=run, patch__isnull=False).values_list("pk", "patch_id")[: 4 * MOST_PARTS]
+    mine, target = Task.flow.entity_type, PatchLedger.flow.entity_type
+    return [{"from_type": mine, "from": pk, "type": target, "to": patch} for pk, patch in rows]
 
 
 def journal(run: Run) -> tuple[list[list[Any]], bool]:

@@ -61,7 +61,11 @@ def read(text: str, flow: Flow, at: datetime) -> Search:
 
 
 def qualifiers(flow: Flow) -> dict[str, Reader]:
-    found: dict[str, Reader] = {"age": _age("state_entered_at"), "created": _age("created_at"), "by": partial(_by, flow)}
+    found: dict[str, Reader] = {
+        "age": _age("state_entered_at"),
+        "created": _age("created_at"),
+        "by": partial(_by, flow),
+    }
     for column in flow.model._meta.concrete_fields:
         if column.name not in NO_QUALIFIERS and (reader := _reader(column)):
             found[column.name.removeprefix("is_")] = reader

@@ -27,7 +27,13 @@ def figures(stats: dict[str, Any]) -> list[Figure]:
     forced = sum(minute["overrides"] for minute in stats["minutes"].values())
     return [
         Figure("stuck", "past their deadline", stats["stuck"]["total"], reverse("console:stuck"), "bad"),
-        Figure("alerts", "open alerts", alerts["open"], reverse("console:alerts"), "bad" if alerts["critical"] else "careful"),
+        Figure(
+            "alerts",
+            "open alerts",
+            alerts["open"],
+            reverse("console:alerts"),
+            "bad" if alerts["critical"] else "careful",
+        ),
         Figure("breakers", "open breakers", *_in_state(counts, "circuit_breaker", "OPEN"), "bad"),
         Figure("gates", "blocked gates", *_in_state(counts, "test_gate", "BLOCKED"), "careful"),
         Figure("overrides", "overrides in the last hour", forced, reverse("console:overrides"), "careful"),

@@ -76,7 +76,12 @@ export function draw(box, drawing) {
   }
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
-  box.classList.toggle("fit", !isNarrow && width < box.clientWidth * 1.7);
+  // As large as it is, or shrunk to fit as long as it can be read.
+  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, isNarrow ? 0.55 : 0.7));
+  picture.setAttribute("width", width * scale);
+  picture.setAttribute("height", height * scale);
+  const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);
+  box.scrollLeft = begin.x * scale - box.clientWidth / 2;
 }
 
 export function drawAll(drawing) {

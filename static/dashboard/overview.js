@@ -49,6 +49,7 @@ function show(board) {
 }
 
 // The chart: every minute of the last hour, also those in which nothing moved.
+const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 let chart = null;
 function draw(minutes) {
   const now = Math.floor(Date.now() / 60000) * 60;
@@ -72,7 +73,7 @@ function make(data) {
   const made = new uPlot({
     width: box.clientWidth, height: box.clientHeight,
     legend: { show: false }, cursor: { y: false },
-    axes: [axis, { ...axis, size: 44 }],
+    axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => hour.format(at * 1000)) }, { ...axis, size: 44 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     series: [{}, { label: "moves", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
       { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } }],
@@ -88,7 +89,7 @@ function line(event) {
   const sentence = element("span", "sentence", element("span", "muted", event.entity_type), link, chip(states[event.to_state], event.to_state));
   if (event.kind === "override") sentence.append(forcedMark());
   sentence.append(element("span", "muted", `${event.trigger} · ${event.actor}`));
-  const item = element("li", "flash", timeElement(event.timestamp, "clock"), sentence);
+  const item = element("li", "", timeElement(event.timestamp, "clock"), sentence);
   item.dataset.event = event.event_id;
   return item;
 }

@@ -98,7 +98,7 @@ function drawGantt() {
     picture.append(label);
     stays.forEach((stay, number) => {
       const end = stays[number + 1]?.at ?? (isFinal(stay.type, stay.state) ? stay.at : last);
-      const bar = svg("rect", { class: `fill-${toneOf(stay.type, stay.state)}`, x: x(stay.at), y: place * ROW + 4, width: Math.max(2, x(end) - x(stay.at)), height: ROW - 8, rx: 2 });
+      const bar = svg("rect", { class: `fill-${toneOf(stay.type, stay.state)} shade-${look(stay.type, stay.state)?.shade ?? 0}`, x: x(stay.at), y: place * ROW + 4, width: Math.max(2, x(end) - x(stay.at)), height: ROW - 8, rx: 2 });
       const title = svg("title");
       title.textContent = `${key}: ${stay.state}`;
       bar.append(title);
