@@ -12,8 +12,13 @@ from statecore.kernel.actors import Actor, Channel
 from statecore.kernel.flow import Flow
 
 
+def person(request: HttpRequest) -> Any:
+    """Who is logged in; the middleware lets nobody else through."""
+    return request.user
+
+
 def actor_of(request: HttpRequest) -> Actor:
-    return Actor.operator(request.user, Channel.CONSOLE)
+    return Actor.operator(person(request), Channel.CONSOLE)
 
 
 def may(user: Any, flow: Flow, action: str) -> bool:

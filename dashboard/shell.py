@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -58,15 +59,15 @@ class Shell:
 
 def neighbours(flow: Flow) -> set[type[Entity]]:
     """The other machines it is linked with, in either direction."""
-    linked = {field.related_model for field in flow.model._meta.get_fields() if field.is_relation}
-    return {model for model in linked if _is_machine(model) and model is not flow.model}
+    return _machines(flow, flow.model._meta.get_fields())
 
 
 def depth(flow: Flow) -> int:
     """How many machines stand above it."""
-    above = {field.related_model for field in flow.model._meta.concrete_fields if field.is_relation}
-    return max((1 + depth(model.flow) for model in above if _is_machine(model) and model is not flow.model), default=0)
+    above = _machines(flow, flow.model._meta.concrete_fields)
+    return max((1 + depth(model.flow) for model in above), default=0)
 
 
-def _is_machine(model: Any) -> bool:
-    return isinstance(model, type) and issubclass(model, Entity)
+def _machines(flow: Flow, fields: Iterable[Any]) -> set[type[Entity]]:
+    linked = {field.related_model for field in fields if field.is_relation} - {flow.model}
+    return {model for model in linked if isinstance(model, type) and issubclass(model, Entity)}

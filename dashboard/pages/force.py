@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboard import rights, shell
 from statecore import door
-from statecore.kernel.actors import Actor, Channel
+from statecore.kernel.actors import Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.kernel.refusals import PermissionDenied, Refusal
 
@@ -24,6 +24,8 @@ from .found import entity_at
 
 TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
 LOOKING = "Only a preview: nothing of this is kept."
+# Stands in for the second person while a preview is made.
+SOMEBODY = Actor("the second person", Kind.OPERATOR, Channel.CONSOLE, holds=lambda permission: True)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -60,22 +62,10 @@ def _approver(request: HttpRequest) -> Actor | None:
     name, password = request.POST.get("approver", "").strip(), request.POST.get("approver_password", "")
     if not name:
         return None
-    user = authenticate(request, username=name, password=password)
+    user: Any = authenticate(request, username=name, password=password)
     if user is None:
         raise PermissionDenied(f"{name} and this password do not belong together", required="second_person")
     return Actor.operator(user, Channel.CONSOLE)
-
-
-class _Anybody:
-    """Stands in for the second person while a preview is made: nothing is kept of it."""
-
-    @staticmethod
-    def get_username() -> str:
-        return "the second person"
-
-    @staticmethod
-    def has_perm(permission: str) -> bool:
-        return True
 
 
 def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
@@ -90,7 +80,7 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
             actor=rights.actor_of(request),
             reason=LOOKING,
             category=door.Category.OTHER,
-            approver=Actor.operator(_Anybody, Channel.CONSOLE) if _takes_two(entity, to_state) else None,  # type: ignore[arg-type]
+            approver=SOMEBODY if _takes_two(entity, to_state) else None,
             dry_run=True,
         )
     except Refusal as refusal:

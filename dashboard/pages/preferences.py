@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -9,6 +11,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from dashboard.models import Preference
+from dashboard.rights import person
 
 CHOICES = ("theme", "contrast", "density")
 
@@ -17,10 +20,10 @@ CHOICES = ("theme", "contrast", "density")
 def preferences(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.POST[name] for name in CHOICES if name in request.POST}
     for name, value in chosen.items():
-        field = Preference._meta.get_field(name)
+        field: Any = Preference._meta.get_field(name)
         if value not in dict(field.flatchoices):
             raise BadRequest(f"{name} cannot be {value!r}")
-    Preference.objects.update_or_create(user=request.user, defaults=chosen)
+    Preference.objects.update_or_create(user=person(request), defaults=chosen)
     return HttpResponseRedirect(_back(request))
 
 

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from dashboard import shell
+from dashboard.rights import person
 from statecore.machines.worker import Worker
 from statecore.records import Token
 from statecore.records.position import head
@@ -17,6 +18,6 @@ def start(request: HttpRequest) -> HttpResponse:
         "address": request.build_absolute_uri("/").rstrip("/"),
         "events": head(),
         "has_worker": Worker.objects.exists(),
-        "has_token": Token.objects.filter(user=request.user, revoked_at=None).exists(),
+        "has_token": Token.objects.filter(user=person(request), revoked_at=None).exists(),
     }
     return shell.render(request, "dashboard/start.html", context)

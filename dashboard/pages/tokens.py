@@ -62,7 +62,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     rows = Token.objects.select_related("user").order_by("-created_at")
     sees_all = request.user.has_perm("statecore.view_token")
     return {
-        "tokens": (rows if sees_all else rows.filter(user=request.user))[:MOST],
+        "tokens": (rows if sees_all else rows.filter(user=rights.person(request)))[:MOST],
         "scopes": Scope.values,
         "lives": LIVES,
         "given": request.POST,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import models
 from django.db.models import Q, QuerySet
 
 from statecore.journal import Event, EventKind
@@ -104,7 +103,7 @@ def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
 
 
 def _filtered(flow: Flow, search: Search) -> QuerySet[Any]:
-    rows = flow.model.objects.filter(*search.conditions)
+    rows: QuerySet[Any] = flow.model.objects.filter(*search.conditions)
     if len(search.states) == 1:
         rows = rows.filter(state=search.states[0])
     elif search.states:
@@ -145,12 +144,11 @@ def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
 
 def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:
     """What it is part of or held by: the name of the relation, the machine and the id."""
-    keys = [column for column in entity._meta.concrete_fields if isinstance(column, models.ForeignKey)]
+    links: list[Any] = [column for column in entity._meta.concrete_fields if column.is_relation]
     return [
-        (column.name, related.flow.entity_type, getattr(entity, column.attname))
-        for column in keys
-        if isinstance(related := column.related_model, type) and issubclass(related, Entity)
-        if column.name != "retry_of" and getattr(entity, column.attname)
+        (column.name, column.related_model.flow.entity_type, getattr(entity, column.attname))
+        for column in links
+        if issubclass(column.related_model, Entity) and column.name != "retry_of" and getattr(entity, column.attname)
     ]
 
 

@@ -92,7 +92,7 @@ def moment() -> str:
 def ago(at: datetime | str | None) -> SafeString:
     """How long ago, with the exact time on hover; a module keeps it true and in the viewer's zone."""
     if not at:
-        return mark_safe('<span class="muted">never</span>')  # noqa: S308 - a constant
+        return mark_safe('<span class="muted">never</span>')
     then = datetime.fromisoformat(at) if isinstance(at, str) else at
     exact = rfc3339(then)
     return format_html(
@@ -124,10 +124,8 @@ def segments(title: str, name: str, preference: Preference) -> SafeString:
         '<button type="submit" name="{}" value="{}" aria-pressed="{}">{}</button>',
         ((name, value, "true" if value == current else "false", label) for value, label in field.choices),
     )
-    return format_html(
-        '<div class="field"><span class="label">{}</span><div class="segments" role="group" aria-label="{}">{}</div></div>',
-        title, title, buttons,
-    )  # fmt: skip
+    group = format_html('<div class="segments" role="group" aria-label="{}">{}</div>', title, buttons)
+    return format_html('<div class="field"><span class="label">{}</span>{}</div>', title, group)
 
 
 @register.simple_tag
