@@ -33,6 +33,9 @@ class Preference(models.Model):
     def __str__(self) -> str:
         return f"{self.user}: {self.theme}, {self.contrast}, {self.density}"
 
+    def choices(self) -> dict[str, str]:
+        return {"theme": self.theme, "contrast": self.contrast, "density": self.density}
+
 
 class SavedView(models.Model):
     """A search worth keeping, for oneself or for everybody."""

@@ -16,6 +16,7 @@ from statecore.kernel.flow import Flow
 from . import rights
 from .models import Preference
 
+LOOK = "look"  # in the session
 TOGETHER, ALONE = "Plans", "Jobs and tools"
 
 
@@ -33,6 +34,16 @@ def name_of(flow: Flow) -> str:
     return flow.collection.replace("-", " ").capitalize().replace("Uet", "UET")
 
 
+def preference_of(request: HttpRequest) -> Preference:
+    """Kept in the session, which every page reads anyway."""
+    if not request.user.is_authenticated:
+        return Preference()
+    if LOOK not in request.session:
+        found = Preference.objects.filter(user=request.user).first() or Preference()
+        request.session[LOOK] = found.choices()
+    return Preference(**request.session[LOOK])
+
+
 class Shell:
     """Lazy where it costs a query: a fragment needs none of it."""
 
@@ -42,11 +53,7 @@ class Shell:
 
     @property
     def preference(self) -> Preference:
-        if not hasattr(self, "_preference"):
-            user: Any = self.request.user
-            found = Preference.objects.filter(user=user).first() if user.is_authenticated else None
-            self._preference = found or Preference()
-        return self._preference
+        return preference_of(self.request)
 
     def machines(self) -> list[tuple[str, list[tuple[Flow, str]]]]:
         """The machines this person may see: those that work together first, parents before their parts."""

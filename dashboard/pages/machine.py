@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
 from dashboard.diagram import machine_drawing
-from dashboard.queries import counts, dwell, entities, search
+from dashboard.queries import counts, entities, search
 from dashboard.queries.bounded import TimedOut
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
@@ -54,9 +54,7 @@ def _orders(page: entities.Page, text: str) -> list[tuple[str, str, bool]]:
 def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
     numbers = counts.state_counts(flow.entity_type)
     asked = listed["search"]
-    edges = counts.edge_counts(flow.entity_type)
-    declared = {(source, move.target) for move in flow.moves for source in move.sources}
-    forced = [edge for edge in edges if edge[0] and edge not in declared]
+    traffic = counts.traffic(flow)
     address = reverse("console:machine", args=[flow.collection])
 
     def narrowed(state: str) -> str:
@@ -66,9 +64,9 @@ def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
         flow,
         link=narrowed,
         counts=numbers,
-        dwell=dwell.medians(flow.entity_type),
-        rates=counts.edge_rates(flow.entity_type),
-        forced=forced,
+        dwell=traffic.dwell,
+        rates=traffic.rates,
+        forced=traffic.forced,
     )
     spread = counts.distribution(flow, numbers)
     chips = [(share, narrowed(share.look.state), share.look.state in asked.states) for share in spread.shares]

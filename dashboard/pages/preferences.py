@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.models import Preference
 from dashboard.rights import person
+from dashboard.shell import LOOK
 
 CHOICES = ("theme", "contrast", "density")
 
@@ -23,7 +24,8 @@ def preferences(request: HttpRequest) -> HttpResponse:
         field: Any = Preference._meta.get_field(name)
         if value not in dict(field.flatchoices):
             raise BadRequest(f"{name} cannot be {value!r}")
-    Preference.objects.update_or_create(user=person(request), defaults=chosen)
+    saved, _is_new = Preference.objects.update_or_create(user=person(request), defaults=chosen)
+    request.session[LOOK] = saved.choices()
     return HttpResponseRedirect(_back(request))
 
 

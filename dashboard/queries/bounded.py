@@ -17,10 +17,10 @@ class TimedOut(Exception):
 
 
 @contextmanager
-def in_time(seconds: float = SECONDS) -> Iterator[None]:
+def in_time(seconds: float | None = None) -> Iterator[None]:
     ask = _on_postgres if connection.vendor == "postgresql" else _on_sqlite
     try:
-        with ask(seconds):
+        with ask(SECONDS if seconds is None else seconds):
             yield
     except OperationalError as error:
         if "statement timeout" in str(error) or "interrupted" in str(error):
@@ -30,12 +30,9 @@ def in_time(seconds: float = SECONDS) -> Iterator[None]:
 
 @contextmanager
 def _on_postgres(seconds: float) -> Iterator[None]:
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
-        yield
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', '0', true)")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
+        yield  # the setting ends with the transaction
 
 
 @contextmanager

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, cast
 
+from django.core.cache import cache
 from django.db.models import QuerySet, Sum
 
 from statecore.derive.tones import Look, looks
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.records import StateCount, TransitionCount, TransitionRate
+
+from . import dwell
+
+MINUTES = 10  # a rate is taken over
+KEPT_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +55,32 @@ def distribution(flow: Flow, counts: dict[str, int]) -> Distribution:
     return Distribution(flow, shares, sum(counts.values()), total)
 
 
-def edge_counts(entity_type: str) -> dict[tuple[str, str], int]:
-    rows = TransitionCount.objects.filter(entity_type=entity_type)
-    return {(source, target): count for source, target, count in rows.values_list("from_state", "to_state", "count")}
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a diagram says of its edges and states."""
+
+    forced: list[tuple[str, str]]
+    rates: dict[tuple[str, str], float]
+    dwell: dict[str, float]
 
 
-def edge_rates(entity_type: str, minutes: int = 10) -> dict[tuple[str, str], float]:
+def traffic(flow: Flow) -> Traffic:
+    """Kept a moment for everybody in the process: a hundred viewers cost what one does."""
+    kept: Any = cache.get_or_set(f"console:traffic:{flow.entity_type}", lambda: _traffic(flow), KEPT_SECONDS)
+    return cast("Traffic", kept)
+
+
+def _traffic(flow: Flow) -> Traffic:
+    taken = TransitionCount.objects.filter(entity_type=flow.entity_type).values_list("from_state", "to_state")
+    declared = {(source, move.target) for move in flow.moves for source in move.sources}
+    forced = [edge for edge in taken if edge[0] and edge not in declared]
+    return Traffic(forced, _edge_rates(flow.entity_type), dwell.medians(flow.entity_type))
+
+
+def _edge_rates(entity_type: str) -> dict[tuple[str, str], float]:
     """Moves a minute along each edge, lately."""
-    rows = _lately(minutes).filter(entity_type=entity_type).values("from_state", "to_state")
-    return {(row["from_state"], row["to_state"]): row["moves"] / minutes for row in rows.annotate(moves=Sum("count"))}
+    rows = _lately(MINUTES).filter(entity_type=entity_type).values("from_state", "to_state")
+    return {(row["from_state"], row["to_state"]): row["moves"] / MINUTES for row in rows.annotate(moves=Sum("count"))}
 
 
 def _lately(minutes: int) -> QuerySet[TransitionRate]:

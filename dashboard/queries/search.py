@@ -126,7 +126,10 @@ def _age(column: str) -> Reader:
         if parts is None:
             raise ValueError("must read like >30m, <2h or >1d")
         sign, number, unit = parts.groups()
-        then = at - timedelta(seconds=int(number) * UNITS[unit])
+        try:
+            then = at - timedelta(seconds=int(number) * UNITS[unit])
+        except OverflowError:
+            raise ValueError("is longer ago than there are dates") from None
         return Q(**{f"{column}__gt" if sign == "<" else f"{column}__lt": then})
 
     return condition

@@ -26,8 +26,8 @@ register = template.Library()
 def look(shell: Any = None) -> SafeString:
     """The person's choices, on the page's root: there is no moment in which it looks otherwise."""
     preference = shell.preference if shell else Preference()
-    chosen = {"theme": preference.theme, "contrast": preference.contrast, "density": preference.density}
-    return format_html_join("", ' data-{}="{}"', ((name, value) for name, value in chosen.items() if value != "system"))
+    chosen = ((name, value) for name, value in preference.choices().items() if value != "system")
+    return format_html_join("", ' data-{}="{}"', chosen)
 
 
 @register.simple_tag
