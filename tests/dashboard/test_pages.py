@@ -122,12 +122,11 @@ def test_qualifiers_find(query: str, found: set[str], people: dict[str, Any], sc
 
 
 def test_pages_follow_each_other_without_gap_or_repeat(people: dict[str, Any], db: Any, client: Client) -> None:
-    from statecore.sinks.counters import Counters
-    from tests.support.sequencer import catch_up
+    from tests.dashboard.scene import number_all
 
     workstream = world.workstream()
     made = {world.task(workstream=workstream, id=f"many-{number:03}").pk for number in range(120)}
-    catch_up(Counters())
+    number_all()
     client.force_login(people["viewer"])
     for query, order in (("", ""), ("", "id"), ("state:pending", "longest"), ("state:pending", "id")):
         seen: list[str] = []
