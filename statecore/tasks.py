@@ -7,7 +7,7 @@ import structlog
 from celery import current_app, shared_task
 from django.conf import settings
 
-from statecore import backup, integrity, journal, stuck
+from statecore import backup, bulk, integrity, journal, stuck
 from statecore.executors import compensation, gates, patches
 from statecore.reactions import sweep
 from statecore.scheduling import breakers, timers
@@ -125,3 +125,14 @@ def reconcile_counters() -> None:
 @shared_task(time_limit=3_000)  # the first one writes everything there is
 def export_journal() -> None:
     log.info("journal_exported", folder=str(backup.export(settings.STATECORE_BACKUP_DIR)))
+
+
+@shared_task(time_limit=3_000)
+def run_bulk_job(job_id: str) -> None:
+    bulk.run(job_id)
+
+
+@shared_task(time_limit=3_000)
+def run_due_bulk_jobs() -> None:
+    """Those whose worker was lost, or of which the broker was never told."""
+    bulk.run_due()

@@ -17,7 +17,7 @@ from .presence import presence
 from .visitor import BEARER, admit
 
 PATIENCE = 20.0  # how long one frame may take to leave
-POLICY, TRY_AGAIN = 1008, 1013
+POLICY, RESTART, TRY_AGAIN = 1008, 1012, 1013
 
 
 class Socket:
@@ -68,7 +68,7 @@ async def _until_over(speaking: Any, receive: Receive, send: Send, leaving: asyn
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not hears.done():
-            code = POLICY if goes.done() else TRY_AGAIN
+            code = POLICY if goes.done() else RESTART if hub().closing.is_set() else TRY_AGAIN
             with suppress(Exception):  # it may be gone, or not take even this
                 async with asyncio.timeout(PATIENCE):
                     await send({"type": "websocket.close", "code": code})

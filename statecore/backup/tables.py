@@ -11,11 +11,11 @@ from django.core.management.color import no_style
 from django.db import connection, models
 
 from ..journal import Event, IdempotencyRecord
-from ..records import AlertNotice, BulkItem, BulkJob, Numbering, Position, Token
+from ..records import AlertNotice, BulkJob, BulkPortion, Numbering, Position, Token
 
 CHUNK = 1_000
 # The first two are the events' own files, the rest is not worth keeping or would be wrong elsewhere.
-LEFT_OUT = (Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, BulkJob, BulkItem)
+LEFT_OUT = (Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, BulkJob, BulkPortion)
 Row = dict[str, Any]
 
 

@@ -2,6 +2,6 @@
 
 from .alarms import alerts
 from .patch import patch_between, patched
-from .stats import stats
+from .stats import counts, stats
 
-__all__ = ["alerts", "patch_between", "patched", "stats"]
+__all__ = ["alerts", "counts", "patch_between", "patched", "stats"]

@@ -22,12 +22,12 @@ WINDOW_MINUTES = 5  # what a rate is taken over
 def stats() -> dict[str, Any]:
     """Counts as of `position`, which the counters have reached; rates of the last minutes; what needs attention."""
     at = now()
-    position, counts = _counts()
+    position, by_state = _counts()
     minutes, machines = _rates(at)
     window = _window(minutes, at)
     return {
         "position": position,
-        "counts": counts,
+        "counts": by_state,
         "rates": {"window_minutes": WINDOW_MINUTES, **_shares(window, WINDOW_MINUTES), "machines": machines},
         "minutes": minutes,
         "stuck": overdue(at),
@@ -35,18 +35,23 @@ def stats() -> dict[str, Any]:
     }
 
 
+def counts() -> dict[str, dict[str, int]]:
+    """How many entities of each machine are in each state."""
+    return _counts()[1]
+
+
 def _counts() -> tuple[int, dict[str, dict[str, int]]]:
     """One statement, so that the position is that of the counts."""
-    counts = {flow.entity_type: dict.fromkeys(flow.states, 0) for flow in registry.flows()}
+    found = {flow.entity_type: dict.fromkeys(flow.states, 0) for flow in registry.flows()}
     position = 0
     with connection.cursor() as cursor:
         cursor.execute(_COUNTS, [Counters.name])
         for entity_type, state, count in cursor.fetchall():
             if not entity_type:
                 position = count
-            elif state in counts.get(entity_type, {}):
-                counts[entity_type][state] = count
-    return position, counts
+            elif state in found.get(entity_type, {}):
+                found[entity_type][state] = count
+    return position, found
 
 
 _COUNTS = (

@@ -55,6 +55,11 @@ def answer_once(request: RequestKey | None, actor: Actor, step: Callable[[], Out
     return outcome
 
 
+def forget(request: RequestKey, actor: Actor) -> None:
+    """As if it had never been asked: for a question that found nothing, and is worth asking again."""
+    IdempotencyRecord.objects.filter(actor=actor.name, actor_kind=actor.kind, key=request.key).delete()
+
+
 def _reserve(request: RequestKey, actor: Actor) -> tuple[IdempotencyRecord, bool]:
     at = now()
     mine = {"actor": actor.name, "actor_kind": actor.kind, "key": request.key}

@@ -1,8 +1,11 @@
 """Whether what is stored can be believed: the chain, the rows against it, the constraints, the invariants."""
 
 from .chain import verify_chain
-from .checks import check_all, check_recent
+from .checks import check_all, check_entity, check_recent, check_stretch
 from .finding import ERROR, WARNING, Finding
 from .order import verify_seals
 
-__all__ = ["ERROR", "WARNING", "Finding", "check_all", "check_recent", "verify_chain", "verify_seals"]
+__all__ = [
+    "ERROR", "WARNING", "Finding", "check_all", "check_entity", "check_recent", "check_stretch", "verify_chain",
+    "verify_seals",
+]  # fmt: skip

@@ -13,9 +13,10 @@ from ..journal import Event
 from ..kernel import registry, triggers
 from ..kernel.clock import now
 from ..kernel.flow import Flow
+from ..records import Position
 from .chain import verify_chain
 from .finding import ERROR, LIMIT, WARNING, Finding
-from .order import positions_are_dense, verify_seals
+from .order import positions_are_dense, stretch_is_dense, verify_seals, verify_seals_within
 from .rows import (
     chains_are_of_known_machines,
     chains_have_rows,
@@ -65,13 +66,35 @@ def check_all() -> list[Finding]:
 def check_recent(count: int = RECENT) -> list[Finding]:
     """The triggers, the chains that moved last, and where their rows stand: what it costs is up to those chains."""
     latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
-    moved = list(dict.fromkeys(latest))
     found = list(triggers_are_in_place())
-    if bad := verify_chain(moved):
-        found.append(bad)
+    found += _chains_and_rows(list(dict.fromkeys(latest)))
     if broken := verify_seals(RECENT_SEALS):
         found.append(broken)
-    for entity_type in {entity_type for entity_type, _ in moved} & {flow.entity_type for flow in registry.flows()}:
+    return found
+
+
+@_whatever_the_bytes()
+def check_entity(entity_type: str, entity_id: str) -> list[Finding]:
+    """The whole history of one entity, and where its row stands."""
+    return _chains_and_rows([(entity_type, entity_id)])
+
+
+@_whatever_the_bytes()
+def check_stretch(after: int, upto: int) -> list[Finding]:
+    """Whatever moved between two positions: its chain, its row, the positions, and the seals that end there."""
+    moved = Position.objects.filter(position__gt=after, position__lte=upto).values_list(
+        "event__entity_type", "event__entity_id"
+    )
+    found = _chains_and_rows(list(dict.fromkeys(pair for pair in moved if None not in pair)))
+    found += stretch_is_dense(after, upto)
+    if broken := verify_seals_within(after, upto):
+        found.append(broken)
+    return found
+
+
+def _chains_and_rows(moved: list[tuple[str, str]]) -> list[Finding]:
+    found = [bad] if (bad := verify_chain(moved)) else []
+    for entity_type in sorted({kind for kind, _ in moved} & {flow.entity_type for flow in registry.flows()}):
         ids = [pk for kind, pk in moved if kind == entity_type]
         found += rows_agree_with_the_journal(registry.flow(entity_type), ids)
         found += chains_have_rows(registry.flow(entity_type), ids)

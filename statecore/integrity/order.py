@@ -50,6 +50,25 @@ def verify_seals(latest: int | None = None) -> Finding | None:
     return None
 
 
+def stretch_is_dense(after: int, upto: int) -> Iterator[Finding]:
+    """Every position between these two has its event."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_HASHES, [after + 1, upto])
+        there = {position for position, hash_ in cursor.fetchall() if hash_ is not None}
+    for position in sorted(set(range(after + 1, upto + 1)) - there)[:LIMIT]:
+        yield _finding("positions", f"the event at position {position} is gone")
+
+
+def verify_seals_within(after: int, upto: int) -> Finding | None:
+    """The first of those that end between two positions that does not hold."""
+    last = Seal.objects.filter(last_position__lte=after).order_by("-last_position").first()
+    for seal in Seal.objects.filter(last_position__gt=after, last_position__lte=upto).order_by("last_position"):
+        if why := _objection(seal, last):
+            return _finding("seal", f"{seal}: {why}")
+        last = seal
+    return None
+
+
 def _objection(seal: Seal, before: Seal | None) -> str | None:
     if seal.first_position != (before.last_position + 1 if before else 1):
         return "the seal before it is missing"

@@ -42,7 +42,8 @@ class Entity(models.Model):
     chain_head = models.CharField(max_length=64, editable=False)
     # The fencing number: each claim and each override makes it one more, a report must name the current one.
     attempt = models.PositiveIntegerField(default=0, editable=False)
-    created_at = models.DateTimeField(editable=False)
+    # Indexed for the lists, which show the newest first.
+    created_at = models.DateTimeField(editable=False, db_index=True)
     updated_at = models.DateTimeField(editable=False)
     state_entered_at = models.DateTimeField(editable=False)
     retry_of = models.OneToOneField(

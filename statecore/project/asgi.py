@@ -4,7 +4,7 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from statecore.project import memory, preflight, streams_end
+from statecore.project import lifespan, memory, preflight
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
@@ -16,8 +16,7 @@ django = get_asgi_application()
 # What it imports has models: not before Django is set up.
 from api.live import application as live  # noqa: E402
 
-application = live(django)
-streams_end.with_the_server()
+application = lifespan.with_lifespan(live(django))
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()

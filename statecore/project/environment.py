@@ -64,6 +64,8 @@ class Environment:
     alerts: dict[str, int]
     backup_dir: Path
     sequencer_lag_seconds: int
+    body_limit: int
+    calls_per_minute: int
 
 
 def read(environ: Mapping[str, str]) -> Environment:
@@ -108,6 +110,8 @@ def read(environ: Mapping[str, str]) -> Environment:
         alerts=_alerts(environ),
         backup_dir=Path(environ.get("STATECORE_BACKUP_DIR") or home / "backup").expanduser().absolute(),
         sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
+        body_limit=_number(environ, "STATECORE_BODY_LIMIT", "8388608", 65_536, 1_073_741_824),
+        calls_per_minute=_number(environ, "STATECORE_CALLS_PER_MINUTE", "120000", 1, 1_000_000_000),
     )
 
 

@@ -128,6 +128,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
 STATECORE_READ_ONLY = ENVIRONMENT.read_only
 
 # The API
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
     "DEFAULT_PERMISSION_CLASSES": ["api.permissions.ScopeAllows"],
@@ -182,6 +183,7 @@ SWEEPS = {
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
     "look_around": timedelta(seconds=30),
+    "run_due_bulk_jobs": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),
     "check_recent_integrity": timedelta(minutes=5),
     "expire_idempotency_records": timedelta(hours=1),

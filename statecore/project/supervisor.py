@@ -32,7 +32,7 @@ EXECUTORS = [
     "--prefetch-multiplier=1",
     "--queues=gates,patches",
 ]
-UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=off"]
+UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on"]
 # What all are told is written once; compressing it would be done again for each of them. They have little to say.
 UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536"]
 # Without a limit an open stream would hold up the end for ever.

@@ -3,7 +3,7 @@
 from .agent_job_event import AgentJobEvent
 from .alert import Alert, AlertNotice
 from .audit_note import AuditNote
-from .bulk_job import BulkItem, BulkJob
+from .bulk_job import BulkJob, BulkPortion
 from .checkpoint import Checkpoint
 from .compensation_step import CompensationStep
 from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
@@ -15,7 +15,7 @@ from .sink_cursor import SinkCursor
 from .token import Token
 
 __all__ = [
-    "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkItem", "BulkJob", "Checkpoint", "CompensationStep",
+    "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep",
     "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Seal", "SinkCursor", "StateCount", "Token",
     "TransitionCount", "TransitionRate",
 ]  # fmt: skip

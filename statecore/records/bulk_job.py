@@ -48,18 +48,17 @@ class BulkJob(models.Model):
         }
 
 
-class BulkItem(models.Model):
-    """One entity of a job, in the order they were given; the result is there as soon as it was its turn."""
+class BulkPortion(models.Model):
+    """Some entities of a job, in the order they were given; the results are there as soon as it was their turn."""
 
-    job = models.ForeignKey(BulkJob, models.CASCADE, related_name="items")
+    job = models.ForeignKey(BulkJob, models.CASCADE, related_name="portions")
     number = models.PositiveIntegerField()
-    entity_id = models.CharField(max_length=ID_LENGTH)
-    result = models.JSONField(null=True)
+    ids = models.JSONField()
+    results = models.JSONField(null=True)
 
     class Meta:
         default_permissions = ("view",)
-        constraints = (models.UniqueConstraint(fields=("job", "number"), name="bulk_item_numbers_are_unique"),)
-        indexes = (models.Index(fields=("job", "number"), condition=Q(result=None), name="bulk_item_waiting"),)
+        constraints = (models.UniqueConstraint(fields=("job", "number"), name="bulk_portion_numbers_are_unique"),)
 
     def __str__(self) -> str:
-        return f"{self.job_id} {self.number}: {self.entity_id}"
+        return f"{self.job_id} {self.number}"

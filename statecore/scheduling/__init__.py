@@ -3,5 +3,6 @@
 from .claims import claim
 from .heartbeats import beat, drain
 from .plans import submit
+from .registration import register
 
-__all__ = ["beat", "claim", "drain", "submit"]
+__all__ = ["beat", "claim", "drain", "register", "submit"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from statecore.project.supervisor import WEB
@@ -26,7 +27,7 @@ class Web:
             self.process = subprocess.Popen(
                 [sys.executable, *WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)],
                 cwd=ROOT,
-                env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), **environ},
+                env={**os.environ, **here(home), **environ},
                 stderr=log,
                 stdout=log,
             )
@@ -56,6 +57,12 @@ class Web:
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(20)
+
+
+def here(home: Path) -> dict[str, str]:
+    """The database and the secret of the tests, so that their sessions are good."""
+    secret = {"STATECORE_SECRET_KEY": settings.SECRET_KEY}
+    return {"DATABASE_URL": database_url(), "STATECORE_HOME": str(home), **secret}
 
 
 @contextmanager

@@ -1,0 +1,133 @@
+"""The calls that agents make beside those of every machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import path
+from rest_framework.request import Request
+
+from statecore import agent_events, scheduling
+from statecore.kernel.refusals import NotFound
+from statecore.kernel.ulid import is_valid_id
+from statecore.machines.agent_job import AgentJob
+from statecore.machines.pipeline_job import PipelineJob
+from statecore.records import checkpoint
+from statecore.scheduling import breakers
+
+from . import bodies, entities, idempotency, sequences
+from .actors import acting, acting_as_agent
+from .claims import Claim, Heartbeat
+from .views import ApiView, answer
+
+
+class Submit(ApiView):
+    """The run itself, and how much of a plan it is."""
+
+    def post(self, request: Request) -> HttpResponse:
+        plan = bodies.read(request)
+        key = idempotency.key_of(request, plan)
+        outcome = scheduling.submit(plan, actor=acting(request), request=key)
+        told = outcome.as_dict()
+        counts = {name: told[name] for name in ("workstreams", "tasks", "gates")}
+        return idempotency.reply(outcome, {**told["entity"], **counts}, 201)
+
+
+class Acquire(ApiView):
+    """Leave to call a tool, or 503 and when to ask again."""
+
+    def post(self, request: Request, tool: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        bodies.shaped(body, bodies.Body)
+        actor = acting_as_agent(request)
+        return idempotency.reply(
+            idempotency.once(key, actor, lambda: breakers.acquire(_tool(tool), actor=actor).as_dict())
+        )
+
+
+class Report(ApiView):
+    class Told(bodies.Body):
+        success: bool
+        error: str = ""
+
+    def post(self, request: Request, tool: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        told, actor = bodies.shaped(body, self.Told), acting_as_agent(request)
+
+        def note() -> dict[str, Any]:
+            return breakers.report(_tool(tool), success=told.success, error=told.error, actor=actor).as_dict()
+
+        return idempotency.reply(idempotency.once(key, actor, note))
+
+
+def _tool(tool: str) -> str:
+    if not is_valid_id(tool):
+        raise NotFound(f"there is no tool {tool!r}")
+    return tool
+
+
+class Checkpoint(ApiView):
+    """What was stored is read as it was stored; who stored it, and when, stands in the headers."""
+
+    def get(self, request: Request, job_id: str, phase: str) -> HttpResponse:
+        entities.found(PipelineJob, job_id)
+        found = checkpoint.read(job_id, phase) if is_valid_id(phase) else None
+        if found is None:
+            raise NotFound(f"pipeline_job {job_id} has no checkpoint of {phase!r}")
+        return _stored(found)
+
+    def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
+        entities.found(PipelineJob, job_id)
+        return _stored(checkpoint.store(job_id, phase, bodies.read(request)))
+
+    def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
+        entities.found(PipelineJob, job_id)
+        if is_valid_id(phase):
+            checkpoint.clear(job_id, phase)
+        return HttpResponse(status=204)
+
+
+def _stored(found: checkpoint.Checkpoint) -> HttpResponse:
+    told = found.as_dict()
+    return answer(told["payload"], Checkpoint_Job=told["job"], Checkpoint_Updated_At=told["updated_at"])
+
+
+class JobEvents(ApiView):
+    class Appended(bodies.Body):
+        type: str
+        payload: dict[str, Any] = {}
+        reason: str = ""
+        expected_version: int | None = None
+
+    def get(self, request: Request, job_id: str) -> HttpResponse:
+        entities.found(AgentJob, job_id)
+        return answer(sequences.page(request, agent_events.events_of(job_id)))
+
+    def post(self, request: Request, job_id: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        given = bodies.shaped(body, self.Appended)
+        outcome = agent_events.append(
+            job_id,
+            given.type,
+            actor=acting_as_agent(request),
+            payload=given.payload,
+            reason=given.reason,
+            expected_version=given.expected_version,
+            request=key,
+        )
+        return idempotency.reply(outcome, status=201)
+
+
+urlpatterns = [
+    path("runs/submit/", Submit.as_view(), name="runs-submit"),
+    path("workers/<str:worker_id>/heartbeat/", Heartbeat.as_view(), name="worker-heartbeat"),
+    path("workers/<str:worker_id>/claim/", Claim.as_view(), name="worker-claim"),
+    path("breakers/<str:tool>/acquire/", Acquire.as_view(), name="breaker-acquire"),
+    path("breakers/<str:tool>/report/", Report.as_view(), name="breaker-report"),
+    path("pipeline-jobs/<str:job_id>/checkpoints/<str:phase>/", Checkpoint.as_view(), name="checkpoint"),
+    path("agent-jobs/<str:job_id>/events/", JobEvents.as_view(), name="agent-job-events"),
+]

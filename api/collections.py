@@ -1,0 +1,198 @@
+"""The calls that every machine has, made from the registry: a new machine needs no line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from django.urls import URLPattern, path
+from rest_framework.request import Request
+
+from statecore import door, stuck
+from statecore.door import Outcome
+from statecore.journal import Event
+from statecore.kernel import registry
+from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow
+from statecore.kernel.refusals import Invalid
+from statecore.records.token import Scope, Token
+
+from . import bodies, entities, idempotency, pages, sequences
+from .actors import acting, firing
+from .creation import creators
+from .views import ApiView, answer
+
+
+class OfMachine(ApiView):
+    """A view of one machine; `flow` is given where its address is made."""
+
+    flow: ClassVar[Flow] = None  # type: ignore[assignment]
+
+    @property
+    def model(self) -> type[Entity]:
+        return self.flow.model
+
+    def linked(self, row: dict[str, Any]) -> dict[str, Any]:
+        return entities.with_links(self.model, [row])[0]
+
+    def newborn(self, outcome: Outcome) -> HttpResponse:
+        """The new entity itself, and what happened."""
+        told = outcome.as_dict()
+        body = {**self.linked(dict(told["entity"])), "event": told["event"], "caused": told["caused"]}
+        return idempotency.reply(outcome, body, 201)
+
+
+class Collection(OfMachine):
+    def get(self, request: Request) -> HttpResponse:
+        def tell(found: list[Entity]) -> list[dict[str, Any]]:
+            return entities.told(self.model, found)
+
+        return answer(pages.page(request, self.model.objects.all(), tell, pages.NEWEST_FIRST))
+
+    def post(self, request: Request) -> HttpResponse:
+        fields = bodies.read(request)
+        key = idempotency.key_of(request, fields)
+        entity_id, reason = fields.pop("id", None), fields.pop("reason", "")
+        create: Callable[..., Outcome] = creators.get(self.flow.entity_type, door.create)
+        given = {name: value for name, value in fields.items() if name.isidentifier()}
+        if strange := fields.keys() - given.keys() or fields.keys() & SAID_BY_THE_SERVER:
+            raise Invalid({name: ["is not a field that can be set."] for name in sorted(strange)})
+        outcome = create(self.model, actor=acting(request), id=entity_id, reason=reason, request=key, **given)
+        return self.newborn(outcome)
+
+
+# Words of the door's own that stand beside the fields of an entity.
+SAID_BY_THE_SERVER = {"actor", "model", "cause", "request", "dry_run"}
+
+
+class Detail(OfMachine):
+    def get(self, request: Request, entity_id: str) -> HttpResponse:
+        return answer(self.linked(entities.found(self.model, entity_id).as_dict()))
+
+    def patch(self, request: Request, entity_id: str) -> HttpResponse:
+        fields = bodies.read(request)
+        version = bodies.shaped({"expected_version": fields.pop("expected_version", None)}, Expected).expected_version
+        entity = door.edit(self.model, entity_id, fields, actor=acting(request), expected_version=version)
+        return answer(self.linked(entity.as_dict()))
+
+
+class Expected(bodies.Body):
+    expected_version: int | None = None
+
+
+class Transitions(OfMachine):
+    def get(self, request: Request, entity_id: str) -> HttpResponse:
+        """The history, oldest first."""
+        entities.found(self.model, entity_id)
+        events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
+        return answer(sequences.page(request, events))
+
+    def post(self, request: Request, entity_id: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        asked, params = firing_of(body)
+        outcome = door.transition(
+            self.model,
+            entity_id,
+            asked.trigger,
+            actor=firing(request, self.flow, asked.trigger),
+            params=params,
+            reason=asked.reason,
+            metadata=asked.metadata,
+            expected_version=asked.expected_version,
+            request=key,
+            dry_run=asked.dry_run,
+        )
+        return idempotency.reply(outcome)
+
+
+class Firing(bodies.Body):
+    """What stands beside a trigger's own fields."""
+
+    trigger: str
+    reason: str = ""
+    metadata: dict[str, Any] = {}
+    expected_version: int | None = None
+    dry_run: bool = False
+
+
+def firing_of(body: dict[str, Any]) -> tuple[Firing, dict[str, Any]]:
+    """The fixed part, and the trigger's own fields, which the door reads."""
+    fixed = {name: body.pop(name) for name in Firing.__struct_fields__ if name in body}
+    return bodies.shaped(fixed, Firing), body
+
+
+class Explain(OfMachine):
+    def get(self, request: Request, entity_id: str) -> HttpResponse:
+        """For somebody who only reads: as seen by whoever may fire each move."""
+        reads_only = isinstance(request.auth, Token) and not request.auth.may(Scope.AGENT)
+        actor = None if reads_only else acting(request)
+        return answer(stuck.explain(self.model, entity_id, actor=actor).as_dict())
+
+
+class Override(OfMachine):
+    # Whether somebody may override is for the door to say: what it refuses, it keeps on record.
+    writes_need = Scope.READ
+
+    class Asked(bodies.Body):
+        to_state: str
+        reason: str
+        category: str
+        metadata: dict[str, Any] = {}
+        expected_version: int | None = None
+        dry_run: bool = False
+
+    def post(self, request: Request, entity_id: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        asked = bodies.shaped(body, self.Asked)
+        outcome = door.override(
+            self.model,
+            entity_id,
+            asked.to_state,
+            actor=acting(request),
+            reason=asked.reason,
+            category=asked.category,
+            metadata=asked.metadata,
+            expected_version=asked.expected_version,
+            request=key,
+            dry_run=asked.dry_run,
+        )
+        return idempotency.reply(outcome)
+
+
+class Retry(OfMachine):
+    class Asked(bodies.Body):
+        reason: str = ""
+        dry_run: bool = False
+
+    def post(self, request: Request, entity_id: str) -> HttpResponse:
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        asked = bodies.shaped(body, self.Asked)
+        actor = acting(request)
+        return self.newborn(
+            door.retry(self.model, entity_id, actor=actor, reason=asked.reason, request=key, dry_run=asked.dry_run)
+        )
+
+
+BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
+
+
+def addresses(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
+    from .bulk import BulkTransitions
+
+    made: list[URLPattern] = []
+    for flow in registry.flows() if flows is None else flows:
+        name, given = flow.collection, {"flow": flow}
+        made += [
+            path(f"{name}/", Collection.as_view(**given), name=f"{name}-list"),
+            path(f"{name}/bulk-transitions/", BulkTransitions.as_view(**given), name=f"{name}-bulk"),
+            path(f"{name}/<str:entity_id>/", Detail.as_view(**given), name=f"{name}-detail"),
+        ]
+        made += [
+            path(f"{name}/<str:entity_id>/{call}/", view.as_view(**given), name=f"{name}-{call}")
+            for call, view in BY_ENTITY
+        ]
+    return made

@@ -1,0 +1,76 @@
+"""The same request twice: its key, and the answers of calls that are not a single change at the door."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from statecore.door import Outcome, RequestKey
+from statecore.door.idempotency import answer_once, forget
+from statecore.door.work import perform
+from statecore.kernel.actors import Actor
+from statecore.kernel.refusals import Invalid
+
+from .bodies import raw_body
+from .views import answer
+
+HEADER = "HTTP_IDEMPOTENCY_KEY"
+IN_BODY = "request_id"
+REPLAYED = "Idempotent-Replayed"
+
+
+def key_of(request: Request, body: dict[str, Any]) -> RequestKey | None:
+    """Takes `request_id` out of the body; the header counts where both are given."""
+    in_body = body.pop(IN_BODY, None)
+    if in_body is not None and not isinstance(in_body, str):
+        raise Invalid({IN_BODY: ["must be text."]})
+    key = request.META.get(HEADER)
+    key = in_body if key is None else key
+    if key is None:
+        return None
+    endpoint = f"{request.method} {request.path}"
+    return RequestKey(key, endpoint, hashlib.sha256(raw_body(request)).hexdigest())
+
+
+class Told(Outcome):
+    """An answer that is not about one entity."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.answer
+
+
+def once(
+    key: RequestKey | None,
+    actor: Actor,
+    ask: Callable[[], dict[str, Any]],
+    *,
+    is_kept: Callable[[Any], bool] = lambda told: True,
+) -> Outcome:
+    """Ask, or tell again what was told under this key: question and record are one transaction.
+
+    With `is_kept`, an answer it says no to is not kept: the same question gets a new one.
+    """
+
+    def step() -> Outcome:
+        return Told(None, None, answer=ask())
+
+    def kept() -> Outcome:
+        outcome = answer_once(key, actor, step)
+        if key is not None and not outcome.replayed and not is_kept(outcome.answer):
+            forget(key, actor)
+        return outcome
+
+    return step() if key is None else perform(kept)
+
+
+def reply(outcome: Outcome, body: dict[str, Any] | None = None, status: int = 200) -> HttpResponse:
+    response = answer(outcome.as_dict() if body is None else body, status)
+    if outcome.replayed:
+        response[REPLAYED] = "true"
+    return response

@@ -1,0 +1,104 @@
+"""How everything stands: numbers, what is stuck, alerts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from statecore import board, stuck
+from statecore.kernel import registry
+from statecore.kernel.refusals import NotFound, PermissionDenied
+from statecore.records import Alert
+from statecore.records.alert import acknowledge
+from statecore.records.token import Scope
+
+from .. import bodies, idempotency
+from ..actors import acting
+from ..views import ApiView, answer
+from . import shapes
+from .parameters import Parameters
+
+MAY_ACKNOWLEDGE = "statecore.change_alert"
+HIGHEST_ID = 2**63
+
+
+class Stats(ApiView):
+    @extend_schema(operation_id="stats", responses=shapes.STATS)
+    def get(self, request: Request) -> HttpResponse:
+        """Counts per machine and state, rates, what is stuck, alerts: one cheap call, however much there is."""
+        Parameters(request)
+        return answer(board.stats())
+
+
+class Stuck(ApiView):
+    @extend_schema(
+        operation_id="stuck",
+        parameters=[shapes.word("entity_type", "only of this machine"), shapes.page_size()],
+        responses={200: shapes.page(shapes.STUCK), **shapes.INVALID, **shapes.NOT_FOUND},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """What is past its deadline or waits for a decision, longest first: as many as fit on one page."""
+        asked = Parameters(request, "entity_type", "page_size")
+        kind = registry.flow(asked.word("entity_type")).entity_type if asked.word("entity_type") else None
+        found = stuck.stuck(asked.size(), entity_type=kind)
+        return answer({"next": None, "previous": None, "results": [item.as_dict() for item in found]})
+
+
+class Alerts(ApiView):
+    @extend_schema(
+        operation_id="alerts",
+        parameters=[
+            shapes.flag("open", "only those that are, or are not, over"),
+            shapes.flag("acknowledged", "only those that somebody has, or nobody has, taken notice of"),
+            shapes.number("before", "alerts with a lower id"),
+            shapes.page_size(),
+        ],
+        responses={200: shapes.page(shapes.ALERT), **shapes.INVALID},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Alerts, newest first."""
+        asked = Parameters(request, "open", "acknowledged", "before", "page_size")
+        found = board.alerts(
+            before=asked.number("before"),
+            limit=asked.size(),
+            is_open=asked.flag("open"),
+            acknowledged=asked.flag("acknowledged"),
+        )
+        onward = asked.address(before=found.alerts[-1]["id"]) if found.more else None
+        return answer({"next": onward, "previous": None, "results": found.alerts})
+
+
+class Acknowledge(ApiView):
+    writes_need = Scope.OPERATE
+
+    class Note(bodies.Body):
+        note: str = ""
+
+    @extend_schema(
+        operation_id="acknowledge",
+        request={"application/json": shapes.NOTE},
+        responses={200: shapes.ALERT, **shapes.INVALID, **shapes.NOT_FOUND},
+    )
+    def post(self, request: Request, alert_id: int) -> HttpResponse:
+        """Take notice of an alert, as the first who does; whoever comes later is told who was first."""
+        body = bodies.read(request)
+        key = idempotency.key_of(request, body)
+        note, actor = bodies.shaped(body, self.Note).note, acting(request)
+        if not actor.holds(MAY_ACKNOWLEDGE):
+            raise PermissionDenied(f"{actor.name} may not acknowledge alerts", required=MAY_ACKNOWLEDGE)
+
+        def take_notice() -> dict[str, Any]:
+            acknowledge(alert_id, actor.name, note)
+            return _found(alert_id).as_dict()
+
+        return idempotency.reply(idempotency.once(key, actor, take_notice))
+
+
+def _found(alert_id: int) -> Alert:
+    alert = Alert.objects.filter(pk=alert_id).first() if alert_id < HIGHEST_ID else None
+    if alert is None:
+        raise NotFound(f"there is no alert {alert_id}")
+    return alert

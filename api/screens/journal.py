@@ -1,0 +1,151 @@
+"""The journal: its events in order, what was forced, whether it verifies, and a run as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from statecore import history, integrity
+from statecore.history import Filters
+from statecore.kernel import registry
+from statecore.kernel.refusals import Invalid
+from statecore.records.position import head
+
+from ..views import ApiView, answer
+from . import shapes
+from .parameters import Parameters
+
+FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity")
+STRETCH = 1_000
+
+
+class Events(ApiView):
+    @extend_schema(
+        operation_id="events",
+        parameters=[
+            *map(shapes.words, FILTERS),
+            shapes.moment("since", "events of this time and later"),
+            shapes.moment("until", "events before this time"),
+            shapes.number("after", "events after this position"),
+            shapes.number("before", "events before this position"),
+            shapes.word("ordering", "oldest first, unless given", ["position", "-position"]),
+            shapes.page_size(),
+        ],
+        responses={
+            200: shapes.page(shapes.POSITIONED),
+            (200, "text/event-stream"): {"type": "string"},
+            **shapes.INVALID,
+        },
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Events in the order of their positions; with `Accept: text/event-stream` as they happen."""
+        asked = Parameters(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
+        filters = Filters(
+            **{name: asked.words(name) for name in FILTERS},
+            since=asked.moment("since"),
+            until=asked.moment("until"),
+        )
+        return answer(_paged(asked, filters, newest_first=_newest_first(asked)))
+
+
+def _newest_first(asked: Parameters) -> bool:
+    ordering = asked.word("ordering") or "position"
+    if ordering not in ("position", "-position"):
+        raise Invalid({"ordering": ["must be position or -position."]})
+    return ordering == "-position"
+
+
+def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[str, Any]:
+    """Oldest first, `after` goes on and `before` goes back; newest first it is the other way round."""
+    after, before = asked.number("after"), asked.number("before")
+    onward, back = ("before", "after") if newest_first else ("after", "before")
+    goes_back = (after if newest_first else before) is not None and (before if newest_first else after) is None
+    found = history.page(
+        filters, after=after or 0, before=before, limit=asked.size(), newest_first=newest_first != goes_back
+    )
+    events = found.events[::-1] if goes_back else found.events
+    return {
+        "next": asked.address(**{onward: events[-1]["position"], back: None})
+        if events and (goes_back or found.more)
+        else None,
+        "previous": asked.address(**{back: events[0]["position"], onward: None})
+        if events and (found.more if goes_back else asked.number(onward))
+        else None,
+        "results": events,
+    }
+
+
+class Overrides(ApiView):
+    @extend_schema(
+        operation_id="overrides",
+        parameters=[
+            shapes.words("actor"),
+            shapes.words("entity_type"),
+            shapes.number("before", "overrides before this position"),
+            shapes.page_size(),
+        ],
+        responses={200: shapes.page(shapes.OVERRIDE), **shapes.INVALID},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """What was forced, newest first: the event, whether it held, and what it was left by."""
+        asked = Parameters(request, "actor", "entity_type", "before", "page_size")
+        found = history.forced(
+            before=asked.number("before"),
+            limit=asked.size(),
+            actor=asked.words("actor"),
+            entity_type=asked.words("entity_type"),
+        )
+        onward = asked.address(before=found.events[-1]["position"]) if found.more else None
+        return answer({"next": onward, "previous": None, "results": found.events})
+
+
+class RunAt(ApiView):
+    @extend_schema(
+        operation_id="run_at",
+        parameters=[shapes.moment("time", "now, unless given")],
+        responses={200: shapes.RUN_AT, **shapes.INVALID, **shapes.NOT_FOUND},
+    )
+    def get(self, request: Request, run_id: str) -> HttpResponse:
+        """The run with its workstreams, tasks, gates and patches as they were at a moment."""
+        return answer(history.run_at(run_id, Parameters(request, "time").moment("time")))
+
+
+class Verify(ApiView):
+    @extend_schema(
+        operation_id="verify",
+        parameters=[
+            shapes.number("after", f"verify the {STRETCH} positions that follow this one; `next` goes on to the end"),
+            shapes.word("entity_type", "with `entity`: its machine"),
+            shapes.word("entity", "verify the history of this one"),
+        ],
+        responses={200: shapes.VERIFIED, **shapes.INVALID, **shapes.NOT_FOUND},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Whether the journal verifies: what moved last, one entity, or stretch by stretch all of it."""
+        asked = Parameters(request, "after", "entity_type", "entity")
+        last = head()
+        after = asked.number("after")
+        if asked.word("entity"):
+            kind = registry.flow(asked.word("entity_type")).entity_type
+            return answer(_verified(integrity.check_entity(kind, asked.word("entity")), "entity", last, last))
+        if after is None:
+            return answer(_verified(integrity.check_recent(), "recent", last, last))
+        upto = min(last, after + STRETCH)
+        told = _verified(
+            integrity.check_stretch(after, upto) if upto > after else [], "stretch", max(after, upto), last
+        )
+        return answer({**told, "next": asked.address(after=upto) if upto < last else None})
+
+
+def _verified(findings: list[integrity.Finding], what: str, position: int, last: int) -> dict[str, Any]:
+    return {
+        "ok": not any(finding.severity == integrity.ERROR for finding in findings),
+        "scope": what,
+        "position": position,
+        "head": last,
+        "next": None,
+        "findings": [finding.as_dict() for finding in findings],
+    }

@@ -1,0 +1,72 @@
+"""The declarations: what each machine is, as data and as a drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from statecore import board
+from statecore.derive.diagrams import mermaid
+from statecore.derive.svg import svg
+from statecore.kernel import registry
+from statecore.kernel.flow import Flow
+
+from ..views import ApiView, answer
+from . import shapes
+from .parameters import Parameters
+
+# The drawing brings its own style and may do nothing else, also when it is opened by itself.
+DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+
+
+def declared(flow: Flow) -> dict[str, Any]:
+    """As it is declared, with the deadlines that hold here."""
+    told = flow.describe()
+    for state in told["states"]:
+        deadline = flow.deadline(state["name"])
+        state["deadline_seconds"] = deadline.total_seconds() if deadline else None
+    return told
+
+
+class Machines(ApiView):
+    @extend_schema(operation_id="machines", responses=shapes.results(shapes.MACHINE))
+    def get(self, request: Request) -> HttpResponse:
+        """Every machine: its states, its moves, who may make them."""
+        Parameters(request)
+        return answer({"results": [declared(flow) for flow in registry.flows()]})
+
+
+class Machine(ApiView):
+    @extend_schema(operation_id="machine", responses={200: shapes.MACHINE, **shapes.NOT_FOUND})
+    def get(self, request: Request, entity_type: str) -> HttpResponse:
+        """One machine."""
+        Parameters(request)
+        return answer(declared(registry.flow(entity_type)))
+
+
+class Drawing(ApiView):
+    @extend_schema(
+        operation_id="machine_drawing",
+        parameters=[shapes.flag("counts", "with how many entities are in each state")],
+        responses={(200, "image/svg+xml"): {"type": "string"}, **shapes.NOT_FOUND},
+    )
+    def get(self, request: Request, entity_type: str) -> HttpResponse:
+        """The machine as a drawing, light or dark as the reader prefers."""
+        flow = registry.flow(entity_type)
+        counts = board.counts()[flow.entity_type] if Parameters(request, "counts").flag("counts") else None
+        response = HttpResponse(svg(flow, counts), content_type="image/svg+xml; charset=utf-8")
+        response["Content-Security-Policy"] = DRAWING_POLICY
+        return response
+
+
+class Mermaid(ApiView):
+    @extend_schema(
+        operation_id="machine_mermaid", responses={(200, "text/plain"): {"type": "string"}, **shapes.NOT_FOUND}
+    )
+    def get(self, request: Request, entity_type: str) -> HttpResponse:
+        """The machine as a Mermaid state diagram."""
+        Parameters(request)
+        return HttpResponse(mermaid(registry.flow(entity_type)), content_type="text/plain; charset=utf-8")

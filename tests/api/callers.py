@@ -1,0 +1,60 @@
+"""Callers of the API in this process: a token, and JSON in and out."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from statecore.records import token as tokens
+
+_numbers = count(1)
+
+
+class Caller:
+    """Calls with a token of its own; the user may do everything the scope lets through."""
+
+    def __init__(self, scope: str = "agent", *, user: User | None = None, name: str = "") -> None:
+        number = next(_numbers)
+        self.user = user or User.objects.create_superuser(f"user-{number}")
+        self.token, self.text = tokens.make(name or f"token-{number}", self.user, scope)
+        self.client = Client()
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        given: dict[str, Any] = {"headers": {"Authorization": f"Bearer {self.text}", **headers}}
+        if body is not None:
+            given |= {"data": body, "content_type": "application/json"}
+        return getattr(self.client, method)(f"/api/v1/{path}", **given)
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self("get", path, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self("post", path, {} if body is None else body, **headers)
+
+    def patch(self, path: str, body: Any) -> Any:
+        return self("patch", path, body)
+
+    def put(self, path: str, body: Any) -> Any:
+        return self("put", path, body)
+
+    def delete(self, path: str) -> Any:
+        return self("delete", path)
+
+
+def refused(response: Any, status: int, code: str) -> dict[str, Any]:
+    """The problem that was told, which says what it should."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == "application/problem+json"
+    told = response.json()
+    assert told["code"] == code
+    assert told["status"] == status
+    assert {"type", "title", "detail"} <= told.keys()
+    return dict(told)
+
+
+def done(response: Any, status: int = 200) -> Any:
+    assert response.status_code == status, response.content
+    return response.json()

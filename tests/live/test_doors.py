@@ -1,0 +1,165 @@
+"""Who may open a socket or a stream, and that the streams say what the sockets say."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from statecore.journal import Event
+from statecore.records import token as tokens
+from statecore.records.position import head
+from statecore.records.token import Token
+from tests.live.viewer import Viewer
+from tests.support import world
+from tests.support.waiting import until
+from tests.support.web import Web, bearer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATHS = ("/ws/events/", "/ws/board/")
+
+
+def session_cookie() -> dict[str, str]:
+    client = Client()
+    client.force_login(
+        User.objects.create_user("browser", password="x" * 20), "django.contrib.auth.backends.ModelBackend"
+    )
+    return {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
+
+
+def opened(web: Web, path: str, headers: dict[str, str] | None = None, **details: Any) -> int | str:
+    """The status it was turned away with, or the type of the first message."""
+    try:
+        with connect(f"{web.ws}{path}", additional_headers=headers or {}, proxy=None, **details) as socket:
+            return str(json.loads(socket.recv(10))["type"])
+    except InvalidStatus as refused:
+        return int(json.loads(refused.response.body or b"{}")["status"])
+
+
+def test_who_gets_in(web: Web) -> None:
+    good = bearer()
+    text = good["Authorization"].split()[1]
+    revoked = bearer(name="revoked")
+    tokens.revoke(Token.objects.get(name="revoked"))
+    cookie = session_cookie()
+    here, elsewhere = {"Origin": web.url}, {"Origin": "http://elsewhere.example"}
+    for path, first in zip(PATHS, ("hello", "snapshot"), strict=True):
+        assert opened(web, path) == 401
+        assert opened(web, path, {"Authorization": "Bearer nonsense"}) == 401
+        assert opened(web, path, revoked) == 401
+        assert opened(web, f"{path}?token={text}") == 401
+        assert opened(web, path, good) == first
+        assert opened(web, path, {**good, **here}) == first
+        assert opened(web, path, {**good, **elsewhere}) == 403
+        assert opened(web, path, subprotocols=["bearer", text]) == first
+        assert opened(web, path, {**cookie, **here}) == first
+        assert opened(web, path, {**cookie, **elsewhere}) == 403
+        assert opened(web, path, cookie) == 401
+    assert opened(web, "/ws/nowhere/", good) == 404
+    assert opened(web, "/ws/events/?after=soon", good) == 400
+    assert opened(web, "/ws/events/?entity_type=cat", good) == 400
+
+    streams = f"{web.url}/api/v1/events/"
+    asks = {"Accept": "text/event-stream"}
+    assert httpx.get(streams, headers=asks).status_code == 401
+    assert httpx.get(streams, headers={**asks, **revoked}).status_code == 401
+    assert httpx.get(f"{streams}?after=soon", headers={**asks, **good}).status_code == 400
+    assert httpx.get(streams, headers={**asks, **good, "Host": "elsewhere.example"}).status_code == 400
+    for way_in in (good, cookie):
+        with httpx.stream("GET", streams, headers={**asks, **way_in}) as stream:
+            assert stream.status_code == 200
+    # The same address without the wish for a stream is a page, which costs a request and nothing else.
+    assert httpx.get(streams, headers=good).json()["results"] == []
+    assert web.process.poll() is None
+
+
+def events_of(stream: Any, count: int) -> list[tuple[str, str, dict[str, Any]]]:
+    """Id, name and data of the first so many."""
+    found, lines = [], {}
+    for line in stream.iter_lines():
+        name, _, value = line.partition(": ")
+        if line:
+            lines[name] = value
+        elif "data" in lines:
+            found.append((lines["id"], lines.get("event", ""), json.loads(lines["data"])))
+            lines = {}
+        else:
+            lines = {}
+        if len(found) == count:
+            return found
+    return found
+
+
+def test_a_stream_goes_on_where_it_was_left(web: Web) -> None:
+    headers = {**bearer(), "Accept": "text/event-stream"}
+    phase = world.phase()
+    for _ in range(3):
+        world.run(phase=phase)
+    until(lambda: head() == 3)
+    address = f"{web.url}/api/v1/events/"
+    with httpx.stream("GET", f"{address}?after=0", headers=headers, timeout=20) as stream:
+        assert stream.headers["content-type"] == "text/event-stream"
+        hello, *told = events_of(stream, 4)
+    assert hello == ("0", "hello", {"type": "hello", "position": 0})
+    assert [(each[0], each[2]["position"]) for each in told] == [("1", 1), ("2", 2), ("3", 3)]
+
+    world.run(phase=phase)
+    until(lambda: head() == 4)
+    # What the browser remembers counts, not what its address said at first.
+    with httpx.stream("GET", f"{address}?after=0", headers={**headers, "Last-Event-ID": "2"}, timeout=20) as stream:
+        assert [each[0] for each in events_of(stream, 3)] == ["2", "3", "4"]
+    with httpx.stream("GET", f"{address}?after=77", headers=headers, timeout=20) as stream:
+        assert events_of(stream, 1)[0][1] == "resnapshot"
+
+
+def test_the_server_ends_at_once_with_streams_open(web: Web) -> None:
+    headers = bearer("agent")
+    with (
+        httpx.stream("GET", f"{web.url}/api/v1/events/", headers={**headers, "Accept": "text/event-stream"}) as stream,
+        connect(f"{web.ws}/ws/events/", additional_headers=headers, proxy=None) as socket,
+    ):
+        lines = stream.iter_lines()
+        until(lambda: next(lines).startswith("data"))
+        socket.recv(10)
+        web.process.terminate()
+        assert [line for line in lines if line.startswith("data")] == []
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+        web.process.wait(4)
+    assert "timeout graceful shutdown exceeded" not in web.log
+
+
+def test_the_board_and_its_changes_add_up(web: Web) -> None:
+    from statecore import board
+
+    with Viewer(web.ws, bearer(), "/ws/board/") as viewer:
+        until(lambda: viewer.of_type("snapshot"))
+        for _ in range(3):
+            world.queued_task()
+        world.forced(world.idle_worker(), "shutdown")
+
+        def shown() -> dict[str, Any]:
+            made = dict(viewer.of_type("snapshot")[0])
+            for delta in viewer.of_type("delta"):
+                made = board.patched(made, delta)
+            return made
+
+        def same() -> bool:
+            fresh, seen = board.stats(), shown()
+            return all(fresh[name] == seen[name] for name in fresh)
+
+        until(lambda: head() == Event.objects.count())
+        until(same)
+        assert shown()["counts"]["task"]["queued"] == 3
+        assert len(viewer.of_type("snapshot")) == 1
+    moments = viewer.times
+    assert all(later - sooner > 0.4 for sooner, later in pairwise(moments))

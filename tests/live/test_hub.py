@@ -1,0 +1,146 @@
+"""One reader for all who watch; what is lost on the way is read; who is slow waits for nobody and nobody for him."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.db import connection
+
+from api.live import presence
+from statecore.live import ring
+from statecore.live.hub import Hub
+from statecore.records import token as tokens
+from statecore.records.position import head
+from statecore.records.token import Token
+from statecore.sinks.live import Live
+from tests.live.inside import Inside, inside
+from tests.support import world
+from tests.support.sequencer import catch_up
+from tests.support.waiting import until
+from tests.support.web import bearer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def here(home, redis_server, settings) -> Iterator[Inside]:
+    settings.ALLOWED_HOSTS = ["localhost"]
+    with inside() as made:
+        yield made
+
+
+def runs(count: int) -> None:
+    phase = world.phase()
+    for _ in range(count):
+        world.run(phase=phase)
+
+
+@contextmanager
+def questions(hub: Hub) -> Iterator[list[str]]:
+    """What the reader is asked meanwhile."""
+    asked: list[str] = []
+    usual = hub.reader.ask
+
+    async def ask(question, *given):
+        asked.append(question.__name__)
+        return await usual(question, *given)
+
+    hub.reader.ask = ask  # type: ignore[method-assign]
+    yield asked
+    hub.reader.ask = usual  # type: ignore[method-assign]
+
+
+def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside) -> None:
+    headers = bearer()
+    sockets = [here.socket("/ws/events/", headers) for _ in range(200)]
+    until(lambda: all(socket.of_type("hello") for socket in sockets), 60)
+    readers = [thread for thread in threading.enumerate() if thread.name.startswith("live-reader")]
+    assert len(readers) == 1
+    with questions(here.hub) as asked:
+        runs(20)
+        catch_up(Live())
+        until(lambda: all(socket.positions == [*range(1, 21)] for socket in sockets), 60)
+        events = list(asked)
+    # The events came with the message; what is asked every second is how far the journal is, and nothing per socket.
+    assert set(events) <= {"head"}
+    assert len(events) < 30
+    for socket in sockets:
+        socket.leave()
+    until(lambda: here.hub.watchers == 0)
+
+
+def test_a_message_that_was_lost_is_read_from_the_journal(here: Inside) -> None:
+    socket = here.socket("/ws/events/", bearer())
+    until(lambda: socket.of_type("hello"))
+    runs(3)
+    catch_up()  # nobody is told
+    until(lambda: socket.positions == [1, 2, 3])
+    runs(2)
+    catch_up()
+    runs(2)
+    catch_up(Live())
+    until(lambda: socket.positions == [*range(1, 8)])
+
+
+def test_a_slow_reader_keeps_nobody_waiting_and_is_told_to_read_anew(here: Inside, monkeypatch) -> None:
+    monkeypatch.setattr(ring, "MOST_EVENTS", 10)
+    headers = bearer()
+    slow, quick = here.socket("/ws/events/", headers), here.socket("/ws/events/", headers)
+    until(lambda: slow.of_type("hello") and quick.of_type("hello"))
+    slow.stall()
+    for _ in range(5):
+        runs(10)
+        catch_up(Live())
+        until(lambda: quick.positions[-1:] == [head()])
+    assert quick.positions == [*range(1, 51)]
+    assert len(here.hub.ring.events) <= 20
+    slow.go_on()
+    until(lambda: slow.of_type("resnapshot"))
+    assert slow.of_type("resnapshot") == [{"type": "resnapshot", "position": 50}]
+    runs(1)
+    catch_up(Live())
+    until(lambda: slow.positions[-1:] == [51])
+    assert slow.positions == sorted(set(slow.positions))
+
+
+def test_who_takes_nothing_is_given_up(here: Inside, monkeypatch) -> None:
+    monkeypatch.setattr("api.live.socket.PATIENCE", 0.2)
+    socket = here.socket("/ws/events/", bearer())
+    until(lambda: socket.of_type("hello"))
+    socket.stall()
+    runs(1)
+    catch_up(Live())
+    until(lambda: here.hub.watchers == 0)
+
+
+def test_who_may_not_stay_is_shown_out(here: Inside, monkeypatch, client) -> None:
+    from tests.live.test_doors import session_cookie
+
+    monkeypatch.setattr(presence, "EVERY", 0.1)
+    stays = here.socket("/ws/events/", bearer(name="stays"))
+    revoked = here.socket("/ws/events/", bearer(name="revoked"))
+    logged_out = here.socket("/ws/board/", {**session_cookie(), "Origin": "http://localhost"})
+    until(lambda: stays.messages and revoked.messages and logged_out.messages)
+
+    tokens.revoke(Token.objects.get(name="revoked"))
+    Session.objects.all().delete()
+    until(lambda: (revoked.closed, logged_out.closed) == (1008, 1008))
+    assert stays.closed is None
+    assert presence.EVERY < 60
+
+
+def test_the_journal_is_followed_again_after_the_database_was_away(here: Inside) -> None:
+    socket = here.socket("/ws/events/", bearer())
+    until(lambda: socket.of_type("hello"))
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            )
+    runs(2)
+    catch_up()
+    until(lambda: socket.positions == [1, 2])
