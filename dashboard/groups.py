@@ -14,6 +14,7 @@ from statecore.kernel import registry
 
 VIEWER, OPERATOR, SUPERVISOR = "viewer", "operator", "supervisor"
 ACTIONS = {VIEWER: ("view",), OPERATOR: ("view", "operate"), SUPERVISOR: ("view", "operate", "override")}
+SCREENS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
 RECORDS = ("alert", "event", "phase", "patch", "compensationstep", "position", "seal")
 
 
@@ -27,7 +28,7 @@ def make(using: str = "default") -> None:
 
 
 def _of_this_project(using: str) -> Iterable[Permission]:
-    return Permission.objects.using(using).filter(content_type__app_label="statecore")
+    return Permission.objects.using(using).filter(content_type__app_label__in=("statecore", "dashboard"))
 
 
 def _of_machines(actions: Iterable[str], known: set[str]) -> Iterable[str]:
@@ -39,5 +40,6 @@ def _of_machines(actions: Iterable[str], known: set[str]) -> Iterable[str]:
 
 def _of_records(group: str) -> Iterable[str]:
     yield from (f"view_{record}" for record in RECORDS)
+    yield from (f"{action}_screen" for action in SCREENS[group])
     if group != VIEWER:
         yield "change_alert"

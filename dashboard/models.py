@@ -54,3 +54,40 @@ class SavedView(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Selection(models.Model):
+    """The entities somebody chose, frozen: what is moved is what was seen, whatever else matches by then."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    entity_type = models.CharField(max_length=32)
+    ids = models.JSONField()
+    query = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{len(self.ids)} {self.entity_type}"
+
+
+class Screen(models.Model):
+    """A wall display: asks to be let in with a code, is let in as a user of its own who may only look."""
+
+    code = models.CharField(max_length=8, unique=True)
+    secret_hash = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=80, blank=True)
+    address = models.CharField(max_length=500, blank=True)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
+    paired_by = models.CharField(max_length=150, blank=True)
+    asked_at = models.DateTimeField()
+    paired_at = models.DateTimeField(null=True)
+    last_seen_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ("view", "add", "change")
+
+    def __str__(self) -> str:
+        return self.name or self.code

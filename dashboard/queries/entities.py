@@ -72,7 +72,7 @@ def orders_of(flow: Flow, search: Search) -> list[str]:
 
 
 def _found(flow: Flow, search: Search, order: str, after: str) -> tuple[list[Entity], str]:
-    rows = _ordered(_filtered(flow, search), order, after).defer(*_heavy(flow))
+    rows = _ordered(filtered(flow, search), order, after).defer(*_heavy(flow))
     found = list(rows[: SIZE + 1])
     return found[:SIZE], _key(found[SIZE - 1], order) if len(found) > SIZE else ""
 
@@ -102,7 +102,7 @@ def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
     return list(rows.order_by("-position").values_list(*columns)[:LOOKED_AT])
 
 
-def _filtered(flow: Flow, search: Search) -> QuerySet[Any]:
+def filtered(flow: Flow, search: Search) -> QuerySet[Any]:
     rows: QuerySet[Any] = flow.model.objects.filter(*search.conditions)
     if len(search.states) == 1:
         rows = rows.filter(state=search.states[0])

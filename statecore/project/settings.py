@@ -14,6 +14,7 @@ STATECORE_HOME = ENVIRONMENT.home
 REDIS_URL = ENVIRONMENT.redis_url
 
 SECRET_KEY = ENVIRONMENT.secret_key or secret.secret_key(STATECORE_HOME)
+ROOT = environment.ROOT
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 ROOT_URLCONF = "statecore.project.urls"

@@ -57,3 +57,17 @@ document.addEventListener("click", (event) => {
   fresh.clear();
   htmx.ajax("GET", location.pathname + location.search, { target: "#entities", swap: "innerHTML" });
 });
+
+// Rows are ticked one by one or the page at once; what is ticked is what is sent.
+const bar = document.getElementById("bulk");
+const boxes = () => [...document.querySelectorAll("input[name=ids]")];
+function count() {
+  const ticked = boxes().filter((each) => each.checked).length;
+  bar.hidden = ticked === 0;
+  bar.querySelector("[data-selected]").textContent = ticked;
+}
+if (bar) {
+  document.addEventListener("change", (event) => { if (event.target.name === "ids") count(); });
+  bar.querySelector("[data-select-page]").addEventListener("click", () => { for (const each of boxes()) each.checked = true; count(); });
+  document.body.addEventListener("htmx:afterSwap", count);
+}
