@@ -144,9 +144,8 @@ def job(request: HttpRequest, job_id: str) -> HttpResponse:
     found = get_object_or_404(BulkJob, pk=job_id)
     flow = registry.flow(found.entity_type)
     rights.require(request, flow, "view")
-    results = [
-        told for portion in found.portions.exclude(results=None).order_by("number")[:4] for told in portion.results
-    ]
+    done = found.portions.exclude(results=None).order_by("number").values_list("results", flat=True)
+    results: list[dict[str, Any]] = [told for portion in done[:4] for told in portion or ()]
     context = {
         "job": found,
         "flow": flow,

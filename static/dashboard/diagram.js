@@ -5,7 +5,7 @@ import { svg, use } from "./marks.js";
 const HEIGHT = 40, LETTER = 7.1;
 
 function widthOf(node) {
-  return Math.max(84, node.word.length * LETTER + 44 + String(node.count ?? "").length * 8);
+  return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
 }
 
 function curve(points) {
