@@ -8,6 +8,7 @@ from functools import lru_cache
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Two digits, ten bits, at a time.
 PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
+TIME_DIGITS = 10
 
 ID_LENGTH = 64
 ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -21,9 +22,18 @@ def is_valid_id(text: object) -> bool:
     return isinstance(text, str) and ID_PATTERN.fullmatch(text) is not None
 
 
+def made_after(text: str, milliseconds: int) -> str:
+    """The beginning of the first id with this prefix that is made so much later than this one."""
+    prefix, _, ulid = text.rpartition("_")
+    made = 0
+    for digit in ulid[:TIME_DIGITS]:
+        made = made * len(CROCKFORD) + CROCKFORD.index(digit)
+    return f"{prefix}_{_digits_of_time(made + milliseconds)}"
+
+
 @lru_cache(maxsize=4)  # a batch makes dozens in a millisecond
 def _digits_of_time(milliseconds: int) -> str:
-    return _digits(milliseconds, 5)
+    return _digits(milliseconds, TIME_DIGITS // 2)
 
 
 def _digits(value: int, pairs: int) -> str:

@@ -14,6 +14,7 @@ STATECORE_HOME = ENVIRONMENT.home
 REDIS_URL = ENVIRONMENT.redis_url
 
 SECRET_KEY = ENVIRONMENT.secret_key or secret.secret_key(STATECORE_HOME)
+ROOT = environment.ROOT
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 ROOT_URLCONF = "statecore.project.urls"
@@ -33,6 +34,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "statecore.apps.StatecoreConfig",
     "api.apps.ApiConfig",
+    "dashboard.apps.DashboardConfig",
 ]
 
 MIDDLEWARE = [
@@ -81,7 +83,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # Who is in
-LOGIN_URL = "admin:login"
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "console:overview"
+LOGOUT_REDIRECT_URL = "console:login"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
@@ -102,6 +106,7 @@ AUTH_PASSWORD_VALIDATORS = [
 AXES_VERBOSE = False
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 # A guesser locks out himself at that name, not its owner elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -120,6 +125,9 @@ SESSION_COOKIE_SECURE = ENVIRONMENT.https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
+
+# The console
+STATECORE_READ_ONLY = ENVIRONMENT.read_only
 
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit

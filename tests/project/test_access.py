@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-OPEN = {"healthz", "readyz", "admin/login/"}
+OPEN = {"healthz", "readyz", "admin/login/", "login/"}
 
 
 def routes(resolver: URLResolver, prefix: str = "") -> list[tuple[str, URLPattern]]:
@@ -27,15 +27,18 @@ def closed_addresses() -> list[str]:
 def test_a_stranger_is_sent_to_the_login(client: Client, route: str) -> None:
     response = client.get(f"/{route}")
 
+    if route.startswith("api/"):  # a program is told, not sent
+        assert response.status_code == 401
+        return
     assert response.status_code == 302
-    assert response["Location"].startswith("/admin/login/")
+    assert response["Location"].startswith(("/login/", "/admin/login/"))
 
 
 @pytest.mark.django_db
-def test_the_front_door_leads_an_operator_to_the_admin(client: Client) -> None:
+def test_the_front_door_leads_to_the_first_steps_while_there_is_nothing_to_show(client: Client) -> None:
     client.force_login(User.objects.create_superuser("ann"))
 
-    assert client.get("/")["Location"] == "/admin/"
+    assert client.get("/")["Location"] == "/start/"
 
 
 @pytest.mark.django_db
@@ -55,17 +58,19 @@ def test_a_browser_may_load_our_own_files_only(client: Client) -> None:
 
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
+    assert client.get("/login/")["Content-Security-Policy"] == policy
 
 
 @pytest.mark.django_db
 def test_a_guesser_is_locked_out(client: Client) -> None:
     User.objects.create_superuser("ann", password="correct horse battery")
     for _ in range(settings.AXES_FAILURE_LIMIT):
-        client.post("/admin/login/", {"username": "ann", "password": "guess"})
+        client.post("/login/", {"username": "ann", "password": "guess"})
 
-    response = client.post("/admin/login/", {"username": "ann", "password": "correct horse battery"})
+    response = client.post("/login/", {"username": "ann", "password": "correct horse battery"})
 
     assert response.status_code == 429
+    assert b"15 min" in response.content
 
 
 @pytest.mark.django_db

@@ -1,0 +1,1 @@
+"""The console: pages for operators, made from the declarations and the journal."""

@@ -1,0 +1,56 @@
+"""What a browser needs to draw a machine: states with their look, edges with their triggers; dagre places them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from statecore.derive.diagrams import edges
+from statecore.derive.tones import looks
+from statecore.kernel.flow import Flow
+
+from .templatetags.console import duration
+
+Edge = tuple[str, str]
+
+
+def machine_drawing(
+    flow: Flow,
+    *,
+    link: Callable[[str], str] | None = None,
+    counts: Mapping[str, int] | None = None,
+    dwell: Mapping[str, float] | None = None,
+    rates: Mapping[Edge, float] | None = None,
+    forced: Iterable[Edge] = (),
+    taken: Iterable[Edge] = (),
+    here: str = "",
+) -> dict[str, Any]:
+    """`forced` edges need not be declared: they are drawn all the same, and differently."""
+    declared, was_forced, was_taken = edges(flow), set(forced), set(taken)
+    drawn = {**declared, **{edge: "forced" for edge in was_forced if edge not in declared and edge[0]}}
+    return {
+        "nodes": [
+            {
+                "id": look.state,
+                "word": look.word,
+                "tone": look.tone.value,
+                "final": flow.is_final(look.state),
+                "here": look.state == here,
+                "href": link(look.state) if link else None,
+                "count": counts.get(look.state, 0) if counts is not None else None,
+                "dwell": duration(dwell[look.state]) if dwell and look.state in dwell else None,
+            }
+            for look in looks(flow.entity_type).values()
+        ],
+        "edges": [
+            {
+                "from": source,
+                "to": target,
+                "label": label,
+                "rate": round((rates or {}).get((source, target), 0.0), 1),
+                "taken": (source, target) in was_taken,
+                "forced": (source, target) in was_forced,
+            }
+            for (source, target), label in drawn.items()
+        ],
+    }

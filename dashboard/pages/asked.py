@@ -1,0 +1,27 @@
+"""Reading what stands behind the question mark of an address; what makes no sense is as if it were not there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.http import HttpRequest
+
+LONGEST = 500
+
+
+def number(request: HttpRequest, name: str) -> int | None:
+    given = request.GET.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= 18 else None
+
+
+def text(request: HttpRequest, name: str) -> str:
+    return request.GET.get(name, "").replace("\x00", "").strip()[:LONGEST]
+
+
+def moment(request: HttpRequest, name: str) -> datetime | None:
+    """As a browser's field for a time writes it; without a zone it is UTC."""
+    try:
+        given = datetime.fromisoformat(request.GET.get(name, ""))
+    except ValueError:
+        return None
+    return given if given.tzinfo else given.replace(tzinfo=UTC)

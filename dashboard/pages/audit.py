@@ -1,0 +1,100 @@
+"""The journal, searched: by entity, actor, kind, severity and time; exported; verified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from dashboard import rights, shell
+from dashboard.queries.bounded import TimedOut, in_time
+from statecore import history, integrity
+from statecore.journal import EventKind
+from statecore.kernel import registry
+from statecore.kernel.clock import now
+from statecore.kernel.moves import Severity
+from statecore.records import Seal
+
+from .asked import moment, number, text
+
+SIZE, EXPORTED_AT_MOST = 50, 50_000
+ASKED = ("machine", "entity", "actor", "kind", "severity", "run", "since", "until")
+
+
+@require_safe
+def audit(request: HttpRequest) -> HttpResponse:
+    rights.require_permission(request, "statecore.view_event")
+    asked = {name: text(request, name) for name in ASKED}
+    context: dict[str, Any] = {
+        "asked": asked,
+        "machines": [(flow.entity_type, shell.name_of(flow)) for flow in _seen(request)],
+        "kinds": EventKind.values,
+        "severities": [severity.value for severity in Severity],
+        "query": urlencode({name: value for name, value in asked.items() if value}),
+        "is_filtered": any(asked.values()),
+    }
+    try:
+        with in_time():
+            page = history.page(_filters(request), before=number(request, "before"), limit=SIZE, newest_first=True)
+    except TimedOut:
+        return shell.render(request, "dashboard/audit.html", {**context, "timed_out": True})
+    events = [{**each["event"], "position": each["position"]} for each in page.events]
+    more = events[-1]["position"] if page.more else None
+    return shell.render(request, "dashboard/audit.html", {**context, "events": events, "more": more})
+
+
+@require_safe
+def export(request: HttpRequest) -> StreamingHttpResponse:
+    """A line of JSON for each event, oldest first, as they stand in the journal."""
+    rights.require_permission(request, "statecore.view_event")
+    response = StreamingHttpResponse(_lines(_filters(request)), content_type="application/x-ndjson")
+    response["Content-Disposition"] = f'attachment; filename="events-{now():%Y%m%d-%H%M%S}.jsonl"'
+    return response
+
+
+def _lines(filters: history.Filters) -> Iterator[bytes]:
+    after, told = 0, 0
+    while told < EXPORTED_AT_MOST:
+        page = history.page(filters, after=after, limit=SIZE * 10)
+        for each in page.events:
+            yield json.dumps({"position": each["position"], **each["event"]}, ensure_ascii=False).encode() + b"\n"
+        if not page.more:
+            return
+        after, told = page.events[-1]["position"], told + len(page.events)
+
+
+@require_safe
+def verify(request: HttpRequest) -> HttpResponse:
+    """What is recent, and every seal: all of it is `manage.py integrity`'s, which may take its time."""
+    rights.require_permission(request, "statecore.view_event")
+    findings = integrity.check_recent()
+    context = {"findings": findings[:20], "last": Seal.objects.order_by("-pk").first(), "at": now()}
+    return shell.render(request, "dashboard/parts/verified.html", context)
+
+
+def _seen(request: HttpRequest) -> list[Any]:
+    return [flow for flow in registry.flows() if rights.may(request.user, flow, "view")]
+
+
+def _filters(request: HttpRequest) -> history.Filters:
+    """Only machines this person may see, whatever the address says."""
+    seen = [flow.entity_type for flow in _seen(request)]
+    machine = text(request, "machine")
+    return history.Filters(
+        entity_type=[machine] if machine in seen else seen,
+        entity=_one(text(request, "entity")),
+        run=_one(text(request, "run")),
+        actor=_one(text(request, "actor")),
+        kind=[value for value in [text(request, "kind")] if value in EventKind.values],
+        severity=[value for value in [text(request, "severity")] if value in [*map(str, Severity)]],
+        since=moment(request, "since"),
+        until=moment(request, "until"),
+    )
+
+
+def _one(value: str) -> list[str]:
+    return [value] if value else []

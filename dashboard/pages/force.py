@@ -1,0 +1,120 @@
+"""Forcing a state, from the first look to the receipt.
+
+What would happen is shown by doing it in a transaction that is rolled back. Where the policy demands a second person,
+that person confirms on the spot with their own name and password: no approval waits around to be found later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import authenticate
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from dashboard import rights, shell
+from statecore import door
+from statecore.kernel.actors import Actor, Channel, Kind
+from statecore.kernel.entity import Entity
+from statecore.kernel.refusals import PermissionDenied, Refusal
+
+from . import asking
+from .found import entity_at
+
+TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
+LOOKING = "Only a preview: nothing of this is kept."
+# Stands in for the second person while a preview is made.
+SOMEBODY = Actor("the second person", Kind.OPERATOR, Channel.CONSOLE, holds=lambda permission: True)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def force(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    entity = entity_at(request, collection, entity_id, "override")
+    to_state = request.POST.get("to", request.GET.get("to", ""))
+    if request.method != "POST":
+        context = {**_context(request, entity, to_state), **_preview(request, entity, to_state)}
+        return shell.render(request, PREVIEW if shell.is_fragment(request) else TEMPLATE, context)
+    outcome, refusal = asking.attempt(lambda: _override(request, entity, to_state))
+    if outcome is not None:
+        return asking.answered(outcome)
+    assert refusal is not None  # noqa: S101 - one of the two
+    latest = entity_at(request, collection, entity_id, "override")
+    context = {**_context(request, latest, to_state), **_preview(request, latest, to_state)}
+    return asking.refused(request, TEMPLATE, context, refusal)
+
+
+def _override(request: HttpRequest, entity: Entity, to_state: str) -> door.Outcome:
+    return door.override(
+        type(entity),
+        entity.pk,
+        to_state,
+        actor=rights.actor_of(request),
+        reason=request.POST.get("reason", ""),
+        category=request.POST.get("category", ""),
+        approver=_approver(request),
+        expected_version=asking.expected_version(request),
+        request=asking.request_key(request),
+    )
+
+
+def _approver(request: HttpRequest) -> Actor | None:
+    name, password = request.POST.get("approver", "").strip(), request.POST.get("approver_password", "")
+    if not name:
+        return None
+    user: Any = authenticate(request, username=name, password=password)
+    if user is None:
+        raise PermissionDenied(f"{name} and this password do not belong together", required="second_person")
+    return Actor.operator(user, Channel.CONSOLE)
+
+
+def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
+    """What would follow, or why it would be refused."""
+    if not to_state:
+        return {}
+    try:
+        outcome = door.override(
+            type(entity),
+            entity.pk,
+            to_state,
+            actor=rights.actor_of(request),
+            reason=LOOKING,
+            category=door.Category.OTHER,
+            approver=SOMEBODY if _takes_two(entity, to_state) else None,
+            dry_run=True,
+        )
+    except Refusal as refusal:
+        return {"impossible": refusal}
+    told = outcome.as_dict()
+    return {"preview": told["event"], "caused": told["caused"]}
+
+
+def _takes_two(entity: Entity, to_state: str) -> bool:
+    return f"{entity.flow.entity_type}.{entity.state}->{to_state}" in settings.STATECORE_SECOND_PERSON
+
+
+def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
+    flow = entity.flow
+    return {
+        "entity": entity,
+        "flow": flow,
+        "to_state": to_state if to_state in flow.states else "",
+        "states": [state for state in flow.states if state != entity.state],
+        "holder": _holder(entity),
+        "takes_two": _takes_two(entity, to_state),
+        "reason": request.POST.get("reason", ""),
+        "category": request.POST.get("category", ""),
+        "categories": door.Category.choices,
+        "approver": request.POST.get("approver", ""),
+        "key": asking.new_key(),
+        "here_machine": flow.entity_type,
+        "name": shell.name_of(flow),
+    }
+
+
+def _holder(entity: Entity) -> str:
+    """Who works on it now: forcing takes it out of their hands."""
+    for name in ("worker_id", "worker_name", "probe_by"):
+        if held_by := getattr(entity, name, None):
+            return str(held_by)
+    return ""

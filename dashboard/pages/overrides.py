@@ -1,0 +1,40 @@
+"""Every force: before and after, what was bypassed, whether it held; and which edges are forced too often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from dashboard import rights, shell
+from statecore import history
+from statecore.kernel import registry
+
+from .asked import number
+
+SIZE, SAMPLE = 50, 500
+
+
+@require_safe
+def overrides(request: HttpRequest) -> HttpResponse:
+    rights.require_permission(request, "statecore.view_event")
+    seen = [flow.entity_type for flow in registry.flows() if rights.may(request.user, flow, "view")]
+    before = number(request, "before")
+    page = history.forced(before=before, limit=SIZE, entity_type=seen)
+    context: dict[str, Any] = {
+        "events": page.events,
+        "more": page.events[-1]["position"] if page.more else None,
+        "is_first": before is None,
+        "edges": _edges(seen) if before is None else [],
+    }
+    return shell.render(request, "dashboard/overrides.html", context)
+
+
+def _edges(seen: list[str]) -> list[tuple[str, str, str, int, int]]:
+    """Of the last overrides, how many took each edge: an edge that is often forced is a missing edge."""
+    wanted = history.Filters(kind=["override"], entity_type=seen)
+    events = [each["event"] for each in history.page(wanted, limit=SAMPLE, newest_first=True).events]
+    counts = Counter((event["entity_type"], event["from_state"], event["to_state"]) for event in events)
+    return [(*edge, count, round(100 * count / len(events))) for edge, count in counts.most_common(8)]

@@ -1,0 +1,32 @@
+"""What was done, by whom, why, and what followed: the page a change ends on, which stays for ever."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from dashboard import rights, shell
+from dashboard.queries import history
+from statecore.journal import Event
+from statecore.kernel import registry
+
+
+@require_safe
+def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
+    event = history.by_id(event_id)
+    if event is None:
+        raise Http404("there is no such event")
+    flow = registry.flow(event.entity_type)
+    rights.require(request, flow, "view")
+    after = Event.objects.filter(
+        entity_type=event.entity_type, entity_id=event.entity_id, sequence=event.sequence + 1
+    ).first()
+    context = {
+        "event": event.as_dict(),
+        "caused": [each.as_dict() for each in history.cascade(event)],
+        "left_by": after.as_dict() if after else None,
+        "flow": flow,
+        "here_machine": flow.entity_type,
+        "name": shell.name_of(flow),
+    }
+    return shell.render(request, "dashboard/receipt.html", context)

@@ -1,0 +1,157 @@
+"""A page of a machine's entities: found by an index, paged by a key, never counted.
+
+Without a search they come in the order of their last move, which the journal knows; no table has to be sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from statecore.journal import Event, EventKind
+from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow
+from statecore.kernel.indexes import is_live
+from statecore.records import Position
+
+from .bounded import in_time
+from .search import Search
+
+SIZE = 50
+RECENT, LONGEST, BY_ID = "recent", "longest", "id"
+LOOKED_AT, LOOKS = 400, 5  # positions in one look, and looks for one page
+# Never shown in a list, and some of them are long.
+HEAVY = {
+    "metadata",
+    "payload",
+    "output",
+    "stdout",
+    "stderr",
+    "compensation_plan",
+    "quarantine_metadata",
+    "result",
+    "commands",
+}
+
+
+@dataclass(slots=True)
+class Row:
+    entity: Entity
+    belongs: list[tuple[str, str, str]]
+    said: str
+    is_forced: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    rows: list[Row]
+    next: str = ""
+    order: str = BY_ID
+    orders: list[str] = field(default_factory=list)
+
+
+def page(flow: Flow, search: Search, *, after: str = "", order: str = "") -> Page:
+    orders = orders_of(flow, search)
+    order = order if order in orders else orders[0]
+    with in_time():
+        entities, following = _recent(flow, after) if order == RECENT else _found(flow, search, order, after)
+        forced = _ever_forced(flow, [entity.pk for entity in entities])
+    rows = [Row(entity, belongs_to(entity), _said(entity), entity.pk in forced) for entity in entities]
+    return Page(rows, following, order, orders)
+
+
+def orders_of(flow: Flow, search: Search) -> list[str]:
+    """Longest in its state first needs the index over live rows, so it is offered for one live state."""
+    if not search.conditions and not search.states:
+        return [RECENT, BY_ID]
+    one_live = len(search.states) == 1 and not flow.is_final(search.states[0])
+    return [LONGEST, BY_ID] if one_live else [BY_ID]
+
+
+def _found(flow: Flow, search: Search, order: str, after: str) -> tuple[list[Entity], str]:
+    rows = _ordered(filtered(flow, search), order, after).defer(*_heavy(flow))
+    found = list(rows[: SIZE + 1])
+    return found[:SIZE], _key(found[SIZE - 1], order) if len(found) > SIZE else ""
+
+
+def _recent(flow: Flow, after: str) -> tuple[list[Entity], str]:
+    """An event that was not its entity's last is passed over: the entity stands further up."""
+    before = int(after) if after.isascii() and after.isdigit() else None
+    found: list[Entity] = []
+    for _ in range(LOOKS):
+        moves = _moves_before(flow, before)
+        there = flow.model.objects.defer(*_heavy(flow)).in_bulk([pk for _position, pk, _sequence in moves])
+        for position, pk, sequence in moves:
+            before = position
+            if pk in there and there[pk].version == sequence:
+                found.append(there[pk])
+                if len(found) == SIZE:
+                    return found, str(position)
+        if len(moves) < LOOKED_AT:
+            return found, ""
+    return found, str(before)
+
+
+def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
+    rows = Position.objects.filter(entity_type=flow.entity_type)
+    rows = rows if before is None else rows.filter(position__lt=before)
+    columns = ("position", "event__entity_id", "event__sequence")
+    return list(rows.order_by("-position").values_list(*columns)[:LOOKED_AT])
+
+
+def filtered(flow: Flow, search: Search) -> QuerySet[Any]:
+    rows: QuerySet[Any] = flow.model.objects.filter(*search.conditions)
+    if len(search.states) == 1:
+        rows = rows.filter(state=search.states[0])
+    elif search.states:
+        rows = rows.filter(state__in=search.states)
+    if search.states and not any(map(flow.is_final, search.states)):
+        rows = rows.filter(is_live(flow.final))
+    return rows
+
+
+def _ordered(rows: QuerySet[Any], order: str, after: str) -> QuerySet[Any]:
+    if order == BY_ID:
+        return (rows.filter(pk__lt=after) if after else rows).order_by("-pk")
+    moment, _, pk = after.partition("~")
+    if then := _moment(moment):
+        rows = rows.filter(Q(state_entered_at__gt=then) | Q(state_entered_at=then, pk__gt=pk))
+    return rows.order_by("state_entered_at", "pk")
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _key(entity: Entity, order: str) -> str:
+    return str(entity.pk) if order == BY_ID else f"{entity.state_entered_at.isoformat()}~{entity.pk}"
+
+
+def _heavy(flow: Flow) -> list[str]:
+    return [column.name for column in flow.model._meta.concrete_fields if column.name in HEAVY]
+
+
+def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
+    events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, kind=EventKind.OVERRIDE)
+    return set(events.values_list("entity_id", flat=True))
+
+
+def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:
+    """What it is part of or held by: the name of the relation, the machine and the id."""
+    links: list[Any] = [column for column in entity._meta.concrete_fields if column.is_relation]
+    return [
+        (column.name, column.related_model.flow.entity_type, getattr(entity, column.attname))
+        for column in links
+        if issubclass(column.related_model, Entity) and column.name != "retry_of" and getattr(entity, column.attname)
+    ]
+
+
+def _said(entity: Entity) -> str:
+    """The first line of its last error, if it has one."""
+    return (str(getattr(entity, "last_error", "")).strip().splitlines() or [""])[0]

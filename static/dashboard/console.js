@@ -1,0 +1,48 @@
+// What every page has: the menu, keys, times, copying, and how fresh it all is.
+import { key, listen, writeHelp } from "./keys.js";
+import { walkRows } from "./rows.js";
+import { tellTimes } from "./times.js";
+import { connection } from "./freshness.js";
+
+const side = document.getElementById("side");
+const toggle = document.getElementById("side-toggle");
+toggle?.addEventListener("click", () => {
+  const isOpen = side.classList.toggle("open");
+  toggle.setAttribute("aria-expanded", String(isOpen));
+  if (isOpen) side.querySelector("a").focus();
+});
+document.addEventListener("click", (event) => {
+  if (side?.classList.contains("open") && !side.contains(event.target) && !toggle.contains(event.target)) toggle.click();
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  const copy = event.target.closest("[data-copy]");
+  if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => {
+    copy.classList.add("done");
+    setTimeout(() => copy.classList.remove("done"), 1500);
+  });
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  if (side?.classList.contains("open")) toggle.click();
+  for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-autosubmit]")) event.target.form.requestSubmit();
+});
+
+for (const link of document.querySelectorAll("[data-nav]")) {
+  if (new URL(link.href).pathname === location.pathname) link.setAttribute("aria-current", "page");
+}
+
+const help = document.getElementById("help");
+const openHelp = () => { writeHelp(document.getElementById("help-keys")); help.showModal(); };
+document.getElementById("help-open")?.addEventListener("click", openHelp);
+key("/", "search", () => (document.querySelector("[role=search] input") ?? side.querySelector("a")).focus());
+key("?", "this help", openHelp);
+key("g", "to the overview", () => { location.href = "/"; });
+key("s", "to what is stuck", () => { location.href = "/stuck/"; });
+walkRows();
+listen();
+
+tellTimes();
+setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 1000);
+document.body.addEventListener("htmx:afterSwap", () => tellTimes());

@@ -1,0 +1,89 @@
+// A state diagram: dagre places it, we draw it as SVG of our own.
+import { Graph, layout } from "../vendor/dagre.esm.js";
+import { svg, use } from "./marks.js";
+
+const HEIGHT = 40, LETTER = 7.1;
+
+function widthOf(node) {
+  return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
+}
+
+function curve(points) {
+  const [first, ...rest] = points;
+  let path = `M${first.x},${first.y}`;
+  for (let place = 0; place < rest.length - 1; place += 1) {
+    const middle = { x: (rest[place].x + rest[place + 1].x) / 2, y: (rest[place].y + rest[place + 1].y) / 2 };
+    path += `Q${rest[place].x},${rest[place].y} ${middle.x},${middle.y}`;
+  }
+  const last = rest.at(-1);
+  return `${path}L${last.x},${last.y}`;
+}
+
+function head(points) {
+  const tip = points.at(-1), before = points.at(-2);
+  const angle = (Math.atan2(tip.y - before.y, tip.x - before.x) * 180) / Math.PI;
+  return svg("path", { class: "head", d: "M0,0 L-8,-3.6 L-8,3.6 Z", transform: `translate(${tip.x},${tip.y}) rotate(${angle})` });
+}
+
+function drawEdge(points, edge, label) {
+  const classes = ["edge", edge.taken && "taken", edge.forced && "forced"].filter(Boolean).join(" ");
+  const group = svg("g", { class: classes, "data-edge": `${edge.from}>${edge.to}` }, svg("path", { d: curve(points) }), head(points));
+  const title = svg("title");
+  title.textContent = `${edge.from} → ${edge.to}: ${edge.label}${edge.rate ? `, ${edge.rate} a minute` : ""}`;
+  group.prepend(title);
+  if (label.text) {
+    const text = svg("text", { x: label.x, y: label.y + 3, "text-anchor": "middle" });
+    text.textContent = label.text;
+    if (edge.rate) text.classList.add("rate");
+    group.append(text);
+  }
+  return group;
+}
+
+function drawNode(place, node) {
+  const left = place.x - place.width / 2, top = place.y - HEIGHT / 2;
+  const classes = ["node", node.tone, node.final && "final", node.here && "here"].filter(Boolean).join(" ");
+  const group = svg(node.href ? "a" : "g", { class: classes, href: node.href || null, "data-node": node.id });
+  const name = svg("text", { class: "name", x: left + 30, y: place.y + (node.dwell ? -1 : 4) });
+  name.textContent = node.word;
+  group.append(svg("rect", { x: left, y: top, width: place.width, height: HEIGHT, rx: 8 }), use(node.tone, left + 11, place.y - 6.5, 13), name);
+  if (node.dwell) {
+    const dwell = svg("text", { class: "dwell", x: left + 30, y: place.y + 12 });
+    dwell.textContent = node.dwell;
+    group.append(dwell);
+  }
+  if (node.count !== null && node.count !== undefined) {
+    const count = svg("text", { class: "count live-value", x: place.x + place.width / 2 - 10, y: place.y + 4, "text-anchor": "end" });
+    count.textContent = node.count;
+    group.append(count);
+  }
+  return group;
+}
+
+export function draw(box, drawing) {
+  const graph = new Graph({ multigraph: true });
+  const isNarrow = box.clientWidth < 620;
+  graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: isNarrow ? 18 : 22, ranksep: isNarrow ? 40 : 62, marginx: 6, marginy: 6 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const node of drawing.nodes) graph.setNode(node.id, { width: widthOf(node), height: HEIGHT });
+  for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: edge.rate ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
+  layout(graph);
+  const { width, height } = graph.graph();
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+  for (const edge of drawing.edges) {
+    const placed = graph.edge(edge.from, edge.to);
+    picture.append(drawEdge(placed.points, edge, { x: placed.x, y: placed.y, text: edge.rate ? `${edge.rate}/min` : "" }));
+  }
+  for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
+  box.replaceChildren(picture);
+  // As large as it is, or shrunk to fit as long as it can be read.
+  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, isNarrow ? 0.55 : 0.7));
+  picture.setAttribute("width", width * scale);
+  picture.setAttribute("height", height * scale);
+  const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);
+  box.scrollLeft = begin.x * scale - box.clientWidth / 2;
+}
+
+export function drawAll(drawing) {
+  for (const box of document.querySelectorAll("[data-drawing]")) draw(box, drawing);
+}

@@ -1,0 +1,27 @@
+// How fresh the page is, in a word: live, delayed, disconnected; a page without a socket says when it was made.
+const BEHIND = 10_000; // an event older than this on arrival: the sequencer is behind
+
+export const connection = {
+  state: "static",
+  heardAt: Date.now(),
+  get isFresh() { return this.state !== "disconnected"; },
+};
+
+const element = document.getElementById("freshness");
+const WORDS = { live: "live", delayed: "delayed, as of", disconnected: "disconnected since" };
+
+export function tell(state) {
+  if (state !== "disconnected") connection.heardAt = Date.now();
+  if (connection.state === state) return;
+  connection.state = state;
+  document.body.dataset.connection = state;
+  if (!element) return;
+  element.dataset.state = state;
+  element.querySelector(".word").textContent = WORDS[state];
+  element.querySelector("time").dateTime = new Date(connection.heardAt).toISOString();
+  element.querySelector(".asof").hidden = state === "live";
+}
+
+export function tellAgeOf(timestamp) {
+  tell(Date.now() - new Date(timestamp).getTime() > BEHIND ? "delayed" : "live");
+}

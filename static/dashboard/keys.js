@@ -1,0 +1,33 @@
+// One registry of keys: whoever binds one says what it does, and the help is written from that.
+const bound = new Map();
+
+export function key(name, help, action) {
+  bound.set(name, { help, action });
+}
+
+function isTyping(target) {
+  return target.closest("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]") !== null;
+}
+
+export function listen() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    const found = bound.get(event.key);
+    if (!found) return;
+    event.preventDefault();
+    found.action(event);
+  });
+}
+
+export function writeHelp(list) {
+  list.replaceChildren();
+  for (const [name, { help }] of bound) {
+    const term = document.createElement("dt");
+    const keyboard = document.createElement("kbd");
+    keyboard.textContent = name === "Enter" ? "↵" : name;
+    term.append(keyboard);
+    const meaning = document.createElement("dd");
+    meaning.textContent = help;
+    list.append(term, meaning);
+  }
+}

@@ -1,0 +1,73 @@
+// A machine's page: the diagram and the chips count along, rows change in place, new ones wait behind "+N new".
+import { watch } from "./board.js";
+import { draw } from "./diagram.js";
+import { follow } from "./events.js";
+import { chip, forcedMark, readJson } from "./marks.js";
+import { completeSearch } from "./search.js";
+import { timeElement } from "./times.js";
+
+const machine = document.body.dataset.machine;
+const drawing = readJson("drawing");
+const looks = Object.fromEntries(drawing.nodes.map((node) => [node.id, node]));
+const box = document.querySelector("[data-drawing]");
+draw(box, drawing);
+completeSearch(document.querySelector("[data-search]"), readJson("hints"));
+
+watch((board) => {
+  const counts = board.counts[machine] ?? {};
+  for (const [state, count] of Object.entries(counts)) {
+    const place = box.querySelector(`[data-node="${CSS.escape(state)}"] .count`);
+    if (place) place.textContent = count;
+    const filter = document.querySelector(`.filters [data-state="${CSS.escape(state)}"] b`);
+    if (filter) filter.textContent = count;
+  }
+  const live = drawing.nodes.filter((node) => !node.final).reduce((sum, node) => sum + (counts[node.id] ?? 0), 0);
+  document.querySelector("[data-live]").textContent = live;
+  document.querySelector("[data-total]").textContent = Object.values(counts).reduce((sum, count) => sum + count, 0);
+});
+
+const fresh = new Set();
+
+function change(row, event) {
+  if (event.sequence <= Number(row.dataset.version)) return;
+  row.dataset.version = event.sequence;
+  row.querySelector("[data-chip]").replaceChildren(chip(looks[event.to_state], event.to_state));
+  row.querySelector("[data-entered]").replaceChildren(timeElement(event.timestamp, "ago"));
+  row.querySelector("[data-version-shown]").textContent = event.sequence;
+  if (event.kind === "override" && !row.querySelector(".mark-forced")) row.querySelector("[data-chip]").after(" ", forcedMark());
+  row.classList.remove("flash");
+  void row.offsetWidth;
+  row.classList.add("flash");
+}
+
+follow({ entity_type: machine }, (events) => {
+  for (const event of events) {
+    const row = document.querySelector(`tr[data-id="${CSS.escape(event.entity_id)}"]`);
+    if (row) change(row, event);
+    else if (event.kind === "created") fresh.add(event.entity_id);
+  }
+  const news = document.getElementById("news");
+  if (!news || !fresh.size) return;
+  news.querySelector("[data-count]").textContent = fresh.size;
+  news.classList.remove("hidden");
+}, () => location.reload());
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-refresh]")) return;
+  fresh.clear();
+  htmx.ajax("GET", location.pathname + location.search, { target: "#entities", swap: "innerHTML" });
+});
+
+// Rows are ticked one by one or the page at once; what is ticked is what is sent.
+const bar = document.getElementById("bulk");
+const boxes = () => [...document.querySelectorAll("input[name=ids]")];
+function count() {
+  const ticked = boxes().filter((each) => each.checked).length;
+  bar.hidden = ticked === 0;
+  bar.querySelector("[data-selected]").textContent = ticked;
+}
+if (bar) {
+  document.addEventListener("change", (event) => { if (event.target.name === "ids") count(); });
+  bar.querySelector("[data-select-page]").addEventListener("click", () => { for (const each of boxes()) each.checked = true; count(); });
+  document.body.addEventListener("htmx:afterSwap", count);
+}

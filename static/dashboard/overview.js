@@ -1,0 +1,90 @@
+// The overview keeps itself up to date: numbers from the board, lines from the events.
+import { watch } from "./board.js";
+import { follow } from "./events.js";
+import { chip, element, forcedMark, readJson } from "./marks.js";
+import { showBoard } from "./tiles.js";
+import { timeElement } from "./times.js";
+
+const looks = readJson("looks");
+const feed = document.getElementById("feed");
+const LINES = 60;
+
+function show(board) {
+  showBoard(board);
+  draw(board.minutes);
+}
+
+// The chart: every minute of the last hour, also those in which nothing moved.
+const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+let chart = null;
+function draw(minutes) {
+  const now = Math.floor(Date.now() / 60000) * 60;
+  const times = Array.from({ length: 60 }, (_, place) => now - (59 - place) * 60);
+  const by = new Map(Object.entries(minutes).map(([minute, row]) => [Date.parse(minute) / 1000, row]));
+  const data = [times, times.map((at) => by.get(at)?.transitions ?? 0), times.map((at) => by.get(at)?.failures ?? 0)];
+  if (chart) chart.setData(data);
+  else chart = make(data);
+}
+
+function make(data) {
+  const box = document.getElementById("rates");
+  const colour = (name) => {
+    const probe = element("span", name);
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+  const axis = { stroke: colour("muted"), grid: { stroke: colour("chart-grid"), width: 1 }, ticks: { show: false }, font: "11px Inter, sans-serif" };
+  const made = new uPlot({
+    width: box.clientWidth, height: box.clientHeight,
+    legend: { show: false }, cursor: { y: false },
+    axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => hour.format(at * 1000)) }, { ...axis, size: 44 }],
+    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
+    series: [{}, { label: "moves", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
+      { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } }],
+  }, data, box);
+  new ResizeObserver(() => made.setSize({ width: box.clientWidth, height: box.clientHeight })).observe(box);
+  return made;
+}
+
+function line(event) {
+  const { collection, states } = looks[event.entity_type];
+  const link = element("a", "id", event.entity_id);
+  link.href = `/machines/${collection}/${encodeURIComponent(event.entity_id)}/`;
+  const sentence = element("span", "sentence", element("span", "muted", event.entity_type), link, chip(states[event.to_state], event.to_state));
+  if (event.kind === "override") sentence.append(forcedMark());
+  sentence.append(element("span", "muted", `${event.trigger} · ${event.actor}`));
+  const item = element("li", "", timeElement(event.timestamp, "clock"), sentence);
+  item.dataset.event = event.event_id;
+  return item;
+}
+
+// Nothing moves under the pointer: what comes while it is over the list waits until it is not.
+let waiting = [];
+let isPaused = false;
+const pause = document.getElementById("feed-pause");
+pause.addEventListener("click", () => {
+  isPaused = !isPaused;
+  pause.setAttribute("aria-pressed", String(isPaused));
+  flush();
+});
+feed.addEventListener("pointerleave", flush);
+
+function flush() {
+  pause.textContent = isPaused ? `Go on${waiting.length ? ` (+${waiting.length})` : ""}` : "Pause";
+  if (isPaused || feed.matches(":hover") || !waiting.length) return;
+  feed.prepend(...waiting.slice(-LINES).reverse().map(line));
+  waiting = [];
+  while (feed.children.length > LINES) feed.lastElementChild.remove();
+}
+
+const known = new Set(document.querySelector("[data-machine]") ? [...document.querySelectorAll("[data-machine]")].map((card) => card.dataset.machine) : []);
+follow({}, (events) => {
+  waiting.push(...events.filter((event) => known.has(event.entity_type)));
+  waiting = waiting.slice(-LINES);
+  flush();
+}, () => location.reload());
+
+draw(readJson("stats").minutes);
+watch(show);

@@ -1,0 +1,36 @@
+// Rows are walked with j and k; the chosen one is in the address, so that a link and a reload find it again.
+import { key } from "./keys.js";
+
+function rows() {
+  return [...document.querySelectorAll("table[data-rows] tbody tr")];
+}
+
+function chosen() {
+  return rows().findIndex((row) => row.getAttribute("aria-selected") === "true");
+}
+
+function choose(place) {
+  const all = rows();
+  if (!all.length) return;
+  const row = all[Math.max(0, Math.min(place, all.length - 1))];
+  for (const other of all) other.removeAttribute("aria-selected");
+  row.setAttribute("aria-selected", "true");
+  row.scrollIntoView({ block: "nearest" });
+  row.querySelector("a")?.focus({ preventScroll: true });
+  if (row.dataset.id) {
+    const address = new URL(location.href);
+    address.hash = row.dataset.id;
+    history.replaceState(history.state, "", address);
+  }
+}
+
+export function walkRows() {
+  if (!document.querySelector("table[data-rows]")) return;
+  key("j", "next row", () => choose(chosen() + 1));
+  key("k", "row before", () => choose(Math.max(0, chosen() - 1)));
+  key("n", "next page", () => document.querySelector("[data-next]")?.click());
+  key("x", "select the row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const place = wanted ? rows().findIndex((row) => row.dataset.id === wanted) : -1;
+  if (place >= 0) choose(place);
+}

@@ -1,0 +1,38 @@
+// The numbers of a machine on a card or a tile, from the board.
+export function set(target, text) {
+  if (target && target.textContent !== String(text)) target.textContent = text;
+}
+
+export function showMachine(card, counts) {
+  const shares = [...card.querySelectorAll(".counts [data-state]")];
+  const isLive = (share) => !["done", "failed", "ended"].includes(share.dataset.tone);
+  const live = shares.filter(isLive).reduce((sum, share) => sum + (counts[share.dataset.state] ?? 0), 0);
+  set(card.querySelector("[data-live]"), live);
+  set(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
+  let start = 0;
+  for (const share of shares) {
+    const count = counts[share.dataset.state] ?? 0;
+    set(share.querySelector("b"), count);
+    share.hidden = count === 0;
+    const bar = card.querySelector(`[data-bar="${CSS.escape(share.dataset.state)}"]`);
+    if (!bar) continue;
+    const width = isLive(share) && live ? (100 * count) / live : 0;
+    bar.setAttribute("x", `${start}%`);
+    bar.setAttribute("width", `${width}%`);
+    start += width;
+  }
+}
+
+export const figures = {
+  stuck: (board) => board.stuck.total,
+  alerts: (board) => board.alerts.open,
+  breakers: (board) => board.counts.circuit_breaker?.OPEN,
+  gates: (board) => board.counts.test_gate?.BLOCKED,
+  overrides: (board) => Object.values(board.minutes).reduce((sum, minute) => sum + minute.overrides, 0),
+  per_minute: (board) => Math.round(board.rates.transitions_per_minute * 10) / 10,
+};
+
+export function showBoard(board) {
+  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {});
+  for (const [name, value] of Object.entries(figures)) set(document.querySelector(`[data-figure="${name}"]`), value(board) ?? 0);
+}

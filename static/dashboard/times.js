@@ -1,0 +1,36 @@
+// Times in words and in the viewer's zone. They stand still while the page is not in touch with the server.
+const STEPS = [[172800, "d", 86400], [7200, "h", 3600], [60, "min", 60]];
+
+export function length(seconds) {
+  for (const [least, unit, size] of STEPS) if (seconds >= least) return `${Math.floor(seconds / size)} ${unit}`;
+  return `${Math.max(0, Math.floor(seconds))} s`;
+}
+
+export function ago(when, at = Date.now()) {
+  const seconds = (at - when.getTime()) / 1000;
+  return seconds < -1 ? `in ${length(-seconds)}` : `${length(seconds)} ago`;
+}
+
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
+export function tellTimes(root = document) {
+  for (const element of root.querySelectorAll("time[data-format]")) {
+    const when = new Date(element.dateTime);
+    if (Number.isNaN(when.getTime())) continue;
+    const text = element.dataset.format === "clock" ? clock.format(when) : ago(when);
+    if (element.textContent !== text) element.textContent = text;
+    if (!element.dataset.told) { element.title = exact.format(when); element.dataset.told = "yes"; }
+  }
+}
+
+export function timeElement(iso, format) {
+  const element = document.createElement("time");
+  element.dateTime = iso;
+  element.dataset.format = format;
+  element.className = "num";
+  element.textContent = format === "clock" ? clock.format(new Date(iso)) : ago(new Date(iso));
+  element.title = exact.format(new Date(iso));
+  element.dataset.told = "yes";
+  return element;
+}

@@ -1,0 +1,100 @@
+"""One site for all tests of a worker, Debian's Chromium, and people who are logged in already.
+
+A page that writes an error to its console or breaks the content security policy fails its test.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import DATABASE, WORKER
+
+WATCH_POLICY = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    quiet = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    return {
+        **browser_type_launch_args,
+        "executable_path": shutil.which("chromium"),
+        "args": ["--no-sandbox", "--disable-sync", *quiet],
+    }
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Any]:
+    from tests.browser.site import Site
+
+    home = Path(tempfile.mkdtemp(prefix="site-"))
+    site = Site(home, own_database(home))
+    yield site
+    site.close()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def own_database(home: Path) -> str:
+    if DATABASE == "sqlite":
+        return f"sqlite:///{home}/site.sqlite3"
+    import os
+
+    import psycopg
+
+    name, server = f"site_{WORKER or 'main'}", os.environ["STATECORE_TEST_POSTGRES"]
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def sessions(site: Any, browser: Any) -> dict[str, Any]:
+    """The cookies of each person, so that each logs in once."""
+    from tests.browser.site import PASSWORD
+
+    found = {}
+    for name in ("viewer", "operator", "supervisor", "admin"):
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{site.url}/login/")
+        page.fill("#id_username", name)
+        page.fill("#id_password", PASSWORD)
+        page.click("text=Log in >> nth=-1")
+        page.wait_for_selector("#freshness")
+        found[name] = context.storage_state()
+        context.close()
+    return found
+
+
+@pytest.fixture
+def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callable[..., Any]]:
+    """A browser of one's own for a person, at a page; what it complains about is looked at in the end."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_page(path: str, who: str = "supervisor", **looks: Any) -> Any:
+        context = browser.new_context(
+            storage_state=sessions.get(who), viewport=looks.pop("viewport", {"width": 1280, "height": 800}), **looks
+        )
+        contexts.append(context)
+        context.add_init_script(WATCH_POLICY)
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"{site.url}{path}")
+        return page
+
+    open_page.complaints = complaints  # type: ignore[attr-defined]
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []

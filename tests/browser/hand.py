@@ -1,0 +1,111 @@
+"""What happens behind the browser's back: run as a process, told in lines of JSON, answering each with one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def prepare() -> None:
+    from django.contrib.auth.models import Group, User
+    from django.core.management import call_command
+
+    from tests.browser.site import PASSWORD
+
+    call_command("migrate", verbosity=0, interactive=False)
+    for name in ("viewer", "operator", "supervisor"):
+        user = User.objects.create_user(name, password=PASSWORD)
+        user.groups.add(Group.objects.get(name=name))
+    User.objects.create_superuser("admin", password=PASSWORD)
+    world()
+
+
+def world() -> None:
+    """Enough of everything that every page has something to show."""
+    from statecore.machines.task import Task
+    from statecore.records import Alert
+    from statecore.records.alert import now
+
+    plan("show", 6)
+    force("task", "show-t5", "failed")
+    age(Task, "show-t2", 4000)
+    Alert.objects.create(rule="stuck", key="show", severity="critical", detail="something is late", opened_at=now())
+
+
+def age(model: Any, entity_id: str, seconds: int) -> None:
+    """As if it had been in its state for so long; the door does not write this, so the row is touched by itself."""
+    from datetime import timedelta
+
+    row = model.objects.get(pk=entity_id)
+    model.objects.filter(pk=entity_id).update(state_entered_at=row.state_entered_at - timedelta(seconds=seconds))
+
+
+def plan(run: str, tasks: int) -> None:
+    from statecore import scheduling
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.records import Phase
+
+    Phase.objects.get_or_create(id="PH-browser")
+    listed = [{"id": f"{run}-t{n}", "depends_on": [f"{run}-t1"] if n == 2 else []} for n in range(1, tasks + 1)]
+    workstreams = [{"id": f"{run}-w", "tasks": listed}]
+    wanted = {"id": run, "phase": "PH-browser", "start": True, "workstreams": workstreams}
+    scheduling.submit(wanted, actor=THE_SYSTEM)
+
+
+def force(machine: str, entity_id: str, to_state: str, reason: str = "seen to be wrong by hand") -> None:
+    from statecore.kernel import registry
+    from tests.support import world as people
+
+    flow = registry.flow(machine)
+    people.forced(flow.model.objects.get(pk=entity_id), to_state, reason=reason)
+
+
+def create(machine: str, **fields: Any) -> str:
+    from statecore import door
+    from statecore.kernel import registry
+    from statecore.kernel.actors import THE_SYSTEM
+
+    entity = door.create(registry.flow(machine).model, actor=THE_SYSTEM, **fields).entity
+    return str(entity.pk) if entity else ""
+
+
+def state(machine: str, entity_id: str) -> dict[str, Any]:
+    from statecore.kernel import registry
+
+    row = registry.flow(machine).model.objects.get(pk=entity_id)
+    return {"state": row.state, "version": row.version}
+
+
+def events(machine: str, entity_id: str) -> list[dict[str, Any]]:
+    from statecore.kernel import registry
+    from tests.support import world as people
+
+    return people.events_of(registry.flow(machine).model.objects.get(pk=entity_id))
+
+
+def board() -> dict[str, Any]:
+    from statecore.board import stats
+
+    return stats()
+
+
+DEEDS: dict[str, Callable[..., Any]] = {
+    deed.__name__: deed for deed in (prepare, plan, force, create, state, events, board)
+}
+
+
+def main() -> None:
+    import django
+
+    django.setup()
+    for line in sys.stdin:
+        words = json.loads(line)
+        answer = DEEDS[words.pop("do")](**words)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

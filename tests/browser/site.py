@@ -1,0 +1,85 @@
+"""The whole of Statecore for a browser: a database, a Redis, a sequencer and a web server of its own.
+
+Other tests empty their database between each other; this one is left alone, so that a page may stay open. What
+happens behind the browser's back is done by a helper process that is told what to do, a line at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from statecore.project.supervisor import WEB
+from tests.support import redis
+from tests.support.sequencer import ROOT, end
+from tests.support.waiting import until
+from tests.support.web import free_port
+
+PASSWORD = "correct horse battery"
+SECOND_PERSON = "task.queued->completed"
+
+
+class Site:
+    def __init__(self, home: Path, database_url: str) -> None:
+        self.home, self.port, self.stack = home, free_port(), ExitStack()
+        redis_url = self.stack.enter_context(redis.running(home / "redis.sock"))
+        self.environ = {
+            **os.environ,
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis_url,
+            "STATECORE_HOME": str(home),
+            "STATECORE_SECOND_PERSON": SECOND_PERSON,
+            "DJANGO_SETTINGS_MODULE": "statecore.project.settings",
+        }
+        self.hand = self._start("hand", ["-m", "tests.browser.hand"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.do("prepare")
+        self.sequencer = self._start("sequencer", ["manage.py", "sequencer"])
+        self.web: Any = None
+        self.open_web()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def do(self, what: str, **words: Any) -> Any:
+        """Have it done through the door by the helper, and its answer."""
+        self.hand.stdin.write(json.dumps({"do": what, **words}).encode() + b"\n")
+        self.hand.stdin.flush()
+        line = self.hand.stdout.readline()
+        assert line, (self.home / "hand.log").read_text()
+        return json.loads(line)
+
+    def open_web(self) -> None:
+        self.web = self._start("web", [*WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)])
+        until(self._answers, 60)
+
+    def close_web(self) -> None:
+        end(self.web, signal.SIGTERM)
+
+    def close(self) -> None:
+        for process in (self.web, self.sequencer, self.hand):
+            end(process, signal.SIGKILL)
+            for stream in (process.stdin, process.stdout):
+                if stream:
+                    stream.close()
+        self.stack.close()
+
+    def _answers(self) -> bool:
+        import httpx
+
+        assert self.web.poll() is None, (self.home / "web.log").read_text()
+        try:
+            return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _start(self, name: str, words: list[str], **streams: Any) -> Any:
+        with (self.home / f"{name}.log").open("ab") as log:
+            streams = {"stdout": log, **streams}
+            return subprocess.Popen([sys.executable, *words], cwd=ROOT, env=self.environ, stderr=log, **streams)

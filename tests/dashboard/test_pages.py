@@ -1,0 +1,176 @@
+"""What the pages cost, and that nothing written into a field comes back as markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.dashboard.addresses import PAGES, Page, address
+from tests.dashboard.scene import Scene
+from tests.support import world
+
+EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
+# A list of what is stuck asks each machine and state once, and each cause; a preview is a real override rolled back;
+# an explanation walks to the root; a verification reads everything recent.
+DEAR = {"stuck", "why", "force", "audit_verify", "proof"}
+
+
+@pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
+def test_a_page_asks_at_most_a_dozen_questions(place: Page, people: dict[str, Any], scene: Scene) -> None:
+    from statecore.board.overdue import kept
+
+    client = Client()
+    client.force_login(people["supervisor"])
+    client.get(address(place, scene))  # how much is stuck is kept for all for a moment
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        assert client.get(address(place, scene)).status_code == 200
+    kept.forget()
+    assert len(asked) <= 12, [query["sql"][:120] for query in asked]
+
+
+def test_what_was_typed_comes_back_as_text(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["superuser"])
+    world.touched(scene.first, last_error=EVIL, metadata={EVIL: EVIL}, payload={"x": EVIL})
+    world.forced(scene.second, "cancelled", reason=EVIL)
+    scene.alert.detail = EVIL
+    scene.alert.save()
+    from tests.dashboard.scene import last_forced
+
+    addresses = [
+        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal")),
+        reverse("console:machine", args=["tasks"]) + f"?q={EVIL}",
+        reverse("console:entity", args=["tasks", "scene-t1"]) + "?tab=data",
+        reverse("console:entity", args=["tasks", "scene-t2"]),
+        reverse("console:receipt", args=[last_forced()]),
+        reverse("console:audit") + f"?entity={EVIL}&actor={EVIL}&kind={EVIL}&since={EVIL}",
+    ]
+    for url in addresses:
+        body = client.get(url).content.decode()
+        assert "<script>alert" not in body, url
+        assert "<img src=x" not in body, url
+        assert "49</textarea>" not in body, url
+
+
+def test_a_form_that_is_refused_brings_the_typed_words_back_as_text(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    force, move = (
+        reverse("console:force", args=["tasks", "scene-t1"]),
+        reverse("console:move", args=["runs", "scene", "run_canceled"]),
+    )
+    for url in (force, move):
+        answer = client.post(url, {"to": EVIL, "reason": EVIL, "category": EVIL, "approver": "", "version": "999"})
+        assert answer.status_code in (409, 422)
+        assert "<script>alert" not in answer.content.decode()
+    answer = client.post(reverse("console:tokens"), {"name": EVIL, "scope": EVIL})
+    assert answer.status_code == 422
+    assert "<script>alert" not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "\x00",
+        "state:nope",
+        "age:soon",
+        "critical:maybe",
+        "worker:",
+        "nope:1",
+        "x" * 2000,
+        "state:",
+        "é",
+        "age:>999999d",
+    ],
+)
+def test_no_search_breaks_the_page(query: str, people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+
+    answer = client.get(reverse("console:machine", args=["tasks"]), {"q": query, "after": query, "order": query})
+
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("state:queued", {"scene-t1"}),
+        ("state:queued,cancelled", {"scene-t1", "scene-t3"}),
+        ("scene-t2", {"scene-t2"}),
+        ("workstream:scene-w run:scene", {"scene-t1", "scene-t2", "scene-t3"}),
+        ("run:other", set()),
+        ("age:<1h", {"scene-t1", "scene-t2", "scene-t3"}),
+        ("age:>1h", set()),
+        ("critical:yes", set()),
+        ("by:ada", {"scene-t3"}),
+        ("", {"scene-t1", "scene-t2", "scene-t3"}),
+    ],
+)
+def test_qualifiers_find(query: str, found: set[str], people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+
+    page = client.get(reverse("console:machine", args=["tasks"]), {"q": query}).context["page"]
+
+    assert {row.entity.pk for row in page.rows} == found
+
+
+def test_pages_follow_each_other_without_gap_or_repeat(people: dict[str, Any], db: Any, client: Client) -> None:
+    from tests.dashboard.scene import number_all
+
+    workstream = world.workstream()
+    made = {world.task(workstream=workstream, id=f"many-{number:03}").pk for number in range(120)}
+    number_all()
+    client.force_login(people["viewer"])
+    for query, order in (("", ""), ("", "id"), ("state:pending", "longest"), ("state:pending", "id")):
+        seen: list[str] = []
+        url: str | None = reverse("console:machine", args=["tasks"]) + f"?q={query}&order={order}"
+        while url:
+            context = client.get(url).context
+            seen += [row.entity.pk for row in context["page"].rows]
+            url = reverse("console:machine", args=["tasks"]) + context["more"] if context["more"] else None
+        assert len(seen) == len(set(seen))
+        assert made <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("query", "which"),
+    [("q=run:nothing", "no-match"), ("q=", "nothing-yet")],
+)
+def test_an_empty_list_says_why(query: str, which: str, people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    collection = "tasks" if which == "no-match" else "pipeline-jobs"
+
+    body = client.get(reverse("console:machine", args=[collection]) + f"?{query}").content.decode()
+
+    assert f'data-empty="{which}"' in body
+
+
+def test_a_search_that_takes_too_long_says_so(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.queries import bounded
+
+    monkeypatch.setattr(bounded, "SECONDS", -1.0)
+    monkeypatch.setattr(bounded, "STEPS", 1)
+    client.force_login(people["viewer"])
+    if connection.vendor == "postgresql":
+        pytest.skip("PostgreSQL takes no negative time; see the next test")
+
+    body = client.get(reverse("console:machine", args=["tasks"])).content.decode()
+
+    assert 'data-empty="timed-out"' in body
+
+
+def test_a_statement_is_ended_in_time(db: Any) -> None:
+    from dashboard.queries.bounded import TimedOut, in_time
+
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(TimedOut), in_time(0.05), connection.cursor() as cursor:
+        cursor.execute(endless)

@@ -1,0 +1,112 @@
+"""Who sees which page, and who may change what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.dashboard.addresses import MAY, NOT_PAGES, PAGES, Page, address
+from tests.dashboard.scene import Scene
+
+
+def test_every_route_of_the_console_is_looked_at() -> None:
+    from dashboard.urls import urlpatterns
+
+    assert {pattern.name for pattern in urlpatterns} == {page.name for page in PAGES} | NOT_PAGES
+
+
+@pytest.mark.parametrize("place", PAGES, ids=lambda page: page.name)
+def test_a_page_opens_for_whom_it_is_meant_and_for_nobody_else(
+    place: Page, people: dict[str, Any], scene: Scene
+) -> None:
+    url = address(place, scene)
+    for name, user in people.items():
+        client = Client()
+        client.force_login(user)
+        expected = 200 if place.takes in MAY[name] else 403
+        assert client.get(url).status_code == expected, f"{name} at {url}"
+    stranger = Client().get(url)
+    assert (stranger.status_code, stranger["Location"]) == (302, f"/login/?next={url}")
+
+
+CHANGES = [
+    ("move", ("runs", "scene", "run_canceled"), {}, "operate"),
+    ("retry", ("tasks", "scene-t1"), {}, "operate"),
+    ("approve", ("tasks", "scene-t1"), {}, "operate"),
+    (
+        "force",
+        ("tasks", "scene-t1"),
+        {"to": "blocked", "reason": "long enough a reason", "category": "other"},
+        "override",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "body", "takes"), CHANGES, ids=[change[0] for change in CHANGES])
+def test_who_may_not_change_is_refused(
+    name: str, args: Any, body: dict[str, str], takes: str, people: dict[str, Any], scene: Scene
+) -> None:
+    for person in (person for person, rights in MAY.items() if takes not in rights):
+        client = Client()
+        client.force_login(people[person])
+        assert client.post(reverse(f"console:{name}", args=args), body).status_code == 403
+    scene.run.refresh_from_db()
+    scene.first.refresh_from_db()
+    assert (scene.run.state, scene.first.state) == ("running", "queued")
+
+
+def test_acknowledging_an_alert_takes_the_permission(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    url = reverse("console:acknowledge", args=[scene.alert.pk])
+    client.force_login(people["viewer"])
+    assert client.post(url).status_code == 403
+
+    client.force_login(people["operator"])
+    client.post(url)
+
+    scene.alert.refresh_from_db()
+    assert scene.alert.acknowledged_by == "operator"
+
+
+def test_somebody_elses_token_is_neither_seen_nor_revoked(people: dict[str, Any], client: Client) -> None:
+    from statecore.records import Token
+    from statecore.records.token import make
+
+    token, _text = make("theirs", people["supervisor"], "read")
+    client.force_login(people["operator"])
+
+    assert b"theirs" not in client.get(reverse("console:tokens")).content
+    assert client.post(reverse("console:revoke", args=[token.prefix])).status_code == 403
+    assert Token.objects.get(pk=token.pk).revoked_at is None
+
+
+def test_a_read_only_console_shows_everything_and_changes_nothing(
+    people: dict[str, Any], scene: Scene, client: Client, settings: Any
+) -> None:
+    settings.STATECORE_READ_ONLY = True
+    client.force_login(people["superuser"])
+
+    assert b"Read-only" in client.get(reverse("console:entity", args=["tasks", "scene-t1"])).content
+    for name, args, body, _takes in CHANGES:
+        assert client.post(reverse(f"console:{name}", args=args), body).status_code == 403
+    assert client.post(reverse("console:acknowledge", args=[scene.alert.pk])).status_code == 403
+    assert client.post(reverse("console:tokens"), {"name": "x", "scope": "read"}).status_code == 403
+
+
+def test_the_groups_get_a_machine_they_have_not_heard_of_and_keep_what_was_taken_away(people: dict[str, Any]) -> None:
+    from django.contrib.auth.models import Group, Permission
+
+    from dashboard import groups
+
+    operator, viewer = Group.objects.get(name="operator"), Group.objects.get(name="viewer")
+    operator.permissions.remove(Permission.objects.get(codename="operate_run"))
+    for group in Group.objects.all():
+        group.permissions.remove(*Permission.objects.filter(codename__endswith="_pipelinejob"))
+    groups.make()
+
+    assert not operator.permissions.filter(codename="operate_run").exists()
+    assert operator.permissions.filter(codename="operate_pipelinejob").exists()
+    assert not viewer.permissions.filter(codename__startswith="operate_").exists()
+    assert not operator.permissions.filter(codename__startswith="override_").exists()
