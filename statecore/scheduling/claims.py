@@ -17,7 +17,7 @@ from ..machines.worker import Worker
 from .heartbeats import beat
 
 # Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
-CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT %s"
+CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
 CAN = {
     # By itself the planner takes containment for a rare thing, and sorts the whole queue to find it.
     "postgresql": " AND CASE WHEN row.required_capabilities <@ %s::jsonb THEN true ELSE false END",
@@ -67,11 +67,15 @@ def _may_claim(worker: Any) -> None:
 def _choose(worker: Any, most: int | None) -> list[Entity]:
     vendor = current().connection.vendor
     room = worker.max_concurrent_tasks - worker.current_load
-    near, params = "", [json.dumps(worker.capabilities)]
+    params: list[Any] = [json.dumps(worker.capabilities)]
+    near = ""
     if worker.affinity:
         near = NEAR[vendor]
         params.append(json.dumps(worker.affinity.get("workstreams", [])))
-    condition = CHOICE.format(can=CAN[vendor], near=near)
-    found = rows.lock_chosen_with(Task, STANDING, condition, [*params, min(room, most or room)])
+    most = min(room, most or room)
+    # In words when it is one, which it mostly is: for a number it is not told the server would plan each time anew.
+    condition = CHOICE.format(can=CAN[vendor], near=near, limit="1" if most == 1 else "%s")
+    params += [most] if most > 1 else []
+    found = rows.lock_chosen_with(Task, STANDING, condition, params)
     current().seen["standings"] = {task.workstream_id: (state, of_run) for task, state, of_run in found}
     return [task for task, *_ in found]
