@@ -17,6 +17,7 @@ from django.db import models
 
 from .kernel.actors import NAME_LENGTH
 from .kernel.clock import now, rfc3339
+from .kernel.id_field import IdField
 from .kernel.state_field import STATE_LENGTH
 from .kernel.ulid import ID_LENGTH, new_id
 
@@ -38,7 +39,7 @@ class Event(models.Model):
 
     append_only = True
 
-    event_id = models.CharField(primary_key=True, max_length=EVENT_ID_LENGTH)
+    event_id = IdField(primary_key=True, max_length=EVENT_ID_LENGTH)
     entity_type = models.CharField(max_length=32)
     entity_id = models.CharField(max_length=ID_LENGTH)
     sequence = models.PositiveIntegerField()

@@ -11,9 +11,10 @@ from .. import door
 from ..door import Outcome, RequestKey, rights, rows
 from ..door.change import Change
 from ..door.idempotency import answer_once
+from ..door.perform import perform
 from ..door.refused import counted
 from ..door.transition import check_version
-from ..door.work import current, perform
+from ..door.work import current
 from ..journal import OVERRIDDEN, Entry, EventKind
 from ..kernel.actors import Actor
 from ..kernel.clock import now

@@ -18,9 +18,10 @@ from ..kernel.refusals import ConstraintViolated, NotFound, Refusal
 from . import rows, write
 from .change import Account, Before, Change, as_it_was, check_words, record
 from .outcome import Outcome
+from .perform import perform, react_to
 from .refused import count, counted
 from .transition import account_of, fire
-from .work import current, perform, react_to
+from .work import current
 
 Choose = Callable[[], list[Entity]]
 
@@ -192,6 +193,7 @@ def _one_by_one(changes: Iterator[Change], batch: Batch) -> None:
         try:
             with transaction.atomic():
                 write.update([change])
+                write.flush()
         except ConstraintViolated as violation:
             batch.moved.remove(change)
             batch.refuse(change.entity, violation)

@@ -23,8 +23,9 @@ from . import rights, rows, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
+from .perform import perform, react_to
 from .refused import counted
-from .work import current, perform, react_to
+from .work import current
 
 
 class Created(NamedTuple):

@@ -21,9 +21,9 @@ from . import rights, rows, write
 from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
+from .perform import perform, react_to
 from .refused import counted
 from .transition import check_not_succeeded, check_version
-from .work import perform, react_to
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +73,7 @@ def override(
         account = Account(EventKind.OVERRIDE, OVERRIDDEN, Severity.WARNING, facts, metadata or {}, details=details)
         change = record(entity, before, account)
         write.update([change])
+        write.flush()  # what is forced must satisfy the database as it is, before anything follows from it
         caused = react_to([change])
         return Outcome(rows.latest(entity), change.entry, caused)
 

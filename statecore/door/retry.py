@@ -19,9 +19,9 @@ from .change import Change, check_words
 from .create import newest, write_new
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
+from .perform import perform, react_to
 from .refused import counted
 from .transition import check_not_succeeded
-from .work import perform, react_to
 
 TRIGGER = "retried"
 

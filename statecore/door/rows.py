@@ -29,12 +29,12 @@ class Reader:
         quote = connection.ops.quote_name
         columns = ", ".join(quote(str(field.column)) for field in fields)
         lock = " FOR NO KEY UPDATE" if vendor == "postgresql" else ""
-        table = quote(model._meta.db_table)
+        self.table = table = quote(model._meta.db_table)
         self.one = f"SELECT {columns} FROM {table} WHERE id = %s{lock}"
         # In the order of the ids, so that two batches over the same rows cannot lock each other out.
         self.many = f"SELECT {columns} FROM {table} WHERE id {among(vendor, 2)} ORDER BY id{lock}"
         # For whoever chooses in SQL of their own, with `row` for the table.
-        self.chosen = f"SELECT {', '.join(f'row.{quote(str(field.column))}' for field in fields)} FROM {table} AS row"
+        self.columns_of_row = ", ".join(f"row.{quote(str(field.column))}" for field in fields)
 
     def build(self, row: tuple[Any, ...]) -> Entity:
         """Without __init__: a row needs no defaults, no signals and no descriptors, which cost more than the row."""
@@ -93,7 +93,11 @@ def at_hand(model: type[Entity], entity_ids: Iterable[str], *, skip_locked: bool
     known = current().known
     found = {entity_id: known.get((model, entity_id)) for entity_id in entity_ids}
     missing = [entity_id for entity_id, entity in found.items() if entity is None]
-    others = lock_many(model, missing, skip_locked=skip_locked) if missing else []
+    if missing:  # what this transaction has changed and not written is known, so none of these
+        with current().reading_others():
+            others = lock_many(model, missing, skip_locked=skip_locked)
+    else:
+        others = []
     return [entity for entity in found.values() if entity is not None] + others
 
 
@@ -104,14 +108,25 @@ def latest(entity: Entity) -> Entity:
 
 def lock_chosen(model: type[Entity], condition: str, params: list[Any]) -> list[Entity]:
     """What a condition in SQL picks (the table is `row`), but for what somebody else has locked."""
+    return [entity for entity, *_ in lock_chosen_with(model, "", condition, params)]
+
+
+def lock_chosen_with(model: type[Entity], beside: str, condition: str, params: list[Any]) -> list[tuple[Any, ...]]:
+    """The same, each followed by the values of further columns, such as `, (SELECT …)`."""
     work = current()
     reader = _reader(model, work.connection.vendor)
     skip = " FOR NO KEY UPDATE OF row SKIP LOCKED" if work.connection.vendor == "postgresql" else ""
-    work.cursor.execute(f"{reader.chosen} {condition}{skip}", params)
-    return _built(reader, work)
+    work.cursor.execute(f"SELECT {reader.columns_of_row}{beside} FROM {reader.table} AS row {condition}{skip}", params)
+    found, own = work.cursor.fetchall(), len(reader.names)
+    entities = _known(reader, work, [row[:own] for row in found])
+    return [(entity, *row[own:]) for entity, row in zip(entities, found, strict=True)]
 
 
 def _built(reader: Reader, work: Work) -> list[Entity]:
-    found = [reader.build(row) for row in work.cursor.fetchall()]
-    work.known.update({(reader.model, entity.pk): entity for entity in found})
-    return found
+    return _known(reader, work, work.cursor.fetchall())
+
+
+def _known(reader: Reader, work: Work, found: list[tuple[Any, ...]]) -> list[Entity]:
+    entities = [reader.build(row) for row in found]
+    work.known.update({(reader.model, entity.pk): entity for entity in entities})
+    return entities

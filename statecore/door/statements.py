@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Field
 
-from ..journal import COLUMNS, Event
+from ..journal import COLUMNS, Entry, Event
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.latch import SETTING
@@ -23,6 +23,12 @@ FROM_EVENT = {
     "state_entered_at": "timestamp",
 }
 
+# The last thing a statement does; by the condition on the count after the last event, not the first.
+_SHUT = (
+    "SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
+    f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
+)
+
 
 @cache
 def postgresql(
@@ -31,7 +37,7 @@ def postgresql(
     """Open the latch, write the row, write its event, shut the latch: one round trip, one plan.
 
     For one change every parameter is a value; for many, those named in `varying` are arrays and the rest, the same
-    for all, are values. The latch is shut by the condition on the count, so after the last event and not the first.
+    for all, are values.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
     names = [str(field.column) for field in EVENT_FIELDS]
@@ -41,8 +47,73 @@ def postgresql(
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
         f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
-        f"SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
-        f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
+        f"{_SHUT}"
+    )
+
+
+# What an event takes from the declarations of its machine. Where a few events are written together these stand in the
+# statement: the driver keeps what it knows about a statement only up to fifty parameters.
+SHORT = {"varchar": "text", "character varying": "text", "timestamp with time zone": "timestamptz"}
+DECLARED = ("entity_type", "kind", "trigger", "from_state", "to_state", "severity")
+TOLD = tuple(COLUMNS.index(name) for name in COLUMNS if name not in DECLARED)
+_DECLARED = tuple(COLUMNS.index(name) for name in DECLARED)
+
+
+class Row(NamedTuple):
+    """A row to be written: what has changed, and which of the events, by number, are its own."""
+
+    model: type[Entity]
+    columns: tuple[str, ...]
+    events: tuple[int, ...]
+
+
+def declared(entry: Entry) -> tuple[Any, ...]:
+    return tuple([entry[index] for index in _DECLARED])
+
+
+def told(entry: Entry) -> list[Any]:
+    """The parameters of an event."""
+    return [entry[index] for index in TOLD]
+
+
+@cache
+def together(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -> str:
+    """The same for a few rows of different machines, each with one event or more.
+
+    The parameters are what is told of the events, one after the other, then the columns of the rows.
+    """
+    names = ", ".join(COLUMNS)
+    events = ", ".join(f"({number}, {_given_event(given)})" for number, given in enumerate(declarations))
+    updates = [f"row_{number} AS ({_update_once(row)})" for number, row in enumerate(rows)]
+    owners = [f"SELECT {event} FROM row_{number}" for number, row in enumerate(rows) for event in row.events]
+    return (
+        f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
+        f"event (number, {names}) AS (VALUES {events}), {', '.join(updates)}, "
+        f"recorded AS (INSERT INTO {_events()} ({names}) SELECT {names} FROM event "
+        f"JOIN ({' UNION ALL '.join(owners)}) AS written (number) USING (number) RETURNING 1) {_SHUT}"
+    )
+
+
+def _given_event(declaration: tuple[Any, ...]) -> str:
+    literals = {name: f"'{value}'" for name, value in zip(DECLARED, declaration, strict=True)}
+    return ", ".join(literals.get(field.name, f"%s::{_short_type(field)}") for field in EVENT_FIELDS)
+
+
+def _short_type(field: Field[Any, Any]) -> str:
+    """The driver keeps what it knows about a statement only up to 4,096 characters."""
+    return {"varchar": "text", "character varying": "text", "timestamp with time zone": "timestamptz"}.get(
+        _type(field), _type(field)
+    )
+
+
+def _update_once(row: Row) -> str:
+    sets = [f"{name} = event.{source}" for name, source in FROM_EVENT.items()]
+    types = [_short_type(column(row.model, name)) for name in row.columns]
+    sets += [f"{name} = %s::{type_}" for name, type_ in zip(_names(row.model, row.columns), types, strict=True)]
+    return (
+        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM latch, event WHERE latch.stands = 'open' "
+        f"AND event.number = {row.events[-1]} AND t.id = event.entity_id "
+        f"AND t.version = event.sequence - {len(row.events)} RETURNING t.id"
     )
 
 

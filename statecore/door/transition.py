@@ -30,8 +30,8 @@ from . import rights, rows, write
 from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
+from .perform import perform, react_to
 from .refused import counted
-from .work import perform, react_to
 
 log = structlog.get_logger(__name__)
 

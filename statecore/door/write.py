@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, models
 
-from ..journal import COLUMNS
+from ..journal import COLUMNS, Entry
+from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.latch import opened
 from ..kernel.refusals import ConstraintViolated
@@ -19,6 +20,7 @@ from .change import Change
 from .work import Work, current
 
 PORTION = 200
+MOST_TOGETHER = 6  # each combination of changes is a statement of its own, which the server prepares
 Prepare = Callable[[Any, Any], Any]
 Count = Callable[[], int]  # how many rows were written, once the database has answered
 ADAPTED = {"postgresql": (models.JSONField,), "sqlite": (models.JSONField, models.DateTimeField)}
@@ -29,11 +31,85 @@ class LostRow(RuntimeError):
 
 
 def update(changes: Iterable[Change]) -> None:
-    _write(iter(changes), creating=False)
+    """A few changes wait for those that follow from them, to be written in one statement; many are written now."""
+    work, coming = current(), iter(changes)
+    few = list(islice(coming, MOST_TOGETHER + 1))
+    if len(few) + len(work.unwritten) > MOST_TOGETHER:
+        flush()
+    if len(few) > MOST_TOGETHER:
+        _write(chain(few, coming), creating=False)
+    else:
+        work.unwritten += few
 
 
 def insert(changes: Iterable[Change]) -> None:
+    flush()
     _write(iter(changes), creating=True)
+
+
+def flush() -> None:
+    """Write what has not been written."""
+    work = current()
+    if work.unwritten:
+        changes, work.unwritten = work.unwritten, []
+        _write_together(work, changes)
+
+
+def before_it_is_read(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Around every statement of a piece of work: nobody reads a row that is yet to be written.
+
+    Going back to a savepoint undoes what came after it, so also what is not written: making one has written the rest.
+    """
+    work = current()
+    if sql.startswith("ROLLBACK TO"):
+        work.unwritten.clear()
+    elif not work.unaffected:
+        flush()
+    return execute(sql, params, many, context)
+
+
+def _write_together(work: Work, changes: list[Change]) -> None:
+    """Changes of different machines, each row written once however often it has moved."""
+    own: dict[tuple[type[Entity], str], list[int]] = {}
+    for number, change in enumerate(changes):
+        own.setdefault((type(change.entity), change.entity.pk), []).append(number)
+    rows = [statements.Row(model, _merged(changes, numbers), tuple(numbers)) for (model, _pk), numbers in own.items()]
+    write = _together_on_postgresql if work.connection.vendor == "postgresql" else _together_on_sqlite
+    try:
+        _check(len(changes), write(work, rows, changes))
+    except (IntegrityError, DataError) as error:
+        raise _refused_by_the_database(error) from error
+
+
+def _together_on_postgresql(work: Work, rows: list[statements.Row], changes: list[Change]) -> int:
+    if len(changes) == 1:
+        return _to_postgresql(work, work.cursor, changes[0].columns, changes, creating=False)()
+    rows = [row._replace(columns=statements.sent(row.columns, creating=False)) for row in rows]
+    values = [value for change in changes for value in statements.told(change.entry)]
+    for row in rows:
+        values += _row_values(work, changes[row.events[-1]], row.columns)
+    declarations = tuple([statements.declared(change.entry) for change in changes])
+    work.cursor.execute(statements.together(tuple(rows), declarations), values)
+    return int(work.cursor.fetchone()[0])
+
+
+def _together_on_sqlite(work: Work, rows: list[statements.Row], changes: list[Change]) -> int:
+    written = 0
+    for row in rows:
+        its_own = [changes[number] for number in row.events]
+        found = _to_sqlite(work, work.cursor, row.columns, its_own[-1:], steps=its_own, creating=False)()
+        written += found * len(its_own)
+    return written
+
+
+def _merged(changes: list[Change], numbers: list[int]) -> tuple[str, ...]:
+    """The columns that any of these changes of one row has touched."""
+    return tuple(dict.fromkeys(name for number in numbers for name in changes[number].columns))
+
+
+def _check(wanted: int, written: int) -> None:
+    if wanted != written:
+        raise LostRow(f"{wanted - written} of {wanted} rows were not written")
 
 
 def _write(changes: Iterator[Change], *, creating: bool) -> None:
@@ -50,11 +126,9 @@ def _write(changes: Iterator[Change], *, creating: bool) -> None:
                     cursor = work.cursor if len(portion) == 1 else work.new_cursor()
                     sent.append((len(alike), _send(work, cursor, alike, creating=creating)))
                 portion = list(islice(changes, PORTION))
-            missing = sum(wanted - count() for wanted, count in sent)
+            _check(sum(wanted for wanted, _count in sent), sum(count() for _wanted, count in sent))
     except (IntegrityError, DataError) as error:
         raise _refused_by_the_database(error) from error
-    if missing:
-        raise LostRow(f"{missing} of {sum(wanted for wanted, _count in sent)} rows were not written")
 
 
 def _groups(changes: list[Change]) -> Iterable[list[Change]]:
@@ -122,19 +196,33 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     return frozenset(varying), same + arrays
 
 
-def _to_sqlite(work: Work, cursor: Any, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> Count:
+def _to_sqlite(
+    work: Work,
+    cursor: Any,
+    columns: tuple[str, ...],
+    changes: list[Change],
+    *,
+    creating: bool,
+    steps: Sequence[Change] | None = None,
+) -> Count:
+    """Each row with its event, or one row with all the steps that have led to it."""
     row_statement, event_statement = statements.sqlite(type(changes[0].entity), columns, creating=creating)
-    rows, events = [], []
+    before = len(steps) if steps else 1
+    rows = []
     for change in changes:
-        where = [] if creating else [change.entry.entity_id, change.entry.sequence - 1]
+        where = [] if creating else [change.entry.entity_id, change.entry.sequence - before]
         rows.append(_row_values(work, change, columns) + where)
-        moment = work.connection.ops.adapt_datetimefield_value(change.entry.timestamp)
-        events.append([*change.entry[:_TIMESTAMP], moment, *change.entry[_TIMESTAMP + 1 :]])
+    events = [_event_values(work, change.entry) for change in steps or changes]
     with opened(work.connection):
         cursor.executemany(row_statement, rows)
         written = cursor.rowcount
         cursor.executemany(event_statement, events)
     return lambda: int(written)
+
+
+def _event_values(work: Work, entry: Entry) -> list[Any]:
+    moment = work.connection.ops.adapt_datetimefield_value(entry.timestamp)
+    return [*entry[:_TIMESTAMP], moment, *entry[_TIMESTAMP + 1 :]]
 
 
 def _refused_by_the_database(error: DatabaseError) -> ConstraintViolated:

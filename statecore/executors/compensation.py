@@ -17,9 +17,9 @@ from django.db.models import Exists, OuterRef, QuerySet
 from .. import door
 from ..door import rights, rows
 from ..door.change import check_words
+from ..door.perform import perform
 from ..door.refused import counted
 from ..door.transition import check_not_succeeded
-from ..door.work import perform
 from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from ..kernel.refusals import GuardFailed, Invalid, InvalidTransition, PermissionDenied, Refusal, StaleVersion, Unmet
 from ..machines.patch_ledger import PatchLedger, State

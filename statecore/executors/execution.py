@@ -9,7 +9,7 @@ from django.conf import settings
 
 from .. import door
 from ..door import Outcome, rows
-from ..door.work import perform
+from ..door.perform import perform
 from ..kernel import notify
 from ..kernel.actors import Actor
 from ..kernel.clock import now

@@ -17,7 +17,7 @@ from django.db import Error, connection
 from django.db.models import F, Q
 
 from .. import door
-from ..door.work import perform
+from ..door.perform import perform
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
 from ..kernel.refusals import Refusal

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from ..door.work import current, perform
+from ..door.perform import perform
+from ..door.work import current
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.latch import opened

@@ -14,6 +14,7 @@ from django.db.models.signals import class_prepared
 from . import registry
 from .clock import rfc3339
 from .flow import Flow
+from .id_field import IdField
 from .invariant import Invariant
 from .moves import Facts
 from .refusals import Unmet
@@ -33,7 +34,7 @@ class Entity(models.Model):
     objects: ClassVar[Any]
     state: Any  # each machine declares its own StateField
 
-    id = models.CharField(
+    id = IdField(
         primary_key=True,
         max_length=ID_LENGTH,
         validators=[RegexValidator(rf"^{ID_PATTERN.pattern}\Z")],

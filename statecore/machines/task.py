@@ -199,7 +199,11 @@ class Task(Entity):
             live_by_state("task", FINAL),
             failed_by_parent("task", "workstream"),
             # Who looks whether a workstream is done reads only what is not: completed tasks are many.
-            models.Index(fields=("workstream",), condition=~Q(state=State.COMPLETED), name="task_open_by_workstream"),
+            models.Index(
+                fields=("workstream", "state_entered_at"),
+                condition=~Q(state=State.COMPLETED),
+                name="task_open_by_workstream",
+            ),
             models.Index(
                 fields=("-priority", "state_entered_at", "id"), condition=Q(state=State.QUEUED), name="task_queue"
             ),

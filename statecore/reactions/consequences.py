@@ -10,7 +10,7 @@ from django.db import transaction
 
 from .. import door
 from ..door import rows
-from ..door.work import perform
+from ..door.perform import perform
 from ..kernel.entity import Entity
 from ..kernel.links import answered
 from .causes import Causes

@@ -55,7 +55,7 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    changes = tasks.completed_at_once(changes)
+    changes = tasks.noticed(tasks.completed_at_once(changes))
     if not changes:
         return
     locks.take(Workstream, above(changes, "workstream_id"))

@@ -19,9 +19,10 @@ def take(model: type[Entity], ids: Iterable[str]) -> None:
     if wanted:
         table = model._meta.db_table
         among_them = among("postgresql", len(wanted))
-        work.cursor.execute(
-            f"SELECT id FROM {table} WHERE id {among_them} ORDER BY id FOR NO KEY UPDATE",
-            [listed(wanted, "postgresql")],
-        )
-        work.cursor.fetchall()
+        with work.reading_others():
+            work.cursor.execute(
+                f"SELECT id FROM {table} WHERE id {among_them} ORDER BY id FOR NO KEY UPDATE",
+                [listed(wanted, "postgresql")],
+            )
+            work.cursor.fetchall()
         work.held.update((model, pk) for pk in wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ..door.work import perform
+from ..door.perform import perform
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..machines.run import Run

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..door.change import Change
+from ..door.work import current
 from ..kernel.links import answered, question
 from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
-from .causes import Causes, handed_on, own
+from ..machines.workstream import Workstream
+from . import locks
+from .causes import Causes, above, handed_on, own
 from .consequences import move, move_each
 from .look import look
 
@@ -90,26 +93,43 @@ def reconsider(causes: Causes) -> None:
     move_each(Task, ((each.id, each.next_move()) for each in found), causes, reconsider, SEEN)
 
 
-PLAIN = """
-SELECT task.id FROM {tasks} AS task WHERE task.id {ids} AND task.patch_id IS NULL
+# Whether a task has nothing to be validated by, and whether nobody notices that it completes: no task waits for it,
+# and its workstream goes on as long as another of its tasks does. (By the order the planner sees that one entry of the
+# index is enough; it would look for "any" among all the tasks that are done.)
+PROSPECT = """
+SELECT task.id,
+  task.patch_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM {exit_gates} AS link WHERE link.task_id = task.id)
-  AND NOT EXISTS (SELECT 1 FROM {entry_gates} AS link WHERE link.task_id = task.id)
+  AND NOT EXISTS (SELECT 1 FROM {entry_gates} AS link WHERE link.task_id = task.id),
+  NOT EXISTS (SELECT 1 FROM {task_dependencies} AS link WHERE link.to_task_id = task.id)
+  AND (SELECT true FROM {tasks} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
+       AND other.state <> 'completed' AND other.state NOT IN ('failed', 'cancelled')
+       ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL
+FROM {tasks} AS task WHERE task.id {ids}
 """
 
 
 def completed_at_once(changes: list[Change]) -> list[Change]:
-    """Let tasks that have nothing to be validated by complete, without a lock; the changes that are left.
-
-    Most tasks are like that, and what others do to their workstream meanwhile makes no difference to them.
-    """
+    """Let tasks that have nothing to be validated by complete; the changes that are left."""
     validating = own(change for change in changes if change.entry.to_state == State.VALIDATING)
     if not validating:
         return changes
-    plain = {pk for (pk,) in look(PLAIN, validating)}
+    locks.take(Workstream, above(changes, "workstream_id"))
+    with current().reading_others():  # that these tasks are validating makes no difference to the question
+        prospects = look(PROSPECT, validating)
+    plain = {pk for pk, is_plain, _unnoticed in prospects if is_plain}
+    # Of several the others might be the ones that complete beside it.
+    current().seen["unnoticed"] = {pk for pk in plain if len(validating) == 1 and prospects[0][2]}
     if plain:
         with answered(SEEN["validation_passed"]):
             move(Task, "validation_passed", {pk: validating[pk] for pk in plain}, reconsider)
     return [change for change in changes if change.entity.pk not in plain]
+
+
+def noticed(changes: list[Change]) -> list[Change]:
+    """Without the tasks of which it is known, under the lock of their workstream, that nothing follows from them."""
+    unnoticed = current().seen.get("unnoticed", ())
+    return [c for c in changes if c.entity.pk not in unnoticed or c.entry.to_state != State.COMPLETED]
 
 
 def waiting_for_tasks(completed: Causes) -> Causes:

@@ -10,7 +10,7 @@ from django.db import transaction
 from .. import door
 from ..door import rows
 from ..door.change import Change
-from ..door.work import perform
+from ..door.perform import perform
 from ..journal import OVERRIDDEN, Entry
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..door.work import current
 from ..machines import run as runs
 from ..machines.workstream import FINAL, State, Workstream
 from .causes import Causes, handed_on
@@ -94,7 +95,10 @@ def reconsider(causes: Causes) -> None:
 
 
 def standings(parents: Causes) -> dict[str, tuple[str, str]]:
-    """The states of workstreams and of their runs."""
+    """The states of workstreams and of their runs, as far as this piece of work has not seen them."""
+    seen: dict[str, tuple[str, str]] = current().seen.get("standings", {})
+    if parents.keys() <= seen.keys():
+        return {pk: seen[pk] for pk in parents}
     query = (
         "SELECT workstream.id, workstream.state, run.state FROM {workstreams} AS workstream "
         "JOIN {runs} AS run ON run.id = workstream.run_id WHERE workstream.id {ids}"

@@ -5,6 +5,7 @@ import re
 from django.db import models
 
 from ..kernel.clock import now
+from ..kernel.id_field import IdField
 from ..kernel.ulid import ID_LENGTH
 
 NAMED = re.compile(r"^(?:(?:---|\+\+\+) (?:[ab]/)?|(?:rename|copy) (?:from|to) )([^\t\n]+)", re.MULTILINE)
@@ -14,7 +15,7 @@ NO_FILE = "/dev/null"
 
 
 class Patch(models.Model):
-    id = models.CharField(primary_key=True, max_length=ID_LENGTH)
+    id = IdField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
     diff = models.TextField()
     created_at = models.DateTimeField(default=now, editable=False)

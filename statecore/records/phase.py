@@ -6,12 +6,13 @@ from fnmatch import fnmatch
 from django.db import models
 
 from ..kernel.clock import now
+from ..kernel.id_field import IdField
 from ..kernel.ulid import ID_LENGTH
 from ..kernel.validators import list_of_words
 
 
 class Phase(models.Model):
-    id = models.CharField(primary_key=True, max_length=ID_LENGTH)
+    id = IdField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
     # What a patch of this phase may touch, as file name patterns; an empty list of allowed ones allows everything.
     allowed_paths = models.JSONField(default=list, blank=True, validators=[list_of_words])

@@ -13,8 +13,8 @@ from django.db.models import F, Q
 
 from .. import door
 from ..door import rights, rows
+from ..door.perform import perform
 from ..door.refused import counted
-from ..door.work import perform
 from ..kernel.actors import THE_SYSTEM, Actor, Kind
 from ..kernel.clock import now
 from ..kernel.plain import text_complaint

@@ -29,6 +29,12 @@ NEAR = {
     "sqlite": " AND row.workstream_id IN (SELECT value FROM json_each(%s))",
 }
 
+# The states of the workstream and the run, which the reactions to a start ask for.
+STANDING = (
+    ", (SELECT workstream.state FROM statecore_workstream AS workstream WHERE workstream.id = row.workstream_id)"
+    ", (SELECT run.state FROM statecore_run AS run WHERE run.id = row.run_id)"
+)
+
 
 def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task]:
     """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
@@ -65,4 +71,6 @@ def _choose(worker: Any, most: int | None) -> list[Entity]:
         near = NEAR[vendor]
         params.append(json.dumps(worker.affinity.get("workstreams", [])))
     condition = CHOICE.format(can=CAN[vendor], near=near)
-    return rows.lock_chosen(Task, condition, [*params, min(room, most or room)])
+    found = rows.lock_chosen_with(Task, STANDING, condition, [*params, min(room, most or room)])
+    current().seen["standings"] = {task.workstream_id: (state, of_run) for task, state, of_run in found}
+    return [task for task, *_ in found]

@@ -12,8 +12,8 @@ from .. import door
 from ..door import Outcome, RequestKey, rights, rows
 from ..door.create import newest, write_many
 from ..door.idempotency import answer_once
+from ..door.perform import perform, react_to
 from ..door.refused import counted
-from ..door.work import perform, react_to
 from ..journal import Entry
 from ..kernel.actors import Actor
 from ..kernel.clock import now

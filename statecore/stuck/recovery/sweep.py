@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 
 from ...door import rights, rows
+from ...door.perform import perform
 from ...door.refused import counted
-from ...door.work import perform
 from ...kernel.actors import Actor, Kind
 from ...kernel.clock import now
 from ...kernel.entity import Entity
