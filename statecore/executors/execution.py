@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
+from django.conf import settings
+
 from .. import door
 from ..door import Outcome, rows
 from ..door.perform import perform
+from ..kernel import notify
 from ..kernel.actors import Actor
 from ..kernel.clock import now
+from ..kernel.notify import NotNotified
 from ..kernel.refusals import Refusal
 from ..kernel.ulid import new_id
 from ..machines.patch_ledger import PatchLedger
 from ..records.compensation_step import Action
-from . import checks, notify, recovery, steps
+from . import checks, recovery, steps
 from .checks import Check
-from .notify import NotNotified
 from .plan import Notify, Plan, Revert, RunTests
 from .plan import Step as Planned
 from .repository import GitFailed, Repository
@@ -146,7 +149,8 @@ class Execution:
     def notify(self, step: Notify) -> str:
         for_whom = f" For: {', '.join([*step.recipients, *step.channels])}." if step.recipients or step.channels else ""
         body = f"{self.reason}\nAsked for by {self.actor.name}, workstream {self.entry.workstream_id}.{for_whom}"
-        return notify.send(f"Patch {self.entry.pk} is being rolled back", body)
+        told = notify.send(settings.STATECORE_NOTIFY_URLS, f"Patch {self.entry.pk} is being rolled back", body)
+        return f"sent to {told} addresses"
 
     def commit(self, repository: Repository) -> Callable[[], str]:
         def do() -> str:

@@ -162,11 +162,16 @@ class Worker(Entity):
         """Why this worker cannot take a task, as the rest of a sentence; None when it can."""
         if complaint := self.why_not_at_all():
             return complaint
-        if lacking := sorted(set(required) - set(self.capabilities)):
+        if lacking := self.lacking(required):
             return f"lacks {', '.join(lacking)}"
-        if self.affinity and workstream_id not in self.affinity.get("workstreams", []):
-            return f"has no affinity to workstream {workstream_id}"
-        return None
+        return None if self.is_near(workstream_id) else f"has no affinity to workstream {workstream_id}"
+
+    def lacking(self, required: Iterable[str]) -> list[str]:
+        return sorted(set(required) - set(self.capabilities))
+
+    def is_near(self, workstream_id: str) -> bool:
+        """A worker without affinity is near to all."""
+        return not self.affinity or workstream_id in self.affinity.get("workstreams", [])
 
     def why_not_at_all(self) -> str | None:
         """Why it can take no task whatsoever."""

@@ -17,11 +17,11 @@ from .consequences import Reconsider
 BATCH = 1_000
 # What has only just come to where it is, is being looked at by whoever brought it there.
 FRESH = timedelta(seconds=30)
-RULES: tuple[tuple[type[Entity], tuple[str, ...], Reconsider], ...] = (
-    (Task, ("pending", "blocked", "validating", "queued", "running", "retrying"), tasks.reconsider),
-    (Workstream, ("planned", "blocked", "ready", "executing", "validating"), workstreams.reconsider),
-    (TestGate, ("PENDING", "BLOCKED"), gates.reconsider),
-    (Run, ("running",), runs.reconsider),
+RULES: tuple[tuple[type[Entity], Reconsider], ...] = (
+    (Task, tasks.reconsider),
+    (Workstream, workstreams.reconsider),
+    (TestGate, gates.reconsider),
+    (Run, runs.reconsider),
 )
 # Where this process stopped last time, so that many who wait for good do not hide the others.
 _places: dict[type[Entity], str] = {}
@@ -32,8 +32,9 @@ def look_around() -> int:
     return sum(_look_at_some(*rule) for rule in RULES)
 
 
-def _look_at_some(model: type[Entity], states: tuple[str, ...], reconsider: Reconsider) -> int:
-    waiting = model.objects.filter(state__in=states, state_entered_at__lt=now() - FRESH, pk__gt=_places.get(model, ""))
+def _look_at_some(model: type[Entity], reconsider: Reconsider) -> int:
+    live = [state for state in model.flow.states if not model.flow.is_final(state)]
+    waiting = model.objects.filter(state__in=live, state_entered_at__lt=now() - FRESH, pk__gt=_places.get(model, ""))
     ids = list(waiting.order_by("pk").values_list("pk", flat=True)[:BATCH])
     _places[model] = ids[-1] if len(ids) == BATCH else ""
     if ids:

@@ -9,7 +9,9 @@ import structlog
 from django.conf import settings
 from django.db.models import F
 
+from ..kernel import notify
 from ..kernel.clock import now, told
+from ..kernel.notify import NotNotified
 from ..records import Alert, AlertNotice
 
 log = structlog.get_logger(__name__)
@@ -56,10 +58,8 @@ def _try(notice: AlertNotice, url: str | None) -> bool:
 
 
 def _send(url: str, notice: AlertNotice) -> bool:
-    from apprise import Apprise  # takes a while to load, and only the worker sends
-
     try:
-        return bool(Apprise(url).notify(title=notice.subject, body=notice.text))
-    except Exception as error:  # noqa: BLE001 - apprise's plugins raise anything
-        log.warning("notice_failed", receiver=notice.receiver, error=type(error).__name__)
+        notify.send([url], notice.subject, notice.text)
+    except NotNotified:
         return False
+    return True

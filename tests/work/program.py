@@ -3,6 +3,8 @@
 python -m tests.work.program plan TASKS     makes the tables and submits a plan
 python -m tests.work.program agent NAME     works until the run has ended, and says `done TASK` for what it was told
                                             is done; goes on when the database goes and comes back
+python -m tests.work.program gated TASKS    the same with tasks one after the other, each behind a gate that is run
+python -m tests.work.program call-off       calls the workstream off, and looks again at whom it could not reach
 python -m tests.work.program judge          says as JSON how everything stands
 """
 
@@ -28,6 +30,27 @@ def plan(tasks: str) -> None:
     )
 
 
+def gated(tasks: str) -> None:
+    from tests.work.agents import gate, submit, task, workstream
+
+    numbers = range(int(tasks))
+    submit(
+        workstream(
+            "a",
+            *(task(f"a{n}", *([f"a{n - 1}"] if n else []), gates=[f"g{n}"]) for n in numbers),
+            gates=[gate(f"g{n}", command=f"{sys.executable} -c pass") for n in numbers],
+        )
+    )
+
+
+def call_off() -> None:
+    from statecore import door
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.machines.workstream import Workstream
+
+    door.transition(Workstream, "a", "cascade_cancelled", actor=THE_SYSTEM)
+
+
 def agent(name: str) -> None:
     from statecore.kernel.refusals import Refusal
     from statecore.machines.run import FINAL, Run
@@ -47,6 +70,8 @@ def agent(name: str) -> None:
         for each in held:
             patiently(lambda each=each: reported(me, each))
             print("done", each.pk, flush=True)
+        if not held:
+            time.sleep(0.05)  # nothing to do yet
 
 
 def claimed(me: Any) -> list[Any]:
@@ -97,6 +122,7 @@ def judge() -> None:
         "tasks": states(Task),
         "reports": Counter(reports),
         "loads": list(Worker.objects.values_list("state", "current_load")),
+        "events": Event.objects.count(),
         "findings": [str(finding) for finding in integrity.check_all()],
     }
     print(json.dumps(found))
@@ -107,7 +133,8 @@ def main() -> None:
 
     django.setup()
     command, *words = sys.argv[1:]
-    {"plan": plan, "agent": agent, "judge": judge}[command](*words)
+    deeds = {"plan": plan, "gated": gated, "call-off": call_off, "agent": agent, "judge": judge}
+    deeds[command](*words)
 
 
 if __name__ == "__main__":

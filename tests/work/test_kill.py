@@ -11,12 +11,14 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import time_machine
-from django.db import connections
+from django.db import connections, transaction
 
 from statecore import integrity, scheduling
 from statecore.journal import Event
@@ -24,9 +26,13 @@ from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
+from statecore.machines.workstream import Workstream
+from statecore.reactions import sweep
 from statecore.scheduling import timers
+from tests.project.test_supervisor import Site, named
 from tests.support import postgres
-from tests.support.waiting import until
+from tests.support.sequencer import database_url, lines, positions
+from tests.support.waiting import somebody_waits, until
 from tests.work.agents import Agent, states, submit, task, workstream
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +92,68 @@ def test_agents_that_are_killed_in_the_middle_lose_nothing() -> None:
         assert len(reports) == len(set(reports)) == count
         assert set(Worker.objects.exclude(pk="heir").values_list("state", "current_load")) == {("shutdown", 0)}
         assert integrity.check_all() == []
+
+
+# Whoever calls something off
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_whom_a_process_could_not_look_at_again_is_found_by_the_sweep(tmp_path: Path) -> None:
+    """Killed between its commit and its second look."""
+    submit(workstream("a", "a1", "a2"))
+    with transaction.atomic():
+        Task.objects.select_for_update(no_key=True).get(pk="a1")
+        program = Program(database_url(), tmp_path, "call-off")
+        until(lambda: Workstream.objects.get().state == "cancelled" and somebody_waits(), PATIENCE)
+        program.stop()
+    assert states(Task) == {"a1": "queued", "a2": "cancelled"}
+
+    with time_machine.travel(now() + sweep.FRESH + timedelta(seconds=1)):
+        sweep.look_around()
+
+    assert states(Task) == {"a1": "cancelled", "a2": "cancelled"}
+    assert integrity.check_all() == []
+
+
+# The services
+
+
+def kill(site: Site, supervisor: psutil.Process, name: str, word: str) -> None:
+    """kill -9, and wait until the supervisor has seen it."""
+    named(supervisor, word).kill()
+    until(lambda: f"{name} was ended by SIGKILL; it starts again" in site.output(), PATIENCE)
+
+
+def test_a_broker_and_workers_that_are_killed_lose_nothing(tmp_path: Path, django_db_setup: None) -> None:
+    """Every task waits for a gate that the executors run, and hears of it through the broker."""
+    site = Site(tmp_path)
+    site.variables |= {"STATECORE_GATE_COMMANDS": sys.executable}
+    home, url = tmp_path / "home", site.variables["DATABASE_URL"]
+    victims = {"worker": "--concurrency=4", "redis": "redis-server", "executors": "--pool=threads"}
+    supervisor = site.start()
+    processes = supervisor.children(recursive=True)
+    agent = None
+    try:
+        Program(url, home, "gated", str(len(victims) + 2)).ended()
+        agent = Program(url, home, "agent", "w")
+        for done, (name, word) in enumerate(victims.items(), 1):
+            until(lambda done=done: len(agent.done()) >= done, PATIENCE)
+            kill(site, supervisor, name, word)
+        agent.ended()
+        judged = json.loads(Program(url, home, "judge").ended()[-1])
+        until(lambda: len(lines(home)) == judged["events"])
+    finally:
+        if agent is not None:
+            agent.stop()
+        supervisor.terminate()
+        psutil.wait_procs([supervisor, *processes], timeout=30)
+        for process in [supervisor, *processes]:
+            if process.is_running():
+                process.kill()
+    assert (judged["run"], judged["findings"]) == ("succeeded", [])
+    assert set(judged["reports"].values()) == {1}
+    assert positions(lines(home)) == list(range(1, judged["events"] + 1))
 
 
 # The database

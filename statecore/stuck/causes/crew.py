@@ -18,13 +18,13 @@ def why_nobody_takes(task: Task, at: datetime) -> str:
     crew = _live_workers(task, at)
     if not crew:
         return "there is no live worker"
-    able = [worker for worker in crew if set(task.required_capabilities) <= set(worker.capabilities)]
+    able = [worker for worker in crew if not worker.lacking(task.required_capabilities)]
     if not able:
         return f"no live worker has {_what_is_lacking(task, crew)}"
-    near = [worker for worker in able if _has_affinity(worker, task.workstream_id)]
+    near = [worker for worker in able if worker.is_near(task.workstream_id)]
     if not near:
         return f"no live worker{_with(task)} has affinity to workstream {task.workstream_id}"
-    free = [worker for worker in near if worker.why_not(task.workstream_id, task.required_capabilities) is None]
+    free = [worker for worker in near if worker.why_not_at_all() is None]
     if not free:
         return _all_are_taken(near)
     return f"worker {free[0].pk} could take it and has not asked"
@@ -39,10 +39,6 @@ def _what_is_lacking(task: Task, crew: list[Any]) -> str:
     known = {capability for worker in crew for capability in worker.capabilities}
     unknown = [capability for capability in task.required_capabilities if capability not in known]
     return words.listed(unknown) if unknown else f"{words.listed(task.required_capabilities)} together"
-
-
-def _has_affinity(worker: Any, workstream_id: str) -> bool:
-    return not worker.affinity or workstream_id in worker.affinity.get("workstreams", [])
 
 
 def _with(task: Task) -> str:
