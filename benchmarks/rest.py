@@ -164,7 +164,7 @@ def _await(address: Any, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError(f"{process.args} does not answer")
+    raise RuntimeError(f"{process.args!r} does not answer")
 
 
 if __name__ == "__main__":
