@@ -28,9 +28,11 @@ READING = {
 def asked(site: Site, token: str, deed: Callable[[Client], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         headers = {"Authorization": f"Bearer {token}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-            async with Client(streamable_http_client(f"{site.url}/mcp/", http_client=http)) as client:
-                return await deed(client)
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(f"{site.url}/mcp/", http_client=http)) as client,
+        ):
+            return await deed(client)
 
     return asyncio.run(run())
 
