@@ -8,6 +8,7 @@ from .views import NothingHere
 urlpatterns = [
     path("", include("api.openapi.views")),
     path("", include("api.agents")),
+    path("", include("api.operators")),
     path("", include("api.records")),
     path("", include("api.bulk")),
     path("", include("api.screens.urls")),

@@ -62,7 +62,8 @@ class Agent:
                 busy += 1
             else:
                 threading.Thread(target=slot.sign_off, daemon=True).start()
-        self.terminal.say(f"finishing {busy} tasks, then leaving" if busy else "leaving")
+        tasks = "the running task" if busy == 1 else f"{busy} running tasks"
+        self.terminal.say(f"finishing {tasks}, then leaving" if busy else "leaving")
 
     def _end(self, number: int) -> int:
         self.terminal.say("ending what runs")

@@ -12,6 +12,7 @@ from typing import Any
 
 from api.client import Client, Patience
 from api.client.connection import BadAddress
+from api.client.records import NEVER
 
 from . import account
 from .exits import Exit, Stop
@@ -98,7 +99,7 @@ def plain(value: Any) -> str:
 
 
 def age(since: datetime) -> str:
-    return duration((datetime.now(UTC) - since).total_seconds())
+    return "-" if since == NEVER else duration((datetime.now(UTC) - since).total_seconds())
 
 
 def duration(seconds: float) -> str:

@@ -29,6 +29,9 @@ def add(commands: Any) -> None:
     retry.add_argument("id")
     retry.add_argument("--reason")
     retry.set_defaults(run=try_again)
+    drain = commands.add_parser("drain", help="let a worker finish what it holds, and leave")
+    drain.add_argument("id")
+    drain.set_defaults(run=drain_worker)
     submit = commands.add_parser("submit", help="a whole plan from a JSON file")
     submit.add_argument("plan", help="the file, or - for standard input")
     submit.add_argument("--start", action="store_true", help="start it at once, whatever the plan says")
@@ -75,6 +78,14 @@ def try_again(options: Namespace, desk: Desk) -> None:
         desk.put(successor.fields)
     else:
         desk.line(f"{successor.id} is {successor.state}, in place of {options.id}")
+
+
+def drain_worker(options: Namespace, desk: Desk) -> None:
+    worker = desk.client.drain(options.id)
+    if desk.as_json:
+        desk.put(worker.fields)
+    else:
+        desk.line(f"worker {worker.id} is {worker.state} and gets no new task")
 
 
 def submit_plan(options: Namespace, desk: Desk) -> None:

@@ -117,3 +117,13 @@ class Calls(AgentCalls, OperatorCalls):
         body = {"trigger": trigger, **given(ids=chosen, filter=matching, reason=reason, dry_run=dry_run or None)}
         path = address(collection, "bulk-transitions")
         return Call("POST", path, as_told, body=body, keyed=True, request_id=request_id)
+
+    @call
+    def bulk_job(self, job_id: str) -> Call[Json]:
+        """How far a large bulk call is."""
+        return Call("GET", address("bulk-jobs", job_id), as_told)
+
+    @pages
+    def bulk_results(self, job_id: str) -> Call[Page[Json]]:
+        """What became of each, in the order they were given."""
+        return Call("GET", address("bulk-jobs", job_id, "results"), page_of(as_told))

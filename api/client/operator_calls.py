@@ -8,8 +8,8 @@ from typing import Any
 
 from .call import Call, address, call, pages
 from .connection import Connection
-from .readers import as_told, event, page_of, positioned, reader, results_of
-from .records import Event, Json, Machine, Page, Positioned, Stuck
+from .readers import as_told, event, page_of, positioned, reader, results_of, worker
+from .records import Event, Json, Machine, Page, Positioned, Stuck, Worker
 
 
 class OperatorCalls(Connection):
@@ -82,3 +82,9 @@ class OperatorCalls(Connection):
         """Ask for the approved plan to be carried out."""
         path = address("patches", patch_id, "compensation", "request")
         return Call("POST", path, as_told, body={"reason": reason}, keyed=True, request_id=request_id)
+
+    @call
+    def drain(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:
+        """No new task for a worker; it leaves when it has finished what it holds."""
+        path = address("workers", worker_id, "drain")
+        return Call("POST", path, worker, body={}, keyed=True, request_id=request_id)

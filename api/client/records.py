@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,15 +24,18 @@ class Record(msgspec.Struct, kw_only=True):
         return self.fields.get(name, default)
 
 
+NEVER = datetime.fromtimestamp(0, UTC)
+
+
 class Entity(Record, kw_only=True):
-    """One row of any machine."""
+    """One row of any collection. A plain record, such as a phase, has no state, and never entered one."""
 
     id: str
-    state: str
-    version: int
-    created_at: datetime
-    updated_at: datetime
-    state_entered_at: datetime
+    state: str = ""
+    version: int = 0
+    created_at: datetime = NEVER
+    updated_at: datetime = NEVER
+    state_entered_at: datetime = NEVER
     retry_of: str | None = None
     metadata: Json = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from api import agents, bulk, claims, collections, records
+from api import agents, bulk, claims, collections, operators, records
 from api.filters import filters
 from api.pages import LARGEST, USUAL_SIZE, orderings
 from statecore.door import Category
@@ -232,7 +232,50 @@ def of_job_events(view: agents.JobEvents, method: str) -> Call:
     return Call("Append to the log of an agent job", {201: told}, body=body, conflicts=True)
 
 
+COMPENSATION = obj(
+    {
+        "patch": WORD,
+        "plan": {"type": ["object", "null"]},
+        "digest": {"type": ["string", "null"]},
+        "approved_by": {"type": ["string", "null"]},
+        "default": {"type": ["object", "null"]},
+        "steps": {"type": "array", "items": ANY_OBJECT},
+    }
+)
+
+
+def of_compensation(view: operators.Compensation, method: str) -> Call:
+    if method == "GET":
+        return Call("How a committed patch would be taken back", {200: COMPENSATION}, conflicts=True)
+    return Call(
+        "Write the plan that takes a patch back",
+        {200: COMPENSATION},
+        body=ANY_OBJECT,
+        body_is_optional=True,
+        conflicts=True,
+    )
+
+
+def of_approval(view: operators.Approval, method: str) -> Call:
+    body = schemas.shape(operators.Approval.Asked)
+    return Call("Approve the plan with this digest", {200: COMPENSATION}, body=body, conflicts=True)
+
+
+def of_rollback(view: operators.Rollback, method: str) -> Call:
+    body = schemas.shape(operators.Rollback.Asked, reason=REASON)
+    return Call("Ask for the approved plan to be carried out", {202: COMPENSATION}, body=body, conflicts=True)
+
+
+def of_drain(view: operators.Drain, method: str) -> Call:
+    told: dict[int, Schema | None] = {200: ref("Worker")}
+    return Call("Let a worker finish and leave", told, body=_nothing(), body_is_optional=True, conflicts=True)
+
+
 DESCRIPTIONS: dict[type, Any] = {
+    operators.Compensation: of_compensation,
+    operators.Approval: of_approval,
+    operators.Rollback: of_rollback,
+    operators.Drain: of_drain,
     collections.Collection: of_collection,
     collections.Detail: of_detail,
     collections.Transitions: of_transitions,

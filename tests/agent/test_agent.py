@@ -149,7 +149,7 @@ def test_term_lets_it_finish_its_task(agents: Start, tmp_path: Path) -> None:
     submit({"id": "t1"}, {"id": "t2"})
     agent = holding(agents, tmp_path)
     agent.signal(signal.SIGTERM)
-    agent.says("finishing 1 tasks")
+    agent.says("finishing the running task")
 
     (tmp_path / "go").touch()
 

@@ -43,3 +43,9 @@ class Statecore:
         assert "Traceback" not in ended.stderr, ended.stderr
         assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
         return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    def started(self, *words: str) -> subprocess.Popen[bytes]:
+        """One that goes on while the test does its part."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL
+        )

@@ -13,15 +13,19 @@ import pytest
 import time_machine
 
 from statecore import door
+from statecore.executors import compensation
 from statecore.journal import Event
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.scheduling import breakers
 from tests.agent.process import running, state, submit, task
 from tests.cli.process import REASON, Statecore
 from tests.support import world
 from tests.support.sequencer import ROOT
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(("verb", "ends"), [("complete-task", "completed"), ("fail-task", "failed")])
@@ -100,8 +104,15 @@ def open_breaker(tool: str) -> None:
     assert CircuitBreaker.objects.get().state == "OPEN"
 
 
+def committed() -> PatchLedger:
+    return world.forced(world.patch(workstream=world.workstream()), "committed")  # type: ignore[no-any-return]
+
+
 def test_a_patch_is_not_rolled_back_without_an_approved_plan(statecore: Statecore) -> None:
-    statecore("rollback-patch", "no-such-patch", *REASON, code=5)
+    entry = committed()
+
+    assert "there is none" in statecore("rollback-patch", entry.pk, *REASON, code=3).err
+    assert PatchLedger.objects.get().state == "committed"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +174,7 @@ def test_a_workstream_that_goes_on_by_itself_is_left_alone(statecore: Statecore)
 
     said = statecore("playbook", "recover-workstream", "w1", "--reason", "it looked stuck").err
 
-    assert "1 tasks are not ended yet: the workstream goes on by itself" in said
+    assert "not ended yet: t1; the workstream goes on by itself" in said
     assert Workstream.objects.get().state == "ready"
 
 
@@ -177,3 +188,32 @@ def test_a_breaker_is_closed_only_if_the_tool_works(statecore: Statecore) -> Non
     assert CircuitBreaker.objects.get().state == "OPEN"
     statecore(*reset, "--check", "/bin/true")
     assert CircuitBreaker.objects.get().state == "CLOSED"
+
+
+def test_a_patch_is_rolled_back_by_its_plan(statecore: Statecore) -> None:
+    entry = committed()
+    words = ("playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser")
+
+    assert "this one would do" in statecore(*words, "--dry-run").err
+    assert PatchLedger.objects.get().compensation_plan == {}
+    rolling = statecore.started(*words)
+    until(lambda: compensation.run_due() or rolling.poll() is not None, 30)
+
+    assert rolling.wait(30) == 0
+    assert PatchLedger.objects.get().state == "rolled_back"
+
+
+def test_only_a_committed_patch_is_rolled_back(statecore: Statecore) -> None:
+    entry = world.patch(workstream=world.workstream())
+
+    said = statecore("playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser", code=3).err
+
+    assert "only a committed patch is rolled back" in said
+
+
+def test_a_worker_is_drained(statecore: Statecore) -> None:
+    submit({"id": "t1"})
+    running()
+
+    assert statecore("drain", "w1").out == "worker w1 is busy and gets no new task\n"
+    assert Worker.objects.get().draining

@@ -50,7 +50,7 @@ def _conclude(steps: Steps, client: Client, workstream_id: str, failed: list[Ent
     tasks = client.list("tasks", workstream=workstream_id, page_size=500)
     left = [task for task in tasks if task.state not in ended and task.id not in given_up]
     if left:
-        steps.step(f"{len(left)} tasks are not ended yet: the workstream goes on by itself")
+        steps.step(f"not ended yet: {', '.join(task.id for task in left[:10])}; the workstream goes on by itself")
     elif workstream.state == "validating":
         steps.step("every task has ended, and the workstream is validating already")
     else:

@@ -1,0 +1,1 @@
+"""The tools for language models, called by the official client over HTTP."""

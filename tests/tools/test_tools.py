@@ -1,0 +1,168 @@
+"""What a language model sees and may do: by the scope of its token, and always as an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from statecore.journal import Event
+from statecore.machines.run import Run
+from tests.agent.process import running, state, submit
+from tests.support import site as sites
+from tests.support import world
+from tests.support.site import Site
+
+READING = {
+    "describe_machine", "explain", "get_entity", "get_history", "get_stats", "list_entities", "list_machines",
+    "list_stuck",
+}  # fmt: skip
+
+
+def asked(site: Site, token: str, deed: Callable[[Client], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(f"{site.url}/mcp/", http_client=http)) as client,
+        ):
+            return await deed(client)
+
+    return asyncio.run(run())
+
+
+def called(site: Site, token: str, tool: str, **arguments: Any) -> Any:
+    return asked(site, token, lambda client: client.call_tool(tool, arguments))
+
+
+def names(site: Site, token: str) -> set[str]:
+    listed = asked(site, token, lambda client: client.list_tools())
+    return {tool.name for tool in listed.tools}
+
+
+def last_event(entity_id: str) -> dict[str, Any]:
+    return Event.objects.filter(entity_id=entity_id).latest("sequence").as_dict()
+
+
+def test_a_reading_token_sees_only_what_reads(site: Site) -> None:
+    listed = asked(site, sites.token("read"), lambda client: client.list_tools())
+
+    assert {tool.name for tool in listed.tools} == READING
+    assert all(tool.annotations.read_only_hint and tool.description for tool in listed.tools)
+
+
+@pytest.mark.parametrize("scope", ["agent", "override"])
+def test_a_token_for_more_sees_more_but_nothing_that_forces(site: Site, scope: str) -> None:
+    seen = names(site, sites.token(scope))
+
+    assert seen > READING
+    assert {"fire_transition", "claim_task", "submit_plan"} <= seen
+    assert not [name for name in seen if "override" in name or "force" in name]
+
+
+def test_a_reading_token_cannot_call_what_it_does_not_see(site: Site) -> None:
+    submit({"id": "t1"})
+    result = called(site, sites.token("read"), "fail_task", task_id="t1", attempt=1, error="no")
+
+    assert result.is_error
+    assert result.structured_content["code"] == "unknown_tool"
+    assert state("t1") == "queued"
+
+
+def test_it_looks_at_things(site: Site) -> None:
+    submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
+    token = sites.token("read")
+
+    found = called(site, token, "list_entities", collection="tasks", filters={"state": "blocked"})
+    assert [each["id"] for each in found.structured_content["results"]] == ["t2"]
+    assert called(site, token, "get_entity", collection="tasks", id="t1").structured_content["state"] == "queued"
+    assert called(site, token, "explain", collection="tasks", id="t2").structured_content["waiting_on"]
+    assert called(site, token, "get_history", collection="tasks", id="t1").structured_content["events"]
+    assert len(called(site, token, "list_machines").structured_content["results"]) == 13
+
+
+def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
+    token = sites.token("agent", "claude")
+    plan = {"id": "r1", "phase": world.phase().pk, "workstreams": [{"id": "w", "tasks": [{"id": "t1"}]}], "start": True}
+
+    async def work(client: Client) -> Any:
+        await client.call_tool("submit_plan", {"plan": plan})
+        worker = (await client.call_tool("register_worker", {})).structured_content["id"]
+        claimed = await client.call_tool("claim_task", {"worker_id": worker, "wait": 2})
+        (task,) = claimed.structured_content["tasks"]
+        report = {"task_id": task["id"], "attempt": task["attempt"], "output": "done by a model"}
+        return await client.call_tool("complete_task", report)
+
+    result = asked(site, token, work)
+
+    assert not result.is_error, result
+    assert Run.objects.get().state == "succeeded"
+    reported = Event.objects.get(entity_id="t1", trigger="execution_completed").as_dict()
+    assert (reported["actor"], reported["actor_kind"], reported["metadata"]["tool"]) == (
+        "claude", "agent", "complete_task",
+    )  # fmt: skip
+    started = Event.objects.get(entity_id="t1", trigger="worker_started").as_dict()
+    assert started["metadata"]["tool"] == "claim_task"
+    assert Event.objects.get(entity_id="r1", trigger="created").as_dict()["metadata"]["tool"] == "submit_plan"
+
+
+def test_even_an_operators_token_is_an_agent_here(site: Site) -> None:
+    submit({"id": "t1"})
+    running()
+
+    result = called(
+        site, sites.token("override"), "fire_transition", collection="tasks", id="t1", trigger="user_cancelled",
+        reason="it is not needed",
+    )  # fmt: skip
+
+    assert result.is_error
+    assert result.structured_content["code"] == "permission_denied"
+    assert state("t1") == "running"
+
+
+def test_a_refusal_has_its_code_and_its_facts(site: Site) -> None:
+    submit({"id": "t1"})
+    refused = called(site, sites.token("agent"), "complete_task", task_id="t1", attempt=1)
+
+    assert refused.is_error
+    assert refused.structured_content["code"] in ("lease_lost", "invalid_transition")
+    assert refused.structured_content["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"collection": "tasks"}, {"collection": 7, "id": "t1"}, {"collection": "tasks", "id": "t1", "more": 1}],
+)
+def test_wrong_arguments_are_refused_by_name(site: Site, arguments: dict[str, Any]) -> None:
+    result = called(site, sites.token("read"), "get_entity", **arguments)
+
+    assert result.is_error
+    assert result.structured_content["code"] == "invalid"
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer stc_wrong"}, {"Authorization": "Basic YTpi"}])
+def test_nobody_comes_in_without_a_token(site: Site, header: dict[str, str]) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    answer = httpx.post(f"{site.url}/mcp/", json=body, headers={"Accept": "application/json", **header})
+
+    assert answer.status_code == 401
+    assert answer.json()["code"] == "not_authenticated"
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_header_cannot_claim_to_be_a_tool(site: Site) -> None:
+    submit({"id": "t1"})
+    running()
+    headers = {"Authorization": f"Bearer {sites.token('operate')}", "statecore.tool": "fire_transition"}
+    body = {"trigger": "user_cancelled", "reason": "not needed"}
+
+    answer = httpx.post(f"{site.url}/api/v1/tasks/t1/transitions/", json=body, headers=headers)
+
+    assert answer.status_code == 200
+    assert "tool" not in last_event("t1")["metadata"]
