@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 from rest_framework.request import Request
 
 from statecore.kernel.clock import rfc3339
-from statecore.kernel.refusals import Invalid
+from statecore.kernel.refusals import Invalid, NotFound
 from statecore.kernel.ulid import is_valid_id
 
 from .filters import narrowed
@@ -24,7 +24,7 @@ from .filters import narrowed
 USUAL_SIZE, LARGEST = 100, 500
 OWN_WORDS = {"cursor", "page_size", "ordering"}
 NEWEST_FIRST = "-created_at"
-BAD_CURSOR = "is not a cursor of this list: take `next` or `previous` as they are."
+BAD_CURSOR = "this list has no such page: take `next` or `previous` as they are"
 
 
 class Cursor(NamedTuple):
@@ -120,10 +120,10 @@ def _cursor(given: dict[str, list[str]], model: type[models.Model], ordering: st
         column = model._meta.get_field(ordering.lstrip("-"))
         value = datetime.fromisoformat(value) if isinstance(column, models.DateTimeField) else value
     except (ValueError, TypeError, binascii.Error):
-        raise Invalid({"cursor": [BAD_CURSOR]}) from None
+        raise NotFound(BAD_CURSOR) from None
     fits = (isinstance(value, datetime) and value.tzinfo is not None) or value == key
     if its_ordering != ordering or back not in (True, False) or not fits or not _is_key(model, key):
-        raise Invalid({"cursor": [BAD_CURSOR]})
+        raise NotFound(BAD_CURSOR)
     return Cursor(back, ordering, value, key)
 
 

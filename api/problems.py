@@ -9,7 +9,7 @@ import structlog
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from rest_framework import exceptions
 
 from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal
@@ -90,10 +90,3 @@ def _from_the_framework(error: exceptions.APIException) -> Refusal:
     if isinstance(error, exceptions.Throttled):
         return Throttled(detail, retry_after=max(1, round(getattr(error, "wait", None) or 1)))
     return Invalid({"request": [detail]})
-
-
-# What Django answers outside a view of ours; pages keep Django's own answers.
-
-
-def wants_problem(request: HttpRequest) -> bool:
-    return request.path.startswith(BASE)

@@ -6,6 +6,7 @@ from . import collections
 from .views import NothingHere
 
 urlpatterns = [
+    path("", include("api.openapi.views")),
     path("", include("api.agents")),
     path("", include("api.records")),
     path("", include("api.bulk")),

@@ -115,14 +115,14 @@ def _portion(job_id: str) -> bool:
     job = jobs.filter(pk=job_id, finished_at=None).first()
     if job is None:  # finished, or in other hands
         return False
-    portion = job.portions.filter(results=None).order_by("number").first()
+    portion = job.portions.filter(results__isnull=True).order_by("number").first()
     if portion is not None:
         results = _results(job, portion.ids)
         portion.results = [_kept(told) for told in results]
         portion.save(update_fields=["results"])
         job.done += len(results)
         job.refused += sum(told["refusal"] is not None for told in results)
-    job.finished_at = now() if job.done >= job.total else None
+    job.finished_at = now() if portion is None or job.done >= job.total else None
     job.save(update_fields=["done", "refused", "finished_at"])
     return job.finished_at is None
 

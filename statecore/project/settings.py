@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "csp",
     "django_structlog",
     "rest_framework",
+    "drf_spectacular",
     "statecore.apps.StatecoreConfig",
     "api.apps.ApiConfig",
     "dashboard.apps.DashboardConfig",
@@ -130,13 +131,23 @@ STATECORE_READ_ONLY = ENVIRONMENT.read_only
 
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit
+STATECORE_CALLS_PER_MINUTE = ENVIRONMENT.calls_per_minute
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
     "DEFAULT_PERMISSION_CLASSES": ["api.permissions.ScopeAllows"],
+    "DEFAULT_THROTTLE_CLASSES": ["api.throttling.PerCaller"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.AlwaysJson",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "api.problems.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Statecore",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "DESCRIPTION": "The state of an automated engineering system, changed only by legal, recorded transitions.",
+    "POSTPROCESSING_HOOKS": ["api.openapi.inspector.add_components"],
 }
 
 # The machines

@@ -15,7 +15,7 @@ COLLECTIONS = [
     *("runs", "workstreams", "tasks", "workers", "uet-workers", "patches", "gates", "breakers", "ingestion-jobs"),
     *("agent-jobs", "supervised-workers", "supervised-jobs", "pipeline-jobs"),
 ]
-NEEDED = {"supervised-workers": {"workspace_id": "ws"}, "uet-workers": {"sandbox_path": "/srv/a"}}
+NEEDED = {"supervised-workers": {"workspace_id": "ws"}, "uet-workers": {"worker_type": "builder"}}
 ALWAYS = {"id", "state", "version", "created_at", "updated_at", "state_entered_at", "retry_of", "metadata"}
 
 

@@ -1,0 +1,206 @@
+"""The calls of agents: plans, workers, claims, reports, breakers, checkpoints, logs."""
+
+import pytest
+import time_machine
+
+from statecore import reactions
+from statecore.kernel import registry
+from statecore.machines.task import Task
+from statecore.machines.worker import Worker
+from statecore.records import Phase
+from tests.api.callers import Caller, done, refused
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+PLAN = {
+    "id": "r1",
+    "phase": "PH-1",
+    "workstreams": [
+        {"id": "w1", "tasks": [{"id": "a"}, {"id": "b", "depends_on": ["a"], "payload": {"x": 1}}]},
+        {"id": "w2", "depends_on": ["w1"], "tasks": [{"id": "c", "required_capabilities": ["git"]}]},
+    ],
+    "start": True,
+}
+
+
+def tasks(*given: dict) -> dict:
+    return {"workstreams": [{"id": "w", "tasks": list(given)}]}
+
+
+@pytest.fixture(autouse=True)
+def _machines_together(_machines_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan runs by what the machines do to each other."""
+    monkeypatch.setattr(registry, "reactions", [*registry.reactions, reactions.follow])
+
+
+@pytest.fixture
+def agent() -> Caller:
+    return Caller("agent")
+
+
+@pytest.fixture
+def phase() -> Phase:
+    return Phase.objects.create(id="PH-1")
+
+
+def registered(agent: Caller, **fields: object) -> str:
+    return str(done(agent.post("workers/", {"capabilities": ["git"], **fields}), 201)["id"])
+
+
+def test_an_agent_runs_a_plan_to_its_end_over_rest(agent: Caller, phase: Phase) -> None:
+    run = done(agent.post("runs/submit/", PLAN), 201)
+    assert (run["id"], run["state"]) == ("r1", "running")
+    assert (run["workstreams"], run["tasks"], run["gates"]) == (2, 3, 0)
+    worker = registered(agent)
+    order = []
+    while tasks := done(agent.post(f"workers/{worker}/claim/"))["tasks"]:
+        (task,) = tasks
+        assert task["attempt"] == 1
+        assert task["lease_expires_at"] > task["started_at"]
+        order.append(task["id"])
+        body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0, "output": "ok"}
+        done(agent.post(f"tasks/{task['id']}/transitions/", body))
+    assert order == ["a", "b", "c"]
+    assert done(agent.get("runs/r1/"))["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "sentence"),
+    [
+        (tasks({"id": "a", "depends_on": ["zz"]}), "workstreams[0].tasks[0].depends_on", "zz"),
+        (tasks({"id": "a"}, {"id": "a"}), "workstreams[0].tasks[1].id", "already"),
+        (tasks({"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["a"]}), "plan", "cycle: a → b → a"),
+        ({"phase": "nope"}, "phase", ""),
+        ({"nonsense": 1}, "nonsense", ""),
+        ({"start": "yes"}, "start", ""),
+    ],
+)
+def test_a_plan_that_does_not_hold_together_keeps_nothing(
+    change: dict, place: str, sentence: str, agent: Caller, phase: Phase
+) -> None:
+    told = refused(agent.post("runs/submit/", {**PLAN, **change}), 400, "invalid")
+    assert sentence in " ".join(told["errors"][place])
+    assert Task.objects.count() == 0
+
+
+def test_a_plan_whose_id_is_taken_is_a_conflict(agent: Caller, phase: Phase) -> None:
+    done(agent.post("runs/submit/", PLAN), 201)
+    refused(agent.post("runs/submit/", PLAN), 409, "duplicate_id")
+
+
+def test_a_worker_is_idle_as_soon_as_it_is_registered(agent: Caller) -> None:
+    told = done(agent.post("workers/", {"id": "w", "capabilities": ["a"], "max_concurrent_tasks": 3}), 201)
+    assert (told["id"], told["state"], told["version"]) == ("w", "idle", 2)
+    assert [event["to_state"] for event in told["caused"]] == ["idle"]
+
+
+def test_a_heartbeat_says_the_state_and_what_to_stop(agent: Caller, phase: Phase) -> None:
+    worker = registered(agent)
+    assert done(agent.post(f"workers/{worker}/heartbeat/")) == {"state": "idle", "commands": []}
+    done(agent.post("runs/submit/", PLAN), 201)
+    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    assert done(agent.post(f"workers/{worker}/heartbeat/"))["commands"] == [{"cancel": task["id"], "attempt": 1}]
+    refused(agent.post("workers/nobody/heartbeat/"), 404, "not_found")
+
+
+def test_a_claim_takes_at_most_what_is_wanted(agent: Caller) -> None:
+    parent = world.workstream()
+    reactions_on = [world.task(workstream=parent) for _ in range(3)]
+    assert reactions_on
+    worker = registered(agent, max_concurrent_tasks=3)
+    assert done(agent.post(f"workers/{worker}/claim/", {"max": 2})) == {"tasks": []}
+    for bad in ({"max": 0}, {"max": "2"}, {"max": True}, {"wait": -1}, {"wait": 31}, {"nonsense": 1}):
+        refused(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
+
+
+def test_a_lost_lease_is_told_as_such(agent: Caller, phase: Phase) -> None:
+    with time_machine.travel("2026-01-01", tick=False) as clock:
+        done(agent.post("runs/submit/", PLAN), 201)
+        worker = registered(agent)
+        (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+        clock.shift(task["timeout_sec"] + 1)
+        world.fire(Task.objects.get(pk=task["id"]), "timeout_exceeded")
+        body = {"trigger": "execution_completed", "attempt": 0, "exit_code": 0}
+        refused(agent.post(f"tasks/{task['id']}/transitions/", body), 409, "lease_lost")
+        late = {**body, "attempt": task["attempt"]}
+        refused(agent.post(f"tasks/{task['id']}/transitions/", late), 409, "invalid_transition")
+
+
+def test_an_agent_reports_only_on_what_its_own_workers_hold(agent: Caller, phase: Phase) -> None:
+    stranger = Caller("agent")
+    done(agent.post("runs/submit/", PLAN), 201)
+    worker = registered(agent)
+    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0}
+    told = refused(stranger.post(f"tasks/{task['id']}/transitions/", body), 403, "permission_denied")
+    assert told["required"] == "holder"
+    refused(stranger.post(f"workers/{worker}/heartbeat/"), 403, "permission_denied")
+    refused(stranger.post(f"workers/{worker}/claim/"), 403, "permission_denied")
+    refused(
+        stranger.post(f"workers/{worker}/transitions/", {"trigger": "shutdown_requested"}), 403, "permission_denied"
+    )
+    refused(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "permission_denied")
+    refused(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "permission_denied")
+    assert Worker.objects.get(pk=worker).registered_by == agent.token.name
+    done(agent.post(f"tasks/{task['id']}/transitions/", body))
+
+
+def test_a_task_is_not_started_on_another_agents_worker(agent: Caller) -> None:
+    worker = registered(agent)
+    task = world.queued_task()
+    body = {"trigger": "worker_started", "worker": worker}
+    told = refused(Caller("agent").post(f"tasks/{task.pk}/transitions/", body), 409, "guard_failed")
+    assert "another agent" in told["detail"]
+
+
+def test_an_operators_token_does_an_agents_work_too(phase: Phase) -> None:
+    both = Caller("operate")
+    done(both.post("runs/submit/", PLAN), 201)
+    worker = registered(both)
+    (task,) = done(both.post(f"workers/{worker}/claim/"))["tasks"]
+    body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0}
+    event = done(both.post(f"tasks/{task['id']}/transitions/", body))["event"]
+    assert (event["actor"], event["actor_kind"]) == (both.token.name, "agent")
+
+
+def test_a_breaker_opens_after_failures_and_says_when_to_ask_again(agent: Caller) -> None:
+    assert done(agent.post("breakers/git/acquire/"))["allowed"] is True
+    for _ in range(5):
+        told = done(agent.post("breakers/git/report/", {"success": False, "error": "exit 128"}))
+    assert told["state"] == "OPEN"
+    response = agent.post("breakers/git/acquire/")
+    refused(response, 503, "breaker_open")
+    assert 0 < int(response["Retry-After"]) <= 60
+    refused(agent.post("breakers/git/report/", {"error": "x"}), 400, "invalid")
+    refused(agent.post("breakers/a%20b/acquire/"), 404, "not_found")
+
+
+def test_a_checkpoint_is_read_as_it_was_stored_until_it_is_cleared(agent: Caller) -> None:
+    job = world.created("PipelineJob")
+    place = f"pipeline-jobs/{job.pk}/checkpoints/mapping/"
+    refused(agent.get(place), 404, "not_found")
+    assert done(agent.put(place, {"row": 7})) == {"row": 7}
+    stored = agent.get(place)
+    assert done(stored) == {"row": 7}
+    assert stored["Checkpoint-Job"] == job.pk
+    assert agent.delete(place).status_code == 204
+    refused(agent.get(place), 404, "not_found")
+    refused(agent.put(place, [1]), 400, "invalid")
+    refused(agent.put("pipeline-jobs/nope/checkpoints/a/", {}), 404, "not_found")
+    refused(agent.put(f"pipeline-jobs/{job.pk}/checkpoints/a%20b/", {}), 400, "invalid")
+
+
+def test_the_log_of_an_agent_job_is_appended_to_and_listed(agent: Caller) -> None:
+    job = done(agent.post("agent-jobs/", {"agent": "x"}), 201)["id"]
+    told = done(agent.post(f"agent-jobs/{job}/events/", {"type": "job_running", "payload": {"worker": "w"}}), 201)
+    assert (told["changed"], told["state"], told["sequence"]) == (True, "running", 2)
+    told = done(agent.post(f"agent-jobs/{job}/events/", {"type": "tool_called", "payload": {"tool": "git"}}), 201)
+    assert (told["changed"], told["sequence"]) == (False, 3)
+    listed = done(agent.get(f"agent-jobs/{job}/events/?page_size=2"))
+    assert [event["type"] for event in listed["results"]] == ["job_created", "job_running"]
+    rest = done(agent.client.get(listed["next"], headers={"Authorization": f"Bearer {agent.text}"}))
+    assert [event["type"] for event in rest["results"]] == ["tool_called"]
+    refused(agent.post(f"agent-jobs/{job}/events/", {"type": "Bad Type"}), 400, "invalid")
+    refused(agent.post(f"agent-jobs/{job}/events/", {"type": 7}), 400, "invalid")

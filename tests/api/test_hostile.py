@@ -1,0 +1,99 @@
+"""Whatever comes in is answered with a problem that says what is wrong, never with a 500."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from statecore.kernel import registry
+from tests.api.callers import Caller, refused
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+DEEP = b'{"a":' * 200_000 + b"1" + b"}" * 200_000
+BODIES = {
+    "not json": b"{",
+    "not utf-8": b'{"a": "\xff"}',
+    "a list": b"[]",
+    "a number": b"7",
+    "null": b"null",
+    "deep": DEEP,
+    "NaN": b'{"priority": NaN}',
+    "a lone surrogate": b'{"id": "\\ud800"}',
+    "a NUL": b'{"reason": "a\\u0000b"}',
+    "a huge number": b'{"priority": ' + b"9" * 4000 + b"}",
+    "a huge float": b'{"priority": 1e999}',
+    "an unknown field": b'{"nonsense": 1}',
+    "a strange name": b'{"": 1, "a b": 2, "__class__": 3}',
+    "a name with NUL": b'{"a\\u0000": 1}',
+    "deep metadata": b'{"metadata": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}",
+    "metadata with NUL": b'{"metadata": {"a\\u0000": "\\u0000"}}',
+    "metadata with a huge number": b'{"metadata": {"a": ' + b"9" * 100 + b"}}",
+    "large metadata": json.dumps({"metadata": {"a": "x" * 300_000}}).encode(),
+}
+PATHS = [
+    "tasks/",
+    "pipeline-jobs/",
+    "workers/",
+    "phases/",
+    "runs/submit/",
+    "tasks/bulk-transitions/",
+    "breakers/x/report/",
+]
+
+
+def send(caller: Caller, path: str, body: bytes, method: str = "post", kind: str = "application/json") -> object:
+    return caller.client.generic(
+        method.upper(), f"/api/v1/{path}", body, content_type=kind, headers={"Authorization": f"Bearer {caller.text}"}
+    )
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_hostile_body_is_refused_by_every_kind_of_call(body: bytes) -> None:
+    caller = Caller("override")
+    job = world.created("PipelineJob").pk
+    agent_job = world.created("AgentJob").pk
+    worker = world.idle_worker().pk
+    more = [
+        f"pipeline-jobs/{job}/transitions/", f"pipeline-jobs/{job}/override/", f"pipeline-jobs/{job}/retry/",
+        f"agent-jobs/{agent_job}/events/", f"workers/{worker}/claim/", f"workers/{worker}/heartbeat/",
+    ]  # fmt: skip
+    for path in [*PATHS, *more]:
+        told = send(caller, path, body)
+        assert told.status_code in (400, 409, 413), (path, told.content)
+        assert told["Content-Type"] == "application/problem+json"
+    told = send(caller, f"pipeline-jobs/{job}/", body, "patch")
+    assert told.status_code in (400, 413), told.content
+
+
+def test_a_body_that_is_too_large_is_413() -> None:
+    caller = Caller()
+    for path in PATHS:
+        refused(send(caller, path, b'{"a": "' + b"x" * 9_000_000 + b'"}'), 413, "too_large")
+
+
+def test_a_body_of_another_type_is_415() -> None:
+    caller = Caller()
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "nonsense"):
+        refused(send(caller, "pipeline-jobs/", b"a=1", kind=kind), 415, "unsupported_media_type")
+
+
+def test_a_method_that_is_not_there_is_405() -> None:
+    caller = Caller("override")
+    for flow in registry.flows():
+        response = send(caller, f"{flow.collection}/", b"", "delete")
+        refused(response, 405, "method_not_allowed")
+        assert "GET" in response["Allow"]
+
+
+def test_a_strange_host_is_told_in_json(client: Client) -> None:
+    response = client.get("/api/v1/tasks/", headers={"Host": "evil.example"})
+    assert response.status_code == 400
+    assert response["Content-Type"] == "application/problem+json"
+
+
+def test_strange_addresses_are_not_found() -> None:
+    caller = Caller("read")
+    for path in ("tasks", "tasks//", "%2e%2e/", "%00/", "tasks/a/b/c/d/", "../../etc/passwd", "tasks/%ff/", "nope/"):
+        assert caller.get(path).status_code == 404

@@ -1,0 +1,164 @@
+"""The same POST twice is one change and one answer, on every call that takes one."""
+
+import pytest
+
+from statecore.journal import Event
+from statecore.records import BulkJob, Phase
+from tests.api.callers import Caller, done, refused
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator() -> Caller:
+    return Caller("override")
+
+
+def job() -> str:
+    return str(world.created("PipelineJob").pk)
+
+
+def plan() -> dict:
+    Phase.objects.get_or_create(id="PH-1")
+    return {"phase": "PH-1", "workstreams": [{"id": "w", "tasks": [{"id": "a"}]}]}
+
+
+OVERRIDE = {"to_state": "FAILED", "reason": "long enough a reason", "category": "other"}
+CALLS = {
+    "create": lambda: ("pipeline-jobs/", {"profile": "x"}),
+    "register": lambda: ("workers/", {"capabilities": []}),
+    "transition": lambda: (f"pipeline-jobs/{job()}/transitions/", {"trigger": "analyze"}),
+    "override": lambda: (f"pipeline-jobs/{job()}/override/", OVERRIDE),
+    "retry": lambda: (f"tasks/{world.forced(world.task(), 'failed').pk}/retry/", {}),
+    "bulk": lambda: ("pipeline-jobs/bulk-transitions/", {"ids": [job()], "trigger": "analyze"}),
+    "submit": lambda: ("runs/submit/", plan()),
+    "phase": lambda: ("phases/", {"title": "x"}),
+    "heartbeat": lambda: (f"workers/{world.idle_worker().pk}/heartbeat/", {}),
+    "claim": lambda: (f"workers/{world.idle_worker().pk}/claim/", {}),
+    "acquire": lambda: ("breakers/git/acquire/", {}),
+    "report": lambda: ("breakers/git/report/", {"success": False}),
+    "event": lambda: (f"agent-jobs/{world.created('AgentJob').pk}/events/", {"type": "note"}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("by", ["header", "body"])
+def test_a_repeat_is_told_what_the_first_was_told(call: str, by: str, operator: Caller) -> None:
+    path, body = CALLS[call]()
+    headers = {"Idempotency-Key": "k1"} if by == "header" else {}
+    body = {**body, "request_id": "k1"} if by == "body" else body
+    first = operator.post(path, body, **headers)
+    assert first.status_code in (200, 201)
+    assert "Idempotent-Replayed" not in first
+    events = Event.objects.count()
+    again = operator.post(path, body, **headers)
+    assert again["Idempotent-Replayed"] == "true"
+    assert (again.status_code, again.json()) == (first.status_code, first.json())
+    assert Event.objects.count() == events
+    other = {**body, "metadata": {"b": 1}} if call in ("create", "transition") else None
+    if other:
+        refused(operator.post(path, other, **headers), 422, "idempotency_mismatch")
+
+
+def test_the_same_key_elsewhere_is_refused(operator: Caller) -> None:
+    done(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": "k"}), 201)
+    told = refused(operator.post("phases/", {}, **{"Idempotency-Key": "k"}), 422, "idempotency_mismatch")
+    assert told["endpoint"] == "POST /api/v1/pipeline-jobs/"
+
+
+def test_two_callers_may_use_the_same_key(operator: Caller) -> None:
+    body = {"request_id": "k"}
+    first, second = done(operator.post("pipeline-jobs/", body), 201), done(Caller().post("pipeline-jobs/", body), 201)
+    assert first["id"] != second["id"]
+
+
+def test_a_refused_request_may_be_tried_again_with_its_key(operator: Caller) -> None:
+    key = {"Idempotency-Key": "k"}
+    refused(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key), 404, "not_found")
+    world.created("PipelineJob", id="nope")
+    done(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key))
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+def test_a_key_that_cannot_be_kept_is_refused(key: str, operator: Caller) -> None:
+    refused(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": key}), 400, "invalid")
+    refused(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
+
+
+@pytest.mark.parametrize("key", [7, [], {}, "a\0b"])
+def test_a_request_id_is_text(key: object, operator: Caller) -> None:
+    refused(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
+
+
+def test_many_are_moved_each_by_itself(operator: Caller) -> None:
+    done_job = world.fire(world.created("PipelineJob"), "finish").pk
+    body = {"ids": [job(), done_job, "nope", done_job], "trigger": "analyze", "reason": "all of them"}
+    before = Event.objects.count()
+    preview = done(operator.post("pipeline-jobs/bulk-transitions/", {**body, "dry_run": True}))
+    assert Event.objects.count() == before
+    told = done(operator.post("pipeline-jobs/bulk-transitions/", body))
+    for each in (preview, told):
+        assert (each["total"], each["refused"]) == (3, 2)
+        moved, ended, missing = each["results"]
+        assert moved["changed"]
+        assert moved["event"]["to_state"] == "ANALYZING"
+        assert ended["refusal"]["code"] == "terminal_state"
+        assert missing["refusal"]["status"] == 404
+
+
+def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
+    job(), job(), world.fire(world.created("PipelineJob"), "analyze")
+    body = {"filter": {"state": ["PENDING"]}, "trigger": "map", "detail": "x"}
+    told = done(operator.post("pipeline-jobs/bulk-transitions/", body))
+    assert (told["total"], told["refused"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"trigger": "map"}, {"ids": [], "filter": {"state": "PENDING"}, "trigger": "map"},
+        {"ids": "x", "trigger": "map"},
+        {"ids": [1], "trigger": "map"}, {"ids": ["a b"], "trigger": "map"}, {"filter": {}, "trigger": "map"},
+        {"filter": {"nonsense": 1}, "trigger": "map"}, {"filter": {"state": {}}, "trigger": "map"},
+        {"filter": {"state": []}, "trigger": "map"}, {"ids": ["a"], "trigger": "map", "expected_version": 1},
+    ],
+)  # fmt: skip
+def test_a_bulk_call_that_makes_no_sense_is_refused(body: dict, operator: Caller) -> None:
+    refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
+
+
+def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    from statecore import bulk
+
+    monkeypatch.setattr(bulk, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "PORTION", 2)
+    wanted = [job() for _ in range(3)] + ["nope"]
+    response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": wanted, "trigger": "analyze"})
+    told = done(response, 202)
+    assert response["Location"] == told["url"] == f"/api/v1/bulk-jobs/{told['job']['id']}/"
+    path = told["url"].removeprefix("/api/v1/")
+    assert done(operator.get(path))["finished"] is False
+    bulk.run(told["job"]["id"], portions=1)  # killed after the first portion, and found again by the sweep
+    assert done(operator.get(path))["done"] == 2
+    bulk.run_due()
+    finished = done(operator.get(path))
+    assert (finished["finished"], finished["done"], finished["refused"]) == (True, 4, 1)
+    first = done(operator.get(f"{path}results/"))
+    second = done(operator.get(f"{path}results/?after=1"))
+    assert first["next"].endswith("?after=1")
+    assert [each["id"] for each in first["results"] + second["results"]] == wanted
+    assert second["results"][1]["refusal"]["code"] == "not_found"
+    refused(operator.get("bulk-jobs/nope/"), 404, "not_found")
+
+
+def test_a_job_moves_nothing_more_once_its_token_is_revoked(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    from statecore import bulk
+    from statecore.records import token as tokens
+
+    monkeypatch.setattr(bulk, "AT_ONCE", 1)
+    told = done(operator.post("pipeline-jobs/bulk-transitions/", {"ids": [job(), job()], "trigger": "analyze"}), 202)
+    tokens.revoke(operator.token)
+    bulk.run_due()
+    finished = BulkJob.objects.get(pk=told["job"]["id"])
+    assert (finished.done, finished.refused) == (2, 2)

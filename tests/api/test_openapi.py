@@ -1,0 +1,68 @@
+"""The schema is OpenAPI 3.1 and names every call; the page is ours and needs nothing from elsewhere."""
+
+import re
+
+import pytest
+from django.urls import get_resolver
+
+from statecore.kernel import registry
+from tests.api.callers import Caller, done
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def document() -> dict:
+    return dict(done(Caller("read").get("schema/")))
+
+
+def test_it_is_openapi_3_1_and_every_reference_leads_somewhere(document: dict) -> None:
+    assert document["openapi"].startswith("3.1")
+    named = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
+    assert named
+    assert named <= document["components"]["schemas"].keys()
+
+
+def test_every_machine_and_every_call_of_it_is_in_it(document: dict) -> None:
+    for flow in registry.flows():
+        for rest in ("", "{entity_id}/", "{entity_id}/transitions/", "{entity_id}/explain/", "{entity_id}/override/",
+                     "{entity_id}/retry/", "bulk-transitions/"):  # fmt: skip
+            assert f"/api/v1/{flow.collection}/{rest}" in document["paths"]
+
+
+def test_every_trigger_is_in_it_with_its_fields(document: dict) -> None:
+    for flow in registry.flows():
+        call = document["paths"][f"/api/v1/{flow.collection}/{{entity_id}}/transitions/"]["post"]
+        shapes = call["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+        assert {shape["properties"]["trigger"]["const"] for shape in shapes} == set(flow.triggers)
+
+
+def test_names_of_operations_are_unique(document: dict) -> None:
+    names = [call["operationId"] for methods in document["paths"].values() for call in methods.values()]
+    assert len(names) == len(set(names))
+
+
+def test_every_address_is_described_but_the_schema_and_the_page(document: dict) -> None:
+    described = {re.sub(r"\{\w+\}", "{}", path) for path in document["paths"]}
+    for path in addresses():
+        assert f"/api/v1/{path}" in described, path
+
+
+def addresses() -> list[str]:
+    found = []
+    for pattern in get_resolver("api.urls").url_patterns:
+        for each in getattr(pattern, "url_patterns", []):
+            path = re.sub(r"<\w+:\w+>", "{}", str(each.pattern))
+            if path not in ("schema/", "docs/"):
+                found.append(path)
+    return found
+
+
+def test_every_refusal_has_a_place_on_the_page() -> None:
+    caller = Caller("read")
+    page = caller.get("docs/").content.decode()
+    problem = caller.get("tasks/nope/").json()
+    assert f'id="{problem["type"].partition("#")[2]}"' in page
+    assert not re.findall(r"""(?:src|href)=["']https?:""", page)
+    assert "<script" not in page
+    assert "style=" not in page
