@@ -13,6 +13,7 @@ from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from statecore import board
 from statecore.journal import Event
 from statecore.records import token as tokens
 from statecore.records.position import head
@@ -97,32 +98,39 @@ def events_of(stream: Any, count: int) -> list[tuple[str, str, dict[str, Any]]]:
     return found
 
 
-def test_a_stream_goes_on_where_it_was_left(web: Web) -> None:
+def test_streams_and_the_board_to_the_end_of_the_server(web: Web) -> None:
     headers = {**bearer(), "Accept": "text/event-stream"}
+    the_board_and_its_changes_add_up(web, headers)
+    a_stream_goes_on_where_it_was_left(web, headers)
+    the_server_ends_at_once_with_streams_open(web, headers)
+
+
+def a_stream_goes_on_where_it_was_left(web: Web, headers: dict[str, str]) -> None:
+    start = head()
     phase = world.phase()
     for _ in range(3):
         world.run(phase=phase)
-    until(lambda: head() == 3)
+    until(lambda: head() == start + 3)
     address = f"{web.url}/api/v1/events/"
-    with httpx.stream("GET", f"{address}?after=0", headers=headers, timeout=20) as stream:
+    with httpx.stream("GET", f"{address}?after={start}", headers=headers, timeout=20) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         hello, *told = events_of(stream, 4)
-    assert hello == ("0", "hello", {"type": "hello", "position": 0})
-    assert [(each[0], each[2]["position"]) for each in told] == [("1", 1), ("2", 2), ("3", 3)]
+    assert hello == (str(start), "hello", {"type": "hello", "position": start})
+    assert [(int(each[0]), each[2]["position"]) for each in told] == [(start + n, start + n) for n in (1, 2, 3)]
 
     world.run(phase=phase)
-    until(lambda: head() == 4)
+    until(lambda: head() == start + 4)
     # What the browser remembers counts, not what its address said at first.
-    with httpx.stream("GET", f"{address}?after=0", headers={**headers, "Last-Event-ID": "2"}, timeout=20) as stream:
-        assert [each[0] for each in events_of(stream, 3)] == ["2", "3", "4"]
-    with httpx.stream("GET", f"{address}?after=77", headers=headers, timeout=20) as stream:
+    again = {**headers, "Last-Event-ID": str(start + 2)}
+    with httpx.stream("GET", f"{address}?after=0", headers=again, timeout=20) as stream:
+        assert [int(each[0]) - start for each in events_of(stream, 3)] == [2, 3, 4]
+    with httpx.stream("GET", f"{address}?after=7777", headers=headers, timeout=20) as stream:
         assert events_of(stream, 1)[0][1] == "resnapshot"
 
 
-def test_the_server_ends_at_once_with_streams_open(web: Web) -> None:
-    headers = bearer("agent")
+def the_server_ends_at_once_with_streams_open(web: Web, headers: dict[str, str]) -> None:
     with (
-        httpx.stream("GET", f"{web.url}/api/v1/events/", headers={**headers, "Accept": "text/event-stream"}) as stream,
+        httpx.stream("GET", f"{web.url}/api/v1/events/", headers=headers) as stream,
         connect(f"{web.ws}/ws/events/", additional_headers=headers, proxy=None) as socket,
     ):
         lines = stream.iter_lines()
@@ -138,10 +146,8 @@ def test_the_server_ends_at_once_with_streams_open(web: Web) -> None:
     assert "timeout graceful shutdown exceeded" not in web.log
 
 
-def test_the_board_and_its_changes_add_up(web: Web) -> None:
-    from statecore import board
-
-    with Viewer(web.ws, bearer(), "/ws/board/") as viewer:
+def the_board_and_its_changes_add_up(web: Web, headers: dict[str, str]) -> None:
+    with Viewer(web.ws, headers, "/ws/board/") as viewer:
         until(lambda: viewer.of_type("snapshot"))
         for _ in range(3):
             world.queued_task()

@@ -30,29 +30,31 @@ def numbered(count: int) -> None:
 def test_events_as_they_are_committed_in_order_and_paced(web: Web) -> None:
     runs(3)
     numbered(3)
-    with Viewer(web.ws, bearer()) as viewer, Viewer(web.ws, bearer(name="other"), after=0) as from_the_start:
-        until(lambda: viewer.of_type("hello") and from_the_start.of_type("hello"))
-        assert viewer.of_type("hello") == [{"type": "hello", "position": 3}]
+    headers = bearer()
+    first = world.run()
+    only = {"after": 0, "run": first.pk, "entity_type": ["run", "workstream"]}
+    with (
+        Viewer(web.ws, headers) as viewer,
+        Viewer(web.ws, headers, after=0) as from_the_start,
+        Viewer(web.ws, headers, **only) as choosy,
+        Viewer(web.ws, headers, after=999_999) as lost,
+    ):
+        viewers = (viewer, from_the_start, choosy, lost)
+        until(lambda: all(each.of_type("hello") for each in viewers) and head() == 4)
+        begin = viewer.of_type("hello")[0]["position"]
         runs(40)
-        until(lambda: viewer.positions == [*range(4, 44)])
-        until(lambda: from_the_start.positions == [*range(1, 44)])
-        event = viewer.of_type("events")[-1]["events"][-1]["event"]
-        assert (event["entity_type"], event["to_state"]) == ("run", "pending")
+        world.workstream()
+        world.task(workstream=world.workstream(run=first))
+        until(lambda: viewer.positions == [*range(begin + 1, head() + 1)])
+        until(lambda: from_the_start.positions == [*range(1, head() + 1)])
+        until(lambda: len(choosy.positions) == 2)
+        until(lambda: lost.positions[-1:] == [head()])
+    told = [each["event"] for message in choosy.of_type("events") for each in message["events"]]
+    assert [event["entity_type"] for event in told] == ["run", "workstream"]
+    assert {event["context"]["run_id"] for event in told} == {first.pk}
+    assert [message["type"] for message in lost.messages[:2]] == ["hello", "resnapshot"]
     frames = [at for at, message in zip(viewer.times, viewer.messages, strict=True) if message["type"] == "events"]
     assert all(later - sooner > 0.2 for sooner, later in pairwise(frames))
-
-
-def test_only_what_was_asked_for(web: Web) -> None:
-    first, second = world.run(), world.run()
-    with Viewer(web.ws, bearer(), after=0, run=first.pk, entity_type=["run", "workstream"]) as viewer:
-        world.workstream(run=first)
-        world.workstream(run=second)
-        world.task(workstream=world.workstream(run=first))
-        numbered(6)
-        until(lambda: len(viewer.positions) == 3)
-    told = [each["event"] for message in viewer.of_type("events") for each in message["events"]]
-    assert {event["context"]["run_id"] for event in told} == {first.pk}
-    assert {event["entity_type"] for event in told} == {"run", "workstream"}
 
 
 def test_a_server_that_is_killed_and_comes_back_leaves_no_gap_and_nothing_twice(
@@ -69,13 +71,3 @@ def test_a_server_that_is_killed_and_comes_back_leaves_no_gap_and_nothing_twice(
             until(lambda: viewer.positions == [*range(1, 16)])
     assert viewer.connects >= 2
     assert not viewer.of_type("resnapshot")
-
-
-def test_a_position_that_is_too_old_or_from_elsewhere_is_told_to_read_anew(web: Web) -> None:
-    runs(2)
-    numbered(2)
-    with Viewer(web.ws, bearer(), after=999_999) as viewer:
-        until(lambda: viewer.of_type("resnapshot"))
-        assert viewer.messages[:2] == [{"type": "hello", "position": 2}, {"type": "resnapshot", "position": 2}]
-        runs(1)
-        until(lambda: viewer.positions == [3])

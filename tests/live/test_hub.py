@@ -138,9 +138,8 @@ def test_the_journal_is_followed_again_after_the_database_was_away(here: Inside)
     until(lambda: socket.of_type("hello"))
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
-            )
+            others = "pid <> pg_backend_pid() AND datname = current_database()"
+            cursor.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
     runs(2)
     catch_up()
     until(lambda: socket.positions == [1, 2])

@@ -10,7 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from django.db import connections, transaction
 
+from statecore import door
+from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.scheduling.matching import worth_asking
@@ -55,61 +58,64 @@ def claim(web: Web, worker: str, headers: dict[str, str], **body: Any) -> Any:
     return httpx.post(f"{web.url}/api/v1/workers/{worker}/claim/", json=body, headers=headers, timeout=60).json()
 
 
-def test_a_thousand_wait_on_one_process_and_work_wakes_those_it_is_for(web: Web) -> None:
+def test_claims_that_wait(web: Web) -> None:
     headers = bearer("agent", "crowd")
-    for number in range(100):
-        world.idle_worker(id=f"w-{number}", capabilities=["gpu"] if number == 99 else [])
+    a_claim_waits_no_longer_than_it_said_and_not_at_all_where_it_is_refused(web, headers)
+    a_thousand_wait_on_one_process_and_work_wakes_those_it_is_for(web, headers)
+
+
+def a_claim_waits_no_longer_than_it_said_and_not_at_all_where_it_is_refused(web: Web, headers: dict[str, str]) -> None:
+    world.idle_worker(id="one")
+    world.worker(id="two")
+    begun = time.monotonic()
+    assert claim(web, "one", headers, wait=1) == {"tasks": []}
+    assert 1 <= time.monotonic() - begun < 15
+    assert claim(web, "two", headers, wait=30)["code"] == "guard_failed"
+    assert claim(web, "one", headers, wait=31)["code"] == "invalid"
+    assert claim(web, "nobody", headers, wait=30)["code"] == "not_found"
+    assert claim(web, "one", {}, wait=30)["code"] == "not_authenticated"
+
+    # One who has left claims nothing.
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{web.url}/api/v1/workers/one/claim/", json={"wait": 30}, headers=headers, timeout=2)
+    task = world.queued_task()
+    assert [each["id"] for each in claim(web, "one", headers)["tasks"]] == [task.pk]
+
+
+def a_thousand_wait_on_one_process_and_work_wakes_those_it_is_for(web: Web, headers: dict[str, str]) -> None:
+    with transaction.atomic():
+        names = [f"w-{number}" for number in range(1_000)]
+        for name in names:
+            world.worker(id=name, capabilities=["gpu"] if name == "w-999" else [])
+        door.transition_many(Worker, names, "registration_completed", actor=THE_SYSTEM)
     workstream = world.workstream()
+    before = web.log.count("/claim/")
+
+    def all_have_asked() -> bool:
+        return web.log.count("/claim/") >= before + 2_000  # a line when each begins, and one when it is answered
+
+    def queue() -> None:
+        for pk, needs in (("plain-1", []), ("plain-2", []), ("special", ["gpu"])):
+            world.queued_task(id=pk, workstream=workstream, required_capabilities=needs)
+        connections.close_all()
 
     async def crowd() -> list[list[str]]:
-        polls = [Poll(web, f"w-{number % 100}", headers, wait=30) for number in range(1_000)]
-        asking = [asyncio.create_task(poll.ask()) for poll in polls]
+        asking = [asyncio.create_task(Poll(web, name, headers).ask()) for name in names]
         await asyncio.to_thread(until, all_have_asked, 120)
         assert not any(task.done() for task in asking)
-        threads = threads_of(web)
-        await asyncio.to_thread(queue, ["plain-1", "plain-2", "plain-3"], [])
-        await asyncio.to_thread(queue, ["special"], ["gpu"])
-        while sum(task.done() for task in asking) < 4:
+        assert threads_of(web) < 60
+        await asyncio.to_thread(queue)
+        while sum(task.done() for task in asking) < 3:
             await asyncio.sleep(0.05)
         answered = [task.result() for task in asking if task.done()]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-        assert threads < 60
         return answered
 
-    def all_have_asked() -> bool:
-        return web.log.count("/claim/") >= 2_000  # a line when each begins and when each has been answered
-
-    def queue(ids: list[str], capabilities: list[str]) -> None:
-        for pk in ids:
-            world.queued_task(id=pk, workstream=workstream, required_capabilities=capabilities)
-        from django.db import connections
-
-        connections.close_all()
-
     answered = asyncio.run(crowd())
-    assert sorted(pk for ids in answered for pk in ids) == ["plain-1", "plain-2", "plain-3", "special"]
-    assert Task.objects.get(pk="special").worker_id == "w-99"
-
-
-def test_a_claim_waits_no_longer_than_it_said_and_not_at_all_where_it_is_refused(web: Web) -> None:
-    headers = bearer("agent", "one")
-    world.idle_worker(id="w-1")
-    world.worker(id="w-2")
-    begun = time.monotonic()
-    assert claim(web, "w-1", headers, wait=1) == {"tasks": []}
-    assert 1 <= time.monotonic() - begun < 15
-    assert claim(web, "w-2", headers, wait=30)["code"] == "guard_failed"
-    assert claim(web, "w-1", headers, wait=31)["code"] == "invalid"
-    assert claim(web, "nobody", headers, wait=30)["code"] == "not_found"
-    assert claim(web, "w-1", {}, wait=30)["code"] == "not_authenticated"
-
-    # One who has left claims nothing.
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{web.url}/api/v1/workers/w-1/claim/", json={"wait": 30}, headers=headers, timeout=2)
-    task = world.queued_task()
-    assert [each["id"] for each in claim(web, "w-1", headers)["tasks"]] == [task.pk]
+    assert sorted(pk for ids in answered for pk in ids) == ["plain-1", "plain-2", "special"]
+    assert Task.objects.get(pk="special").worker_id == "w-999"
 
 
 def test_who_is_worth_waking() -> None:
