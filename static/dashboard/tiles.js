@@ -32,7 +32,18 @@ export const figures = {
   per_minute: (board) => Math.round(board.rates.transitions_per_minute * 10) / 10,
 };
 
+// The two numbers beside the navigation, on every page that watches the board.
+export function showTallies(board) {
+  for (const [name, count] of [["stuck", board.stuck.total], ["alerts", board.alerts.open]]) {
+    const tally = document.querySelector(`[data-tally="${name}"]`);
+    if (!tally) continue;
+    set(tally, count || "");
+    tally.classList.toggle("loud", count > 0);
+  }
+}
+
 export function showBoard(board) {
+  showTallies(board);
   for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {});
   for (const [name, value] of Object.entries(figures)) set(document.querySelector(`[data-figure="${name}"]`), value(board) ?? 0);
 }

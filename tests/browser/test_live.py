@@ -89,8 +89,9 @@ def test_snapshot_and_events_make_a_fresh_snapshot(site: Any, visit: Callable[..
         site.do("plan", run=f"fresh-{number}", tasks=2)
         site.do("force", machine="task", entity_id=f"fresh-{number}-t1", to_state="failed")
     expect(old.locator("#feed")).to_contain_text("fresh-4-t1")
-    script = """() => Object.fromEntries([...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) =>
-      [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").textContent]))"""
+    script = """() => Object.fromEntries(
+      [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) =>
+        [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").textContent]))"""
     fresh = visit("/")
     expected = fresh.evaluate(script)
     old.wait_for_function(f"(expected) => JSON.stringify(({script})()) === JSON.stringify(expected)", arg=expected)

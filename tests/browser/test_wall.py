@@ -43,9 +43,8 @@ def test_nothing_scrolls(size: tuple[int, int], visit: Callable[..., Any]) -> No
 
     assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert page.evaluate(
-        "[...document.querySelectorAll('.tiles:not([hidden]) .tile')].every((tile) => tile.scrollHeight <= tile.clientHeight + 1)"
-    )
+    tiles = "[...document.querySelectorAll('.tiles:not([hidden]) .tile')]"
+    assert page.evaluate(f"{tiles}.every((tile) => tile.scrollHeight <= tile.clientHeight + 1)")
 
 
 def test_a_night_on_the_wall(site: Any, visit: Callable[..., Any], browser: Any, sessions: dict[str, Any]) -> None:
