@@ -91,7 +91,7 @@ def test_snapshot_and_events_make_a_fresh_snapshot(site: Any, visit: Callable[..
     expect(old.locator("#feed")).to_contain_text("fresh-4-t1")
     script = """() => Object.fromEntries(
       [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) =>
-        [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").textContent]))"""
+        [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").innerText]))"""
     fresh = visit("/")
     expected = fresh.evaluate(script)
     old.wait_for_function(f"(expected) => JSON.stringify(({script})()) === JSON.stringify(expected)", arg=expected)
