@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -31,6 +32,7 @@ from .found import machine_at
 log = structlog.get_logger(__name__)
 
 MOST, TRIED = 10_000, 100
+KEPT = timedelta(days=1)  # a choice that nobody confirmed
 CONFIRM = "dashboard/bulk.html"
 
 
@@ -45,6 +47,7 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
         ids = []
     if not ids:
         return HttpResponseRedirect(reverse("console:machine", args=[collection]))
+    Selection.objects.filter(created_at__lt=now() - KEPT).delete()
     chosen = Selection.objects.create(
         user=rights.person(request),
         entity_type=flow.entity_type,

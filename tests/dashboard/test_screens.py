@@ -97,3 +97,11 @@ def test_a_strangers_secret_is_nobody(scene: Scene) -> None:
     client.cookies["statecore_screen"] = "guessed"
 
     assert client.post(reverse("console:paired")).status_code == 410
+
+
+def test_only_so_many_may_be_asking_at_once(scene: Scene) -> None:
+    from dashboard import screens
+
+    answers = [Client().get(reverse("console:pairing")).status_code for _ in range(screens.WAITING_AT_MOST + 1)]
+
+    assert answers == [200] * screens.WAITING_AT_MOST + [429]
