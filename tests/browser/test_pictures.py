@@ -1,4 +1,4 @@
-"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew, from the site of the tests."""
+"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew."""
 
 from __future__ import annotations
 
