@@ -21,13 +21,21 @@ from .models import Screen
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # nothing that is read as something else from afar
 CODE_LENGTH = 6
 CODE_LIVES = timedelta(minutes=15)
+WAITING_AT_MOST = 50
 BLIND_AFTER = timedelta(minutes=2)
 SESSION_LIVES = timedelta(days=365)
 
 
+class TooManyWaiting(Exception):
+    """Anybody may ask, so only so many may be asking at once."""
+
+
 def ask() -> tuple[Screen, str]:
     """A new screen that asks to be let in, and the secret it will be known by."""
-    Screen.objects.filter(paired_at=None, asked_at__lt=now() - CODE_LIVES).delete()
+    waiting = Screen.objects.filter(paired_at=None)
+    waiting.filter(asked_at__lt=now() - CODE_LIVES).delete()
+    if waiting.count() >= WAITING_AT_MOST:
+        raise TooManyWaiting
     secret = secrets.token_urlsafe(32)
     code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
     return Screen.objects.create(code=code, secret_hash=hashed(secret), asked_at=now()), secret

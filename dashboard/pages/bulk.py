@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -31,6 +32,7 @@ from .found import machine_at
 log = structlog.get_logger(__name__)
 
 MOST, TRIED = 10_000, 100
+KEPT = timedelta(days=1)  # a choice that nobody confirmed
 CONFIRM = "dashboard/bulk.html"
 
 
@@ -45,6 +47,7 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
         ids = []
     if not ids:
         return HttpResponseRedirect(reverse("console:machine", args=[collection]))
+    Selection.objects.filter(created_at__lt=now() - KEPT).delete()
     chosen = Selection.objects.create(
         user=rights.person(request),
         entity_type=flow.entity_type,
@@ -55,7 +58,10 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
 
 
 def _matching(flow: Flow, text: str) -> list[str]:
-    rows = entities.filtered(flow, search.read(text, flow, now())).order_by("pk")
+    asked = search.read(text, flow, now())
+    if asked.complaints:  # a word that was not understood would match everything
+        return []
+    rows = entities.filtered(flow, asked).order_by("pk")
     with in_time():
         return list(rows.values_list("pk", flat=True)[:MOST])
 
@@ -144,7 +150,7 @@ def job(request: HttpRequest, job_id: str) -> HttpResponse:
     found = get_object_or_404(BulkJob, pk=job_id)
     flow = registry.flow(found.entity_type)
     rights.require(request, flow, "view")
-    done = found.portions.exclude(results=None).order_by("number").values_list("results", flat=True)
+    done = found.portions.filter(results__isnull=False).order_by("number").values_list("results", flat=True)
     results: list[dict[str, Any]] = [told for portion in done[:4] for told in portion or ()]
     context = {
         "job": found,

@@ -11,10 +11,12 @@ from django.views.decorators.http import require_safe
 from dashboard import rights, shell
 from statecore import history
 from statecore.kernel import registry
+from statecore.records import AuditNote
+from statecore.records.audit_note import Kind
 
 from .asked import number
 
-SIZE, SAMPLE = 50, 500
+SIZE, SAMPLE, REFUSED = 50, 500, 20
 
 
 @require_safe
@@ -28,8 +30,14 @@ def overrides(request: HttpRequest) -> HttpResponse:
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
         "edges": _edges(seen) if before is None else [],
+        "refused": _refused(seen) if before is None else [],
     }
     return shell.render(request, "dashboard/overrides.html", context)
+
+
+def _refused(seen: list[str]) -> list[AuditNote]:
+    notes = AuditNote.objects.filter(kind=Kind.OVERRIDE_REFUSED, entity_type__in=seen)
+    return list(notes.order_by("-pk")[:REFUSED])
 
 
 def _edges(seen: list[str]) -> list[tuple[str, str, str, int, int]]:

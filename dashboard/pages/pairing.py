@@ -23,7 +23,10 @@ def pairing(request: HttpRequest) -> HttpResponse:
     screen = _screen(request)
     secret = ""
     if screen is None:
-        screen, secret = screens.ask()
+        try:
+            screen, secret = screens.ask()
+        except screens.TooManyWaiting:
+            return HttpResponse("Too many screens are waiting to be let in.", status=429, content_type="text/plain")
     response = render(request, "dashboard/pairing.html", {"screen": screen})
     if secret:
         lives = int(screens.SESSION_LIVES.total_seconds())

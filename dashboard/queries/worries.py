@@ -8,14 +8,15 @@ from typing import Any
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from statecore.kernel import registry
+from statecore.kernel.flow import Flow
+from statecore.machines import circuit_breaker, test_gate
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`name` is where a browser finds the number in the board's news."""
+    """`path` says where a browser finds the number in the board's news; a star stands for all, added up."""
 
-    name: str
+    path: str
     label: str
     value: int
     url: str
@@ -23,23 +24,31 @@ class Figure:
 
 
 def figures(stats: dict[str, Any]) -> list[Figure]:
-    alerts, counts = stats["alerts"], stats["counts"]
-    forced = sum(minute["overrides"] for minute in stats["minutes"].values())
+    how_bad = "bad" if stats["alerts"]["critical"] else "careful"
+    breakers, gates = circuit_breaker.CircuitBreaker.flow, test_gate.TestGate.flow
     return [
-        Figure("stuck", "past their deadline", stats["stuck"]["total"], reverse("console:stuck"), "bad"),
-        Figure(
-            "alerts",
-            "open alerts",
-            alerts["open"],
-            reverse("console:alerts"),
-            "bad" if alerts["critical"] else "careful",
-        ),
-        Figure("breakers", "open breakers", *_in_state(counts, "circuit_breaker", "OPEN"), "bad"),
-        Figure("gates", "blocked gates", *_in_state(counts, "test_gate", "BLOCKED"), "careful"),
-        Figure("overrides", "overrides in the last hour", forced, reverse("console:overrides"), "careful"),
+        _figure(stats, "stuck.total", "past their deadline", reverse("console:stuck"), "bad"),
+        _figure(stats, "alerts.open", "open alerts", reverse("console:alerts"), how_bad),
+        _in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
+        _in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
+        _figure(stats, "minutes.*.overrides", "overrides in the last hour", reverse("console:overrides"), "careful"),
     ]
 
 
-def _in_state(counts: dict[str, dict[str, int]], entity_type: str, state: str) -> tuple[int, str]:
-    address = reverse("console:machine", args=[registry.flow(entity_type).collection])
-    return counts[entity_type][state], f"{address}?{urlencode({'q': f'state:{state}'})}"
+def _in_state(stats: dict[str, Any], flow: Flow, state: str, label: str, mood: str) -> Figure:
+    address = reverse("console:machine", args=[flow.collection])
+    url = f"{address}?{urlencode({'q': f'state:{state}'})}"
+    return _figure(stats, f"counts.{flow.entity_type}.{state}", label, url, mood)
+
+
+def _figure(stats: dict[str, Any], path: str, label: str, url: str, mood: str) -> Figure:
+    return Figure(path, label, _found(stats, path.split(".")), url, mood)
+
+
+def _found(tree: Any, steps: list[str]) -> int:
+    if not steps:
+        return int(tree)
+    first, *rest = steps
+    if first == "*":
+        return sum(_found(branch, rest) for branch in tree.values())
+    return _found(tree[first], rest)

@@ -79,7 +79,7 @@ def override(
         return Outcome(rows.latest(entity), change.entry, caused)
 
     asked = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}
-    with counted(model.flow.entity_type), _refusals_noted(model, entity_id, actor, asked):
+    with counted(model.flow.entity_type), _refusals_noted(model, entity_id, actor, asked, is_preview=dry_run):
         _may_override(model, actor)
         _check_request(model, to_state, reason, category)
         check_words(reason, metadata or {})
@@ -87,11 +87,18 @@ def override(
 
 
 @contextmanager
-def _refusals_noted(model: type[Entity], entity_id: str, actor: Actor, asked: Mapping[str, Any]) -> Iterator[None]:
-    """In the log, and in a table that nobody can change: who tried to force what, and why not."""
+def _refusals_noted(
+    model: type[Entity], entity_id: str, actor: Actor, asked: Mapping[str, Any], *, is_preview: bool
+) -> Iterator[None]:
+    """In the log, and in a table that nobody can change: who tried to force what, and why not.
+
+    Of those who only wanted to see what would happen, only who may not is noted.
+    """
     try:
         yield
     except Refusal as refusal:
+        if is_preview and not isinstance(refusal, PermissionDenied):
+            raise
         told = {"entity_type": model.flow.entity_type, "entity_id": entity_id}
         log.warning("override_refused", **told, actor=actor.name, code=refusal.code, detail=refusal.detail)
         facts = {**asked, "code": refusal.code}

@@ -46,3 +46,17 @@ listen();
 tellTimes();
 setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 1000);
 document.body.addEventListener("htmx:afterSwap", () => tellTimes());
+
+// A part that could not be fetched says so in its place; what was there before is not lost by a failed refresh.
+document.body.addEventListener("htmx:responseError", (event) => {
+  const place = event.detail.target;
+  const note = document.createElement("div");
+  note.className = "empty";
+  note.dataset.empty = "error";
+  note.setAttribute("role", "alert");
+  const [title, rest] = [document.createElement("strong"), document.createElement("span")];
+  title.textContent = "This part could not be loaded.";
+  rest.textContent = event.detail.xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${event.detail.xhr.status}. It was written to its log.`;
+  note.append(title, rest);
+  place.prepend(note);
+});

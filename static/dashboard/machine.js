@@ -4,6 +4,7 @@ import { draw } from "./diagram.js";
 import { follow } from "./events.js";
 import { chip, forcedMark, readJson } from "./marks.js";
 import { completeSearch } from "./search.js";
+import { showTallies } from "./tiles.js";
 import { timeElement } from "./times.js";
 
 const machine = document.body.dataset.machine;
@@ -14,6 +15,7 @@ draw(box, drawing);
 completeSearch(document.querySelector("[data-search]"), readJson("hints"));
 
 watch((board) => {
+  showTallies(board);
   const counts = board.counts[machine] ?? {};
   for (const [state, count] of Object.entries(counts)) {
     const place = box.querySelector(`[data-node="${CSS.escape(state)}"] .count`);

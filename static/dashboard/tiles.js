@@ -23,16 +23,34 @@ export function showMachine(card, counts) {
   }
 }
 
-export const figures = {
-  stuck: (board) => board.stuck.total,
-  alerts: (board) => board.alerts.open,
-  breakers: (board) => board.counts.circuit_breaker?.OPEN,
-  gates: (board) => board.counts.test_gate?.BLOCKED,
-  overrides: (board) => Object.values(board.minutes).reduce((sum, minute) => sum + minute.overrides, 0),
-  per_minute: (board) => Math.round(board.rates.transitions_per_minute * 10) / 10,
-};
+// A number of the board by its path; a star adds up all that is there.
+function found(tree, [first, ...rest]) {
+  if (first === undefined) return tree ?? 0;
+  if (first === "*") return Object.values(tree ?? {}).reduce((sum, branch) => sum + found(branch, rest), 0);
+  return found(tree?.[first], rest);
+}
+
+function showFigures(board) {
+  for (const place of document.querySelectorAll("[data-figure]")) {
+    const value = Math.round(found(board, place.dataset.figure.split(".")) * 10) / 10;
+    set(place, value);
+    const { mood } = place.parentElement.dataset;
+    if (mood) place.parentElement.classList.toggle(mood, value !== 0);
+  }
+}
+
+// The two numbers beside the navigation, on every page that watches the board.
+export function showTallies(board) {
+  for (const [name, count] of [["stuck", board.stuck.total], ["alerts", board.alerts.open]]) {
+    const tally = document.querySelector(`[data-tally="${name}"]`);
+    if (!tally) continue;
+    set(tally, count || "");
+    tally.classList.toggle("loud", count > 0);
+  }
+}
 
 export function showBoard(board) {
+  showTallies(board);
   for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {});
-  for (const [name, value] of Object.entries(figures)) set(document.querySelector(`[data-figure="${name}"]`), value(board) ?? 0);
+  showFigures(board);
 }

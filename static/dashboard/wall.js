@@ -12,7 +12,6 @@ let shownAt = Date.now();
 watch((board) => {
   shownAt = Date.now();
   showBoard(board);
-  for (const worry of document.querySelectorAll("[data-mood]")) worry.classList.toggle(worry.dataset.mood, worry.querySelector(".value").textContent !== "0");
 });
 
 const pages = [...document.querySelectorAll("[data-page]")];

@@ -31,6 +31,14 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _patience() -> None:
+    """A page that comes back waits longer each time, and a busy machine takes its time."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=30_000)
+
+
 @pytest.fixture(scope="session")
 def site() -> Iterator[Any]:
     from tests.browser.site import Site

@@ -15,6 +15,9 @@ PAGES = {
     "overrides": "/overrides/",
     "audit": "/audit/",
     "tokens": "/tokens/",
+    "screens": "/screens/",
+    "wall": "/wall/",
+    "pairing": "/wall/pair/",
     "machine": "/machines/tasks/",
     "search": "/machines/tasks/?q=state:queued+run:show",
     "no match": "/machines/tasks/?q=run:nothing",
@@ -40,7 +43,7 @@ def violations(page: Any) -> list[str]:
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Callable[..., Any]) -> None:
     page = visit(path)
-    page.wait_for_load_state("networkidle") if path not in ("/",) else page.wait_for_selector("#feed li")
+    page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("#feed li")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         assert violations(page) == [], theme

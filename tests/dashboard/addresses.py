@@ -23,6 +23,8 @@ PAGES = [
     Page("start", ANYBODY),
     Page("stuck", ANYBODY),
     Page("tokens", ANYBODY),
+    Page("wall", ANYBODY),
+    Page("screens", VIEW),
     Page("alerts", VIEW),
     Page("overrides", VIEW),
     Page("audit", VIEW),
@@ -31,6 +33,7 @@ PAGES = [
     Page("machine", VIEW, ("tasks",)),
     Page("entity", VIEW, TASK),
     Page("why", VIEW, TASK),
+    Page("views", VIEW, ("tasks",)),
     Page("proof", VIEW, TASK),
     Page("run", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
@@ -40,7 +43,11 @@ PAGES = [
     Page("force", OVERRIDE, TASK),
 ]
 # These take a POST, or are for who is not in yet.
-NOT_PAGES = {"login", "logout", "preferences", "acknowledge", "approve", "revoke"}
+NOT_PAGES = {
+    *("login", "logout", "preferences", "acknowledge", "approve", "revoke"),
+    *("save_view", "drop_view", "select", "bulk", "bulk_job"),
+    *("revoke_screen", "alive", "pairing", "paired"),
+}
 MAY = {
     "nobody": {ANYBODY},
     "viewer": {ANYBODY, VIEW},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -174,3 +175,13 @@ def test_a_statement_is_ended_in_time(db: Any) -> None:
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
     with pytest.raises(TimedOut), in_time(0.05), connection.cursor() as cursor:
         cursor.execute(endless)
+
+
+def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+
+    body = b"".join(client.get(reverse("console:audit_export"), {"entity": "scene-t3"}).streaming_content)  # type: ignore[arg-type]
+
+    told = [json.loads(line) for line in body.splitlines()]
+    assert [event["to_state"] for event in told][-1] == "cancelled"
+    assert {event["entity_id"] for event in told} == {"scene-t3"}

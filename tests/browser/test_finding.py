@@ -1,0 +1,102 @@
+"""Searching, walking by keys, saved views, many at once, looks: what an operator's hands do all day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+
+def test_the_search_completes_and_stands_in_the_address(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/")
+    page.keyboard.press("/")
+    page.keyboard.type("sta")
+    expect(page.get_by_role("option")).to_have_text("state:")
+    page.keyboard.press("Tab")
+    page.keyboard.type("fai")
+    page.keyboard.press("Tab")
+    page.keyboard.type("run:show")
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(re.compile(r"q=state%3Afailed\+run%3Ashow"))
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.reload()
+    expect(page.locator("#q")).to_have_value("state:failed run:show")
+
+
+def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/?q=run:show&order=id")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("tr[aria-selected]")).to_have_attribute("data-id", "show-t5")
+    expect(page).to_have_url(re.compile("#show-t5$"))
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("show-t6")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("search")
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Stuck")
+
+
+def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/?q=state:failed", who="operator")
+    page.locator("#views-menu summary").click()
+    page.get_by_label("Keep this search as").fill("What failed")
+    page.get_by_label("for everybody").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page).to_have_url(re.compile("state%3Afailed"))
+
+    other = visit("/machines/tasks/", who="viewer")
+    other.locator("#views-menu summary").click()
+    other.get_by_role("link", name="What failed").click()
+    expect(other.locator("#q")).to_have_value("state:failed")
+
+
+def test_many_are_moved_by_a_frozen_choice(site: Any, visit: Callable[..., Any]) -> None:
+    for number in range(3):
+        site.do("plan", run=f"many-{number}", tasks=1)
+    page = visit("/machines/runs/?q=many-", who="operator")
+    page.locator('tr[data-id="many-0"] input').check()
+    page.get_by_role("button", name="Select the page").click()
+    page.get_by_role("button", name="Move the selected").click()
+    site.do("plan", run="many-late", tasks=1)
+    page.get_by_role("link", name="Run canceled").click()
+    expect(page.locator(".note")).to_contain_text("3 would move")
+    page.get_by_role("button", name="Run canceled for 3 runs").click()
+
+    expect(page.get_by_role("status").filter(has_text="of 3")).to_contain_text("3 moved")
+    assert site.do("state", machine="run", entity_id="many-2")["state"] == "canceled"
+    assert site.do("state", machine="run", entity_id="many-late")["state"] == "running"
+
+
+def test_the_chosen_theme_is_kept(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/start/", who="viewer", color_scheme="light")
+    page.locator("details.menu summary").click()
+    page.get_by_role("button", name="Dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+    page.goto(f"{site.url}/alerts/")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(12, 15, 20)"
+
+
+def test_a_history_proves_itself(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/show-t5/")
+    page.get_by_role("button", name="Verify now").click()
+
+    expect(page.locator("#proof")).to_contain_text("Untampered")
+
+
+def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/tokens/", who="operator")
+    page.get_by_label("Name").fill("from the browser")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator("#token-text")).to_have_text(re.compile("^stc_"))
+    page.goto(f"{site.url}/tokens/")
+    expect(page.locator("#token-text")).to_have_count(0)
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row", name="from the browser")).to_contain_text("revoked")

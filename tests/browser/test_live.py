@@ -1,0 +1,112 @@
+"""What others do is seen at once, without a gap and without a repeat, also after the server was away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+
+def is_live(page: Any) -> None:
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+
+
+def test_two_browsers_see_each_others_changes(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="both", tasks=1)
+    watching, acting = (
+        visit("/machines/tasks/both-t1/", who="viewer"),
+        visit("/machines/tasks/both-t1/force/?to=blocked"),
+    )
+    is_live(watching)
+    acting.get_by_label("other").check()
+    acting.fill("#reason", "to be seen by the other one")
+    acting.locator("#force-button").click()
+
+    expect(watching.locator(".title .mark-forced")).to_be_visible()
+    expect(watching.locator("#news")).to_be_visible()
+    watching.locator("#news").click()
+    expect(watching.locator("#timeline")).to_contain_text("to be seen by the other one")
+
+
+def test_a_row_changes_in_place_and_new_ones_wait_behind_a_button(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="rows", tasks=1)
+    page = visit("/machines/tasks/?q=run:rows")
+    is_live(page)
+    site.do("force", machine="task", entity_id="rows-t1", to_state="failed")
+    site.do("plan", run="rows-more", tasks=2)
+
+    row = page.locator('tr[data-id="rows-t1"]')
+    expect(row.locator("[data-chip]")).to_have_text("failed")
+    expect(row.locator(".mark-forced")).to_be_visible()
+    expect(page.locator("#news")).to_contain_text(re.compile(r"\+\d+ new"))
+    page.locator("#news").click()
+    expect(page.locator("#news")).to_be_hidden()
+    expect(page.locator('tr[data-id="rows-t1"] [data-chip]')).to_have_text("failed")
+
+
+def test_the_overview_counts_along(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/")
+    is_live(page)
+    shown = page.locator('[data-machine="pipeline_job"] [data-total]')
+    before = int(shown.inner_text())
+    site.do("create", machine="pipeline_job", profile="p", command="analyze")
+
+    expect(shown).to_have_text(str(before + 1))
+    expect(page.locator("#feed")).to_contain_text("pipeline_job")
+
+
+def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/")
+    is_live(page)
+    site.do("plan", run="gap-before", tasks=1)
+    expect(page.locator("#feed")).to_contain_text("gap-before-t1")
+    site.close_web()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
+    site.do("plan", run="gap-during", tasks=1)
+    site.open_web()
+    is_live(page)
+    site.do("plan", run="gap-after", tasks=1)
+    expect(page.locator("#feed")).to_contain_text("gap-after-t1")
+
+    seen = page.locator("#feed li").evaluate_all("lines => lines.map((line) => line.dataset.event)")
+    made = [
+        event["event_id"]
+        for run in ("gap-before", "gap-during", "gap-after")
+        for machine, pk in (("run", run), ("workstream", f"{run}-w"), ("task", f"{run}-t1"))
+        for event in site.do("events", machine=machine, entity_id=pk)
+    ]
+    assert len(seen) == len(set(seen))
+    assert set(made) <= set(seen)
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+
+
+def test_snapshot_and_events_make_a_fresh_snapshot(site: Any, visit: Callable[..., Any]) -> None:
+    old = visit("/")
+    is_live(old)
+    for number in range(5):
+        site.do("plan", run=f"fresh-{number}", tasks=2)
+        site.do("force", machine="task", entity_id=f"fresh-{number}-t1", to_state="failed")
+    expect(old.locator("#feed")).to_contain_text("fresh-4-t1")
+    script = """() => Object.fromEntries(
+      [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) =>
+        [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").innerText]))"""
+    fresh = visit("/")
+    expected = fresh.evaluate(script)
+    old.wait_for_function(f"(expected) => JSON.stringify(({script})()) === JSON.stringify(expected)", arg=expected)
+
+
+def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="replay", tasks=3)
+    site.do("force", machine="task", entity_id="replay-t1", to_state="failed")
+    page = visit("/runs/replay/")
+    page.wait_for_selector("body[data-ready]")
+    now = page.locator('[data-part="task replay-t1"]')
+    expect(now).to_have_attribute("data-state", "failed")
+
+    page.locator("#time").fill("0")
+    expect(now).not_to_have_attribute("data-state", "failed")
+    expect(page.locator("#moment")).to_contain_text("as it was at")
+    page.get_by_role("button", name="Now").click()
+    expect(now).to_have_attribute("data-state", "failed")

@@ -1,0 +1,32 @@
+"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+PICTURES = {
+    "console-overview": ("/", "light", (1280, 860)),
+    "console-machine": ("/machines/tasks/", "dark", (1280, 860)),
+    "console-entity": ("/machines/tasks/show-t5/", "light", (1280, 860)),
+    "console-force": ("/machines/runs/show/force/?to=canceled", "light", (1280, 900)),
+    "console-run": ("/runs/show/", "dark", (1280, 860)),
+    "console-wall": ("/wall/", "dark", (1920, 1080)),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_for_the_documentation(name: str, visit: Callable[..., Any], tmp_path: Path) -> None:
+    path, theme, (width, height) = PICTURES[name]
+    page = visit(path, viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
+    page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")
+    folder = FOLDER if os.environ.get("STATECORE_TEST_PICTURES") else tmp_path
+    page.screenshot(path=folder / f"{name}.png")
+
+    assert (folder / f"{name}.png").stat().st_size > 10_000
+    assert (FOLDER / f"{name}.png").exists()

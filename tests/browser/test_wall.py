@@ -1,0 +1,77 @@
+"""The wall: let in by a code, turns its pages, survives the night, is thrown out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+A_DAY = 24 * 3600 * 1000
+
+
+def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
+    wall, console = visit("/wall/pair/", who="stranger", **looks), visit("/screens/")
+    console.get_by_label("Code on the screen").fill(wall.locator("#code").inner_text().lower())
+    console.get_by_label("Where it hangs").fill(name)
+    console.get_by_label("Seconds for a page").fill("3")
+    console.get_by_role("button", name="Let it in").click()
+    expect(console.get_by_role("row", name=name)).to_be_visible()
+    wall.wait_for_url("**/wall/?**")
+    return wall, console
+
+
+def test_a_screen_is_let_in_by_its_code_and_thrown_out(site: Any, visit: Callable[..., Any]) -> None:
+    wall, console = pair(site, visit, "Kitchen")
+    expect(wall.locator("#freshness")).to_have_attribute("data-state", "live")
+    console.reload()
+    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("there")
+    # It may look and do nothing else.
+    assert wall.request.get(f"{site.url}/machines/tasks/show-t1/force/").status == 403
+
+    console.get_by_role("row", name="Kitchen").get_by_role("button", name="Throw out").click()
+    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("out")
+    wall.reload()
+    wall.wait_for_url("**/login/**")
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (3840, 2160)], ids=["1080p", "4K"])
+def test_nothing_scrolls(size: tuple[int, int], visit: Callable[..., Any]) -> None:
+    page = visit("/wall/", viewport={"width": size[0], "height": size[1]})
+    page.wait_for_selector(".tile")
+
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    tiles = "[...document.querySelectorAll('.tiles:not([hidden]) .tile')]"
+    assert page.evaluate(f"{tiles}.every((tile) => tile.scrollHeight <= tile.clientHeight + 1)")
+
+
+def test_a_night_on_the_wall(site: Any, visit: Callable[..., Any], browser: Any, sessions: dict[str, Any]) -> None:
+    """Twenty-three hours in a few seconds: pages turn, it stays live, its memory is flat, the day ends in a reload."""
+    context = browser.new_context(storage_state=sessions["viewer"], viewport={"width": 1920, "height": 1080})
+    page = context.new_page()
+    page.clock.install()
+    page.goto(f"{site.url}/wall/?seconds=20")
+    page.wait_for_selector("#freshness[data-state=live]")
+    client = context.new_cdp_session(page)
+
+    def nodes() -> int:
+        client.send("HeapProfiler.collectGarbage")
+        return int(client.send("Memory.getDOMCounters")["nodes"])
+
+    page.clock.run_for(60_000)
+    early = nodes()
+    for hour in range(1, 24):
+        page.clock.fast_forward(3600 * 1000)
+        if hour % 6 == 0:
+            site.do("create", machine="pipeline_job", profile="night", command="analyze")
+    page.clock.run_for(60_000)
+    late = nodes()
+    assert late <= early * 1.1 + 50
+    page.wait_for_function("() => document.querySelector('#freshness').dataset.state === 'live'")
+    page.evaluate("window.stayed = true")
+    page.clock.fast_forward(A_DAY - 22 * 3600 * 1000)
+    page.clock.run_for(31_000)
+    page.wait_for_function("() => window.stayed === undefined")
+    context.close()

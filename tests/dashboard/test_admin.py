@@ -1,0 +1,82 @@
+"""The admin shows and never writes, whoever asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.dashboard.scene import Scene
+from tests.support import world
+
+
+@pytest.fixture
+def staff(people: dict[str, Any]) -> Client:
+    """May enter the admin and see tasks, nothing else."""
+    user = people["nobody"]
+    user.is_staff = True
+    user.save()
+    user.user_permissions.add(Permission.objects.get(codename="view_task"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_the_index_shows_states_and_overrides_of_what_one_may_see(
+    staff: Client, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    everything, a_little = client.get("/admin/").content.decode(), staff.get("/admin/").content.decode()
+
+    assert "/machines/runs/" in everything
+    assert "scene-t3" in everything
+    assert "/machines/runs/" not in a_little
+    assert "/machines/tasks/" in a_little
+
+
+def test_an_entity_has_its_history_in_line_and_offers_what_one_may(
+    staff: Client, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    body, little = (each.get("/admin/statecore/task/scene-t3/change/").content.decode() for each in (client, staff))
+
+    assert world.REASON in body
+    assert "/machines/tasks/scene-t3/force/" in body
+    assert world.REASON in little
+    assert "/machines/tasks/scene-t3/force/" not in little
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/admin/statecore/task/scene-t1/change/", {"state": "completed", "_save": "Save"}),
+        ("/admin/statecore/task/scene-t1/delete/", {"post": "yes"}),
+        ("/admin/statecore/task/add/", {"id": "x", "state": "completed"}),
+        ("/admin/statecore/task/", {"action": "delete_selected", "_selected_action": "scene-t1", "post": "yes"}),
+        ("/machines/tasks/scene-t1/force/", {"to": "completed", "reason": "because I say so", "category": "other"}),
+    ],
+)
+def test_nobody_gets_past_it(path: str, body: dict[str, str], staff: Client, scene: Scene) -> None:
+    before = world.trace(scene.first)
+    staff.post(path, body)
+
+    assert world.trace(scene.first) == before
+
+
+def test_a_list_asks_the_same_however_many_it_shows(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["superuser"])
+
+    def questions() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            client.get("/admin/statecore/task/")
+        return len(asked)
+
+    questions()
+    few = questions()
+    for number in range(10):
+        world.task(id=f"more-{number}", workstream=scene.first.workstream)
+    assert questions() == few

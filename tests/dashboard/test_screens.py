@@ -1,0 +1,107 @@
+"""Screens are let in by a code that does not live long, may only look, and can be thrown out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from tests.dashboard.scene import Scene
+
+
+def asking(client: Client) -> str:
+    client.get(reverse("console:pairing"))
+    from dashboard.models import Screen
+
+    return str(Screen.objects.latest("pk").code)
+
+
+def let_in(people: dict[str, Any], code: str, who: str = "supervisor") -> int:
+    console = Client()
+    console.force_login(people[who])
+    return console.post(reverse("console:screens"), {"code": code, "name": "Hall", "machines": "run"}).status_code
+
+
+def test_a_screen_comes_in_once_its_code_was_typed_and_may_only_look(people: dict[str, Any], scene: Scene) -> None:
+    wall = Client()
+    code = asking(wall)
+    assert wall.post(reverse("console:paired")).json() == {"state": "waiting"}
+    assert wall.get(reverse("console:wall")).status_code == 302
+
+    let_in(people, f" {code.lower()} ")
+
+    assert wall.post(reverse("console:paired")).json() == {"state": "paired", "address": "/wall/?machines=run"}
+    assert wall.get("/wall/?machines=run").status_code == 200
+    assert wall.post(reverse("console:alive")).status_code == 200
+    assert wall.get(reverse("console:force", args=["tasks", "scene-t1"])).status_code == 403
+    assert wall.get(reverse("console:move", args=["runs", "scene", "run_canceled"])).status_code == 403
+
+
+def test_a_code_is_good_for_one_screen_and_a_quarter_of_an_hour(people: dict[str, Any], scene: Scene) -> None:
+    from dashboard.models import Screen
+
+    wall = Client()
+    code = asking(wall)
+    Screen.objects.update(asked_at=Screen.objects.get(code=code).asked_at - timedelta(minutes=16))
+    let_in(people, code)
+    assert Screen.objects.get(code=code).paired_at is None
+    assert wall.post(reverse("console:paired")).status_code == 410
+
+    fresh = asking(wall)
+    let_in(people, fresh)
+    first = Screen.objects.get(code=fresh).paired_at
+    let_in(people, fresh)
+    assert Screen.objects.get(code=fresh).paired_at == first
+
+
+def test_only_who_may_lets_screens_in_and_throws_them_out(people: dict[str, Any], scene: Scene) -> None:
+    from dashboard.models import Screen
+
+    code = asking(Client())
+    assert let_in(people, code, "operator") == 403
+    let_in(people, code)
+    screen = Screen.objects.get(code=code)
+    operator = Client()
+    operator.force_login(people["operator"])
+    assert operator.post(reverse("console:revoke_screen", args=[screen.pk])).status_code == 403
+
+
+def test_a_screen_that_was_thrown_out_sees_nothing_more(people: dict[str, Any], scene: Scene) -> None:
+    from dashboard import screens
+    from dashboard.models import Screen
+
+    wall = Client()
+    code = asking(wall)
+    let_in(people, code)
+    wall.post(reverse("console:paired"))
+    screens.revoke(Screen.objects.get(code=code))
+
+    assert wall.get(reverse("console:wall")).status_code == 302
+    assert wall.post(reverse("console:paired")).status_code == 410
+
+
+def test_a_screen_that_is_not_heard_of_is_blind(people: dict[str, Any], scene: Scene) -> None:
+    from dashboard import screens
+    from dashboard.models import Screen
+    from statecore.kernel.clock import now
+
+    assert screens.is_blind(Screen())
+    assert screens.is_blind(Screen(last_seen_at=now() - timedelta(minutes=3)))
+    assert not screens.is_blind(Screen(last_seen_at=now()))
+
+
+def test_a_strangers_secret_is_nobody(scene: Scene) -> None:
+    client = Client()
+    client.cookies["statecore_screen"] = "guessed"
+
+    assert client.post(reverse("console:paired")).status_code == 410
+
+
+def test_only_so_many_may_be_asking_at_once(scene: Scene) -> None:
+    from dashboard import screens
+
+    answers = [Client().get(reverse("console:pairing")).status_code for _ in range(screens.WAITING_AT_MOST + 1)]
+
+    assert answers == [200] * screens.WAITING_AT_MOST + [429]

@@ -1,0 +1,33 @@
+"""How states look is read off the declarations, and no two states of a machine look the same in a bar."""
+
+from __future__ import annotations
+
+import pytest
+
+from statecore.derive.tones import Tone, looks
+from statecore.kernel import registry
+
+
+@pytest.mark.parametrize(
+    ("machine", "state", "tone"),
+    [
+        ("task", "pending", Tone.WAITING),
+        ("task", "running", Tone.ACTIVE),
+        ("task", "blocked", Tone.HELD),
+        ("task", "retrying", Tone.TROUBLED),
+        ("task", "completed", Tone.DONE),
+        ("task", "failed", Tone.FAILED),
+        ("task", "cancelled", Tone.ENDED),
+        ("circuit_breaker", "OPEN", Tone.TROUBLED),
+        ("workstream", "skipped", Tone.DONE),
+    ],
+)
+def test_a_state_has_the_tone_of_its_declaration(machine: str, state: str, tone: Tone) -> None:
+    assert looks(machine)[state].tone is tone
+
+
+def test_every_state_of_every_machine_has_a_look_of_its_own() -> None:
+    for flow in registry.flows():
+        found = looks(flow.entity_type)
+        assert list(found) == list(flow.states)
+        assert len({(look.tone, look.shade) for look in found.values()}) == len(found)
