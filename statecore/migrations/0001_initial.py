@@ -2,13 +2,14 @@
 
 import django.core.validators
 import django.db.models.deletion
+from django.conf import settings
+from django.db import migrations, models
+
 import statecore.kernel.clock
 import statecore.kernel.id_field
 import statecore.kernel.state_field
 import statecore.kernel.validators
 import statecore.machines.task
-from django.conf import settings
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
