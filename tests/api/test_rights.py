@@ -82,7 +82,7 @@ def needed_more(method: str, path: str) -> set[str]:
         return set()
     if path.endswith("/compensation/approve/"):
         return {"read", "agent", "operate"}
-    if path.endswith("/retry/") or "/compensation/" in path or path.endswith("/drain/"):
+    if path.endswith(("/retry/", "/drain/")) or "/compensation/" in path:
         return {"read", "agent"}
     if method == "patch" and path.startswith("phases"):
         return {"read", "agent"}
