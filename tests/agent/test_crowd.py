@@ -30,14 +30,14 @@ def test_every_task_is_done_exactly_once_though_the_server_is_killed(
     ledger = tmp_path / "ledger"
     script = f'echo "$STATECORE_TASK_ID" >> {ledger}'
     crowd = [agents("--heartbeat", "5", "--", "/bin/sh", "-c", script, name=f"agent{n}") for n in range(AGENTS)]
-    until(lambda: Worker.objects.count() == AGENTS and done() > TASKS // 10, 60)
+    until(lambda: Worker.objects.count() == AGENTS and done() > TASKS // 10, 180)
 
     site.end()
     site.start()
-    until(lambda: done() > TASKS // 2, 60)
+    until(lambda: done() > TASKS // 2, 180)
     site.end()
     site.start()
-    until(lambda: Run.objects.get().state == "succeeded", 120)
+    until(lambda: Run.objects.get().state == "succeeded", 180)
 
     assert done() == TASKS
     assert Counter(ledger.read_text().split()) == {f"t{n}": 1 for n in range(TASKS)}

@@ -80,7 +80,9 @@ def needed_more(method: str, path: str) -> set[str]:
     if path.endswith("/override/"):
         # The body says nothing, which is refused first; the next test looks at full ones.
         return set()
-    if path.endswith("/retry/"):
+    if path.endswith("/compensation/approve/"):
+        return {"read", "agent", "operate"}
+    if path.endswith(("/retry/", "/drain/")) or "/compensation/" in path:
         return {"read", "agent"}
     if method == "patch" and path.startswith("phases"):
         return {"read", "agent"}
