@@ -1,0 +1,141 @@
+"""Every call of the API with every kind of caller."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from api.openapi.views import document
+from statecore.kernel import registry
+from statecore.records import token as tokens
+from tests.api.callers import Caller, done, refused
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+SCOPES = ("read", "agent", "operate", "override")
+READ_ONLY = {"get"}
+
+
+@cache
+def calls() -> list[tuple[str, str]]:
+    """Method and path of everything in the schema, and the schema and its page themselves."""
+    found = [(method, path.removeprefix("/api/v1/")) for path, ways in document()["paths"].items() for method in ways]
+    return [*found, ("get", "schema/"), ("get", "docs/")]
+
+
+def of(path: str) -> str:
+    """With ids of nothing there is: whoever is let through is told so."""
+    return re.sub(r"\{\w+\}", "nothing", path)
+
+
+def status(text: str | None, method: str, path: str) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {text}"} if text else {}
+    address = f"/api/v1/{of(path)}"
+    response = Client().generic(method.upper(), address, b"{}", content_type="application/json", headers=headers)
+    told = response.json() if "json" in response["Content-Type"] and response.content else {}
+    return response.status_code, told.get("code", "")
+
+
+def useless() -> dict[str, str | None]:
+    boss = User.objects.create_superuser("boss")
+    gone = User.objects.create_superuser("gone")
+    with time_machine.travel("2026-01-01"):
+        expired = tokens.make("expired", boss, "override", expires_in=timedelta(days=1))[1]
+    revoked, text = tokens.make("revoked", boss, "override")
+    tokens.revoke(revoked)
+    inactive = tokens.make("inactive", gone, "override")[1]
+    User.objects.filter(pk=gone.pk).update(is_active=False)
+    return {"no token": None, "wrong": "stc_00000000_x", "expired": expired, "revoked": text, "inactive": inactive}
+
+
+def test_nothing_answers_a_caller_it_does_not_know() -> None:
+    for who, text in useless().items():
+        for method, path in calls():
+            assert status(text, method, path) == (401, "not_authenticated"), (who, method, path)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_scope_lets_through_what_it_is_for(scope: str) -> None:
+    caller = Caller(scope)
+    for method, path in calls():
+        code, said = status(caller.text, method, path)
+        is_refused = code == 403
+        assert is_refused is (scope in needed_more(method, path)), (method, path, code, said)
+        assert code != 401
+        assert code < 500
+
+
+def needed_more(method: str, path: str) -> set[str]:
+    """The scopes that are not enough for this call."""
+    if method in READ_ONLY:
+        return set()
+    if path.endswith("/override/"):
+        # The body says nothing, which is refused first; the next test looks at full ones.
+        return set()
+    if path.endswith("/retry/"):
+        return {"read", "agent"}
+    if method == "patch" and path.startswith("phases"):
+        return {"read", "agent"}
+    return {"read"}
+
+
+@pytest.mark.parametrize("flow", registry.flows(), ids=lambda flow: flow.entity_type)
+def test_an_override_takes_the_scope_and_the_permission_for_that_machine(flow: Any) -> None:
+    body = {"to_state": flow.states[-1], "reason": "long enough a reason", "category": "other"}
+    for scope in ("read", "agent", "operate"):
+        told = refused(Caller(scope).post(f"{flow.collection}/nothing/override/", body), 403, "permission_denied")
+        assert told["required"] == flow.permission("override")
+    refused(Caller("override").post(f"{flow.collection}/nothing/override/", body), 404, "not_found")
+
+
+def plain_user(name: str, *permissions: str) -> User:
+    user = User.objects.create_user(name)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return user
+
+
+def test_a_token_never_does_what_its_user_may_not() -> None:
+    task = world.task()
+    body = {"to_state": "failed", "reason": "long enough a reason", "category": "other"}
+    nobody = Caller("override", user=plain_user("nobody"))
+    refused(nobody.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
+    refused(nobody.post("pipeline-jobs/", {}), 403, "permission_denied")
+    refused(nobody.patch(f"tasks/{task.pk}/", {"priority": 1}), 403, "permission_denied")
+    other = Caller("override", user=plain_user("other", "override_run", "operate_task"))
+    refused(other.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
+    done(other.patch(f"tasks/{task.pk}/", {"priority": 1}))
+    right = Caller("override", user=plain_user("right", "override_task"))
+    done(right.post(f"tasks/{task.pk}/override/", body))
+
+
+def test_a_session_does_what_its_user_may() -> None:
+    client, task = Client(), world.running_task()
+    client.force_login(plain_user("nobody"))
+    fire = {"data": {"trigger": "user_cancelled"}, "content_type": "application/json"}
+    assert client.get("/api/v1/tasks/").status_code == 200
+    refused(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire), 403, "permission_denied")
+    client.force_login(plain_user("right", "operate_task"))
+    told = done(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire))
+    assert told["event"]["operator"] == "right"
+
+
+def test_who_calls_too_often_is_told_when_to_come_back(settings: Any) -> None:
+    settings.STATECORE_CALLS_PER_MINUTE = 3
+    with time_machine.travel("2026-01-01T00:00:20Z", tick=False) as clock:
+        caller, other = Caller("read"), Caller("read")
+        for _ in range(3):
+            done(caller.get("tasks/"))
+        response = caller.get("tasks/")
+        refused(response, 429, "throttled")
+        assert response["Retry-After"] == "40"
+        done(other.get("tasks/"))
+        clock.shift(40)
+        done(caller.get("tasks/"))
