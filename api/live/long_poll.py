@@ -63,7 +63,7 @@ class LongPolls:
 async def _until(deadline: float, line: Waiting, worker_id: str, asked: Asked, leaves: asyncio.Future[Message]) -> None:
     """At the end it is asked once more: a worker that waits is one that lives."""
     async with line.turn(worker_id) as turn:
-        while asked.found_nothing and not line.hub.closing.is_set():
+        while asked.found_nothing:
             left = deadline - time.monotonic()
             comes = asyncio.create_task(turn.comes())
             either: list[asyncio.Future[Any]] = [comes, leaves]
@@ -73,6 +73,8 @@ async def _until(deadline: float, line: Waiting, worker_id: str, asked: Asked, l
                 comes.cancel()
             if leaves.done():  # nobody would hear of what is claimed now
                 asked.is_gone = True
+                return
+            if line.hub.closing.is_set():
                 return
             await asked.once()
             if time.monotonic() >= deadline:

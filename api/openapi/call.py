@@ -33,6 +33,8 @@ class Call:
     parameters: list[Schema] = field(default_factory=list)
     conflicts: bool = False
     description: str = ""
+    # What the answer may be beside JSON, or instead of it: by its type.
+    other_types: dict[str, Schema] = field(default_factory=dict)
 
 
 def operation(call: Call, method: str, tag: str, name: str, in_path: list[str]) -> dict[str, Any]:
@@ -49,6 +51,8 @@ def operation(call: Call, method: str, tag: str, name: str, in_path: list[str]) 
         ],
         "responses": {str(status): _answer(schema, is_post=is_post) for status, schema in call.answers.items()},
     }
+    for content_type, schema in call.other_types.items():
+        made["responses"]["200"].setdefault("content", {})[content_type] = {"schema": schema}
     if call.description:
         made["description"] = call.description
     if call.body is not None:

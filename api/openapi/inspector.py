@@ -16,9 +16,9 @@ class Inspector(AutoSchema):
     """A view that is described is told by its description, any other one by what drf-spectacular finds in it."""
 
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
-        from .calls import DESCRIPTIONS
+        from . import calls, screens
 
-        describe = DESCRIPTIONS.get(type(self.view))
+        describe = {**calls.DESCRIPTIONS, **screens.DESCRIPTIONS}.get(type(self.view))
         if describe is None:
             return super().get_operation(path, path_regex, path_prefix, method, registry)
         collection, *rest = [part for part in path.removeprefix("/api/v1/").split("/") if part]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from statecore import board, stuck
@@ -18,7 +17,6 @@ from statecore.records.token import Scope
 from .. import bodies, idempotency
 from ..actors import acting
 from ..views import ApiView, answer
-from . import shapes
 from .parameters import Parameters
 
 MAY_ACKNOWLEDGE = "statecore.change_alert"
@@ -26,7 +24,6 @@ HIGHEST_ID = 2**63
 
 
 class Stats(ApiView):
-    @extend_schema(operation_id="stats", responses=shapes.STATS)
     def get(self, request: Request) -> HttpResponse:
         """Counts per machine and state, rates, what is stuck, alerts: one cheap call, however much there is."""
         Parameters(request)
@@ -34,11 +31,6 @@ class Stats(ApiView):
 
 
 class Stuck(ApiView):
-    @extend_schema(
-        operation_id="stuck",
-        parameters=[shapes.word("entity_type", "only of this machine"), shapes.page_size()],
-        responses={200: shapes.page(shapes.STUCK), **shapes.INVALID, **shapes.NOT_FOUND},
-    )
     def get(self, request: Request) -> HttpResponse:
         """What is past its deadline or waits for a decision, longest first: as many as fit on one page."""
         asked = Parameters(request, "entity_type", "page_size")
@@ -48,16 +40,6 @@ class Stuck(ApiView):
 
 
 class Alerts(ApiView):
-    @extend_schema(
-        operation_id="alerts",
-        parameters=[
-            shapes.flag("open", "only those that are, or are not, over"),
-            shapes.flag("acknowledged", "only those that somebody has, or nobody has, taken notice of"),
-            shapes.number("before", "alerts with a lower id"),
-            shapes.page_size(),
-        ],
-        responses={200: shapes.page(shapes.ALERT), **shapes.INVALID},
-    )
     def get(self, request: Request) -> HttpResponse:
         """Alerts, newest first."""
         asked = Parameters(request, "open", "acknowledged", "before", "page_size")
@@ -77,11 +59,6 @@ class Acknowledge(ApiView):
     class Note(bodies.Body):
         note: str = ""
 
-    @extend_schema(
-        operation_id="acknowledge",
-        request={"application/json": shapes.NOTE},
-        responses={200: shapes.ALERT, **shapes.INVALID, **shapes.NOT_FOUND},
-    )
     def post(self, request: Request, alert_id: int) -> HttpResponse:
         """Take notice of an alert, as the first who does; whoever comes later is told who was first."""
         body = bodies.read(request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from statecore import history, integrity
@@ -15,7 +14,6 @@ from statecore.kernel.refusals import Invalid
 from statecore.records.position import head
 
 from ..views import ApiView, answer
-from . import shapes
 from .parameters import Parameters
 
 FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity")
@@ -23,23 +21,6 @@ STRETCH = 1_000
 
 
 class Events(ApiView):
-    @extend_schema(
-        operation_id="events",
-        parameters=[
-            *map(shapes.words, FILTERS),
-            shapes.moment("since", "events of this time and later"),
-            shapes.moment("until", "events before this time"),
-            shapes.number("after", "events after this position"),
-            shapes.number("before", "events before this position"),
-            shapes.word("ordering", "oldest first, unless given", ["position", "-position"]),
-            shapes.page_size(),
-        ],
-        responses={
-            200: shapes.page(shapes.POSITIONED),
-            (200, "text/event-stream"): {"type": "string"},
-            **shapes.INVALID,
-        },
-    )
     def get(self, request: Request) -> HttpResponse:
         """Events in the order of their positions; with `Accept: text/event-stream` as they happen."""
         asked = Parameters(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
@@ -79,16 +60,6 @@ def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[s
 
 
 class Overrides(ApiView):
-    @extend_schema(
-        operation_id="overrides",
-        parameters=[
-            shapes.words("actor"),
-            shapes.words("entity_type"),
-            shapes.number("before", "overrides before this position"),
-            shapes.page_size(),
-        ],
-        responses={200: shapes.page(shapes.OVERRIDE), **shapes.INVALID},
-    )
     def get(self, request: Request) -> HttpResponse:
         """What was forced, newest first: the event, whether it held, and what it was left by."""
         asked = Parameters(request, "actor", "entity_type", "before", "page_size")
@@ -103,26 +74,12 @@ class Overrides(ApiView):
 
 
 class RunAt(ApiView):
-    @extend_schema(
-        operation_id="run_at",
-        parameters=[shapes.moment("time", "now, unless given")],
-        responses={200: shapes.RUN_AT, **shapes.INVALID, **shapes.NOT_FOUND},
-    )
     def get(self, request: Request, run_id: str) -> HttpResponse:
         """The run with its workstreams, tasks, gates and patches as they were at a moment."""
         return answer(history.run_at(run_id, Parameters(request, "time").moment("time")))
 
 
 class Verify(ApiView):
-    @extend_schema(
-        operation_id="verify",
-        parameters=[
-            shapes.number("after", f"verify the {STRETCH} positions that follow this one; `next` goes on to the end"),
-            shapes.word("entity_type", "with `entity`: its machine"),
-            shapes.word("entity", "verify the history of this one"),
-        ],
-        responses={200: shapes.VERIFIED, **shapes.INVALID, **shapes.NOT_FOUND},
-    )
     def get(self, request: Request) -> HttpResponse:
         """Whether the journal verifies: what moved last, one entity, or stretch by stretch all of it."""
         asked = Parameters(request, "after", "entity_type", "entity")

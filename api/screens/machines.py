@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
 from statecore import board
@@ -15,7 +14,6 @@ from statecore.kernel import registry
 from statecore.kernel.flow import Flow
 
 from ..views import ApiView, answer
-from . import shapes
 from .parameters import Parameters
 
 # The drawing brings its own style and may do nothing else, also when it is opened by itself.
@@ -32,7 +30,6 @@ def declared(flow: Flow) -> dict[str, Any]:
 
 
 class Machines(ApiView):
-    @extend_schema(operation_id="machines", responses=shapes.results(shapes.MACHINE))
     def get(self, request: Request) -> HttpResponse:
         """Every machine: its states, its moves, who may make them."""
         Parameters(request)
@@ -40,7 +37,6 @@ class Machines(ApiView):
 
 
 class Machine(ApiView):
-    @extend_schema(operation_id="machine", responses={200: shapes.MACHINE, **shapes.NOT_FOUND})
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """One machine."""
         Parameters(request)
@@ -48,11 +44,6 @@ class Machine(ApiView):
 
 
 class Drawing(ApiView):
-    @extend_schema(
-        operation_id="machine_drawing",
-        parameters=[shapes.flag("counts", "with how many entities are in each state")],
-        responses={(200, "image/svg+xml"): {"type": "string"}, **shapes.NOT_FOUND},
-    )
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """The machine as a drawing, light or dark as the reader prefers."""
         flow = registry.flow(entity_type)
@@ -63,9 +54,6 @@ class Drawing(ApiView):
 
 
 class Mermaid(ApiView):
-    @extend_schema(
-        operation_id="machine_mermaid", responses={(200, "text/plain"): {"type": "string"}, **shapes.NOT_FOUND}
-    )
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """The machine as a Mermaid state diagram."""
         Parameters(request)

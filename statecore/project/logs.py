@@ -77,6 +77,8 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             "uvicorn": {"handlers": [], "propagate": True},
             # Every request and its failure are logged already, with a user and an id.
             "uvicorn.access": {"level": "WARNING"},
+            # It says of each socket that it was opened and closed, and hundreds come back at once.
+            "uvicorn.error": {"level": "WARNING"},
             "django.request": {"level": "CRITICAL"},
             # Scanners ask for any host; the answer 400 is all it is worth.
             "django.security.DisallowedHost": {"level": "CRITICAL"},

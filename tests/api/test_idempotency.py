@@ -35,7 +35,7 @@ CALLS = {
     "submit": lambda: ("runs/submit/", plan()),
     "phase": lambda: ("phases/", {"title": "x"}),
     "heartbeat": lambda: (f"workers/{world.idle_worker().pk}/heartbeat/", {}),
-    "claim": lambda: (f"workers/{world.idle_worker().pk}/claim/", {}),
+    "claim": lambda: (world.queued_task() and f"workers/{world.idle_worker().pk}/claim/", {}),
     "acquire": lambda: ("breakers/git/acquire/", {}),
     "report": lambda: ("breakers/git/report/", {"success": False}),
     "event": lambda: (f"agent-jobs/{world.created('AgentJob').pk}/events/", {"type": "note"}),
