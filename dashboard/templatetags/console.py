@@ -100,6 +100,18 @@ def ago(at: datetime | str | None) -> SafeString:
     )
 
 
+@register.simple_tag
+def lasting(at: datetime) -> SafeString:
+    """For how long already; kept true like the other times."""
+    exact = rfc3339(at)
+    return format_html(
+        '<time class="num" datetime="{}" title="{}" data-format="length">{}</time>',
+        exact,
+        exact,
+        words.length(now() - at),
+    )
+
+
 def spoken(since: timedelta) -> str:
     """`3 min ago`, or `in 3 min` of what is still to come."""
     if since < timedelta():

@@ -60,6 +60,15 @@ function drawNode(place, node) {
   return group;
 }
 
+// Edges may swing out further than the states; dagre counts only these.
+function extent(graph) {
+  const points = graph.edges().flatMap((edge) => graph.edge(edge).points);
+  const top = Math.min(0, ...points.map((point) => point.y - 8));
+  const bottom = Math.max(graph.graph().height, ...points.map((point) => point.y + 8));
+  const width = Math.max(graph.graph().width, ...points.map((point) => point.x + 8));
+  return { top, width, height: bottom - top };
+}
+
 export function draw(box, drawing) {
   const graph = new Graph({ multigraph: true });
   const isNarrow = box.clientWidth < 620;
@@ -68,8 +77,8 @@ export function draw(box, drawing) {
   for (const node of drawing.nodes) graph.setNode(node.id, { width: widthOf(node), height: HEIGHT });
   for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: edge.rate ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
   layout(graph);
-  const { width, height } = graph.graph();
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+  const { top, width, height } = extent(graph);
+  const picture = svg("svg", { viewBox: `0 ${top} ${width} ${height}`, width, height });
   for (const edge of drawing.edges) {
     const placed = graph.edge(edge.from, edge.to);
     picture.append(drawEdge(placed.points, edge, { x: placed.x, y: placed.y, text: edge.rate ? `${edge.rate}/min` : "" }));

@@ -14,7 +14,7 @@ follow({ entity_type: machine, entity }, (events) => {
   document.body.dataset.version = last.sequence;
   const head = document.querySelector(".title [data-chip]");
   head.replaceChildren(chip(looks[last.to_state], last.to_state, "big"));
-  document.querySelector(".title [data-entered]").replaceChildren(timeElement(last.timestamp, "ago"));
+  document.querySelector(".title [data-entered]").replaceChildren(timeElement(last.timestamp, "length"));
   if (events.some((event) => event.kind === "override") && !document.querySelector(".title .mark-forced")) head.after(forcedMark());
   document.getElementById("news").classList.remove("hidden");
 }, () => location.reload());

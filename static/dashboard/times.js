@@ -14,11 +14,13 @@ export function ago(when, at = Date.now()) {
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
+const FORMATS = { clock: (when) => clock.format(when), ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
+
 export function tellTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-format]")) {
     const when = new Date(element.dateTime);
     if (Number.isNaN(when.getTime())) continue;
-    const text = element.dataset.format === "clock" ? clock.format(when) : ago(when);
+    const text = FORMATS[element.dataset.format](when);
     if (element.textContent !== text) element.textContent = text;
     if (!element.dataset.told) { element.title = exact.format(when); element.dataset.told = "yes"; }
   }
@@ -29,7 +31,7 @@ export function timeElement(iso, format) {
   element.dateTime = iso;
   element.dataset.format = format;
   element.className = "num";
-  element.textContent = format === "clock" ? clock.format(new Date(iso)) : ago(new Date(iso));
+  element.textContent = FORMATS[format](new Date(iso));
   element.title = exact.format(new Date(iso));
   element.dataset.told = "yes";
   return element;

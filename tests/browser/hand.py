@@ -30,8 +30,8 @@ def world() -> None:
 
     plan("show", 6)
     force("task", "show-t5", "failed")
-    age(Task, "show-t2", 4000)
-    Alert.objects.create(rule="stuck", key="show", severity="critical", detail="something is late", opened_at=now())
+    age(Task, "show-t1", 4000)
+    Alert.objects.create(rule="by_hand", key="show", severity="critical", detail="something is late", opened_at=now())
 
 
 def age(model: Any, entity_id: str, seconds: int) -> None:
