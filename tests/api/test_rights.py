@@ -33,7 +33,7 @@ def calls() -> list[tuple[str, str]]:
 
 def of(path: str) -> str:
     """With ids of nothing there is: whoever is let through is told so."""
-    return re.sub(r"\{\w+\}", "nothing", path)
+    return re.sub(r"\{\w+\}", lambda name: "0" if name[0] == "{alert_id}" else "nothing", path)
 
 
 def status(text: str | None, method: str, path: str) -> tuple[int, str]:
@@ -82,7 +82,7 @@ def needed_more(method: str, path: str) -> set[str]:
         return set()
     if path.endswith("/compensation/approve/"):
         return {"read", "agent", "operate"}
-    if path.endswith(("/retry/", "/drain/")) or "/compensation/" in path:
+    if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
         return {"read", "agent"}
     if method == "patch" and path.startswith("phases"):
         return {"read", "agent"}
