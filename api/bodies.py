@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, TypeVar
 
@@ -17,7 +18,18 @@ from .negotiation import JSON
 from .refusals import TooLarge, UnsupportedMediaType
 
 T = TypeVar("T")
-_decoder = msgspec.json.Decoder()
+EXACT = 2**53  # the whole numbers that a float holds without loss end here
+
+
+def _number(text: str) -> int | float:
+    """To JSON 1.0 is a whole number like 1."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is out of range")
+    return int(number) if number.is_integer() and abs(number) < EXACT else number
+
+
+_decoder = msgspec.json.Decoder(float_hook=_number)
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
-from django.urls import URLPattern, path
+from django.urls import URLResolver, include, path
 from rest_framework.request import Request
 
 from statecore import door, stuck
@@ -180,19 +180,20 @@ class Retry(OfMachine):
 BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
 
 
-def addresses(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
+def addresses(flows: Iterable[Flow] | None = None) -> list[URLResolver]:
     from .bulk import BulkTransitions
 
-    made: list[URLPattern] = []
+    made = []
     for flow in registry.flows() if flows is None else flows:
         name, given = flow.collection, {"flow": flow}
-        made += [
-            path(f"{name}/", Collection.as_view(**given), name=f"{name}-list"),
-            path(f"{name}/bulk-transitions/", BulkTransitions.as_view(**given), name=f"{name}-bulk"),
-            path(f"{name}/<str:entity_id>/", Detail.as_view(**given), name=f"{name}-detail"),
+        own = [
+            path("", Collection.as_view(**given), name=f"{name}-list"),
+            path("bulk-transitions/", BulkTransitions.as_view(**given), name=f"{name}-bulk"),
+            path("<str:entity_id>/", Detail.as_view(**given), name=f"{name}-detail"),
         ]
-        made += [
-            path(f"{name}/<str:entity_id>/{call}/", view.as_view(**given), name=f"{name}-{call}")
-            for call, view in BY_ENTITY
+        own += [
+            path(f"<str:entity_id>/{call}/", view.as_view(**given), name=f"{name}-{call}") for call, view in BY_ENTITY
         ]
+        # Below a prefix of its own: a request is compared with one address of each machine, not with all of them.
+        made.append(path(f"{name}/", include(own)))
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from .views import answer
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
 IN_BODY = "request_id"
+VISIBLE = re.compile(r"[!-~]{1,200}")
 REPLAYED = "Idempotent-Replayed"
 
 
@@ -29,6 +31,8 @@ def key_of(request: Request, body: dict[str, Any]) -> RequestKey | None:
     if in_body is not None and not isinstance(in_body, str):
         raise Invalid({IN_BODY: ["must be text."]})
     key = request.META.get(HEADER)
+    if key is not None and not VISIBLE.fullmatch(key):
+        raise Invalid({"Idempotency-Key": ["must be 1 to 200 visible ASCII characters."]})
     key = in_body if key is None else key
     if key is None:
         return None

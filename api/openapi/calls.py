@@ -40,6 +40,12 @@ def _filter(found: Any) -> Schema:
     )
 
 
+def _word(found: Any) -> Schema:
+    """In a body a filter may be one value or a list of them."""
+    many: Schema = {"type": "array", "items": found.schema, "minItems": 1, "maxItems": 100}
+    return {"anyOf": [found.schema, many]} if found.repeatable else found.schema
+
+
 def of_collection(view: collections.Collection, method: str) -> Call:
     flow = view.flow
     if method == "GET":
@@ -97,16 +103,15 @@ def of_retry(view: collections.Retry, method: str) -> Call:
 
 
 def of_bulk(view: bulk.BulkTransitions, method: str) -> Call:
-    more = {
-        "ids": {"type": "array", "items": ID, "maxItems": 100_000},
-        "filter": {"type": "object", "minProperties": 1},
-    }
+    ids = {"ids": {"type": "array", "items": ID, "maxItems": 100_000}}
+    chosen = {"filter": obj({name: _word(each) for name, each in filters(view.flow.model).items()}, [], closed=True)}
+    chosen["filter"]["minProperties"] = 1
     done = obj({"total": COUNT, "refused": COUNT, "results": {"type": "array", "items": schemas.BULK_RESULT}})
     job = obj({"job": ref("BulkJob"), "url": WORD})
     return Call(
         "Fire a trigger for many, each moved or refused by itself",
         {200: done, 202: job},
-        body=schemas.firing(view.flow, more),
+        body=schemas.firing(view.flow, ids, chosen),
         conflicts=True,
         description="Give either `ids` or a `filter` of the list's own words. Many become a job to be asked about.",
     )

@@ -82,16 +82,17 @@ def _field(model: type[models.Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def firing(flow: Flow, more: dict[str, Schema] | None = None) -> Schema:
-    """One shape for each trigger and the fields that are its own."""
+def firing(flow: Flow, *choices: dict[str, Schema]) -> Schema:
+    """One shape for each trigger and the fields that are its own; of several `choices` for whom one must be made."""
     shapes: dict[str, Schema] = {}
     for move in flow.moves:
         own = {param.name: of_param(param) for param in move.params}
-        required = ["trigger", *(param.name for param in move.params if param.required)]
+        needed = ["trigger", *(param.name for param in move.params if param.required)]
         fixed = {"reason": REASON, "metadata": ANY_OBJECT, "dry_run": FLAG, "request_id": REQUEST_ID}
-        fixed |= {"expected_version": VERSION} if more is None else more
-        shape = obj({"trigger": {"const": move.trigger}, **own, **fixed}, required, closed=True)
-        shapes.setdefault(repr(shape), shape)
+        for choice in choices or ({},):
+            more = choice or {"expected_version": VERSION}
+            shape = obj({"trigger": {"const": move.trigger}, **own, **fixed, **more}, [*needed, *choice], closed=True)
+            shapes.setdefault(repr(shape), shape)
     return {"anyOf": list(shapes.values())}
 
 

@@ -64,9 +64,10 @@ def _check(entity: Entity, fields: Mapping[str, Any]) -> None:
     allowed = editable(model)
     errors = {name: ["is not a field that can be changed."] for name in sorted(fields.keys() - set(allowed))}
     errors |= {name: [said] for name in fields if name in allowed and (said := complaint(model, name, fields[name]))}
-    errors |= {name: ["cannot be changed any more."] for name in fields if _is_frozen(entity, name)}
     if errors:
         raise Invalid(errors)
+    if frozen := sorted(name for name in fields if _is_frozen(entity, name)):
+        raise ConstraintViolated(f"{', '.join(frozen)} of {entity} cannot be changed any more", **entity.standing())
     if flow.is_final(entity.state) and fields.keys() - {"metadata"}:
         raise TerminalState(
             f"{entity} is {entity.state}, which is final: only its metadata may change", **entity.standing()

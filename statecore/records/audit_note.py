@@ -1,4 +1,4 @@
-"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens."""
+"""A note of what the journal does not hold because no state changed: refused overrides and edited fields."""
 
 from __future__ import annotations
 

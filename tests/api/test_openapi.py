@@ -1,6 +1,7 @@
 """The schema is OpenAPI 3.1 and names every call; the page is ours and needs nothing from elsewhere."""
 
 import re
+from typing import Any
 
 import pytest
 from django.urls import get_resolver
@@ -49,13 +50,15 @@ def test_every_address_is_described_but_the_schema_and_the_page(document: dict) 
 
 
 def addresses() -> list[str]:
-    found = []
-    for pattern in get_resolver("api.urls").url_patterns:
-        for each in getattr(pattern, "url_patterns", []):
-            path = re.sub(r"<\w+:\w+>", "{}", str(each.pattern))
-            if path not in ("schema/", "docs/"):
-                found.append(path)
-    return found
+    below = [each for pattern in get_resolver("api.urls").url_patterns for each in found_below(pattern)]
+    return [path for path in below if path not in ("schema/", "docs/", "")]
+
+
+def found_below(pattern: Any, before: str = "") -> list[str]:
+    path = before + re.sub(r"<\w+:\w+>", "{}", str(pattern.pattern))
+    if not hasattr(pattern, "url_patterns"):
+        return [path]
+    return [each for below in pattern.url_patterns for each in found_below(below, path)]
 
 
 def test_every_refusal_has_a_place_on_the_page() -> None:

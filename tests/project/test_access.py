@@ -24,9 +24,12 @@ def closed_addresses() -> list[str]:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("route", closed_addresses())
-def test_a_stranger_is_sent_to_the_login(client: Client, route: str) -> None:
+def test_a_stranger_is_sent_to_the_login_and_a_program_is_told(client: Client, route: str) -> None:
     response = client.get(f"/{route}")
 
+    if route.startswith("api/"):
+        assert response.status_code == 401
+        return
     assert response.status_code == 302
     assert response["Location"].startswith("/admin/login/")
 
