@@ -1,5 +1,5 @@
 // A socket that comes back by itself: jittered back-off, asleep while the page is hidden.
-import { tell } from "./freshness.js";
+import { opened, tell } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
 
@@ -21,6 +21,7 @@ export class Socket {
     const url = new URL(this.address(), location.href);
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.socket = new WebSocket(url));
+    socket.onopen = opened;
     socket.onmessage = (message) => {
       this.wait = FIRST;
       tell("live");
