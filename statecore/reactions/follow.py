@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from django.db import transaction
 
 from ..door.change import Change
+from ..door.perform import perform
 from ..machines import patch_ledger, run, task, test_gate, worker, workstream
 from ..machines.run import Run
 from ..machines.task import Task
+from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
 from . import gates, locks, runs, tasks, workers, workstreams
 from .causes import above, own
@@ -25,7 +30,7 @@ def follow(changes: list[Change]) -> None:
         _workstreams_changed(changed)
     if changed := by_machine.get(Run):
         _runs_changed(changed)
-    if changed := by_machine.get(test_gate.TestGate):
+    if changed := by_machine.get(TestGate):
         gates.reconsider(own(filter(_is_new, changed)))
         _gates_changed(_to(changed, *test_gate.FINAL))
     if changed := by_machine.get(patch_ledger.PatchLedger):
@@ -55,10 +60,9 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    changes = tasks.noticed(tasks.completed_at_once(changes))
+    changes = tasks.noticed(tasks.completed_at_once(_under_their_workstreams(changes)))
     if not changes:
         return
-    locks.take(Workstream, above(changes, "workstream_id"))
     completed = own(_to(changes, task.State.COMPLETED))
     tasks.reconsider(own(c for c in changes if c.entry.to_state not in task.FINAL) | tasks.waiting_for_tasks(completed))
     # A new task may be the one its workstream has waited for.
@@ -66,9 +70,35 @@ def _tasks_changed(changes: list[Change]) -> None:
     workstreams.reconsider(above(ended, "workstream_id"))
 
 
+def _under_their_workstreams(changes: list[Change]) -> list[Change]:
+    """Who is new is not seen yet by what it waits for: that is locked too, so that it does not end unseen meanwhile."""
+    new = own(filter(_is_new, changes))
+    gates_left = locks.take(TestGate, tasks.gates_of(new))
+    awaited = tasks.workstreams_awaited(new)
+    left = locks.take(Workstream, above(changes, "workstream_id").keys() | awaited)
+    if not left and not gates_left:
+        return changes
+    newcomers = new if gates_left or left & awaited else {}
+    return _later(
+        changes, lambda c: c.entity.__dict__["workstream_id"] in left or c.entity.pk in newcomers, _tasks_changed
+    )
+
+
+def _later(
+    changes: list[Change], waits: Callable[[Change], bool], look: Callable[[list[Change]], None]
+) -> list[Change]:
+    """Look at some of these after the commit, when nothing is held and one may wait; the others."""
+    if later := [change for change in changes if waits(change)]:
+        transaction.on_commit(partial(perform, partial(look, later)), robust=True)
+    return [change for change in changes if not waits(change)]
+
+
 def _workstreams_changed(changes: list[Change]) -> None:
+    left = locks.take(Run, above(filter(_concerns_its_run, changes), "run_id"))
+    changes = _later(
+        changes, lambda c: _concerns_its_run(c) and c.entity.__dict__["run_id"] in left, _workstreams_changed
+    )
     ended = _to(changes, *workstream.FINAL)
-    locks.take(Run, above([*ended, *filter(_is_new, changes)], "run_id"))
     live = own(change for change in changes if change.entry.to_state not in workstream.FINAL)
     completed = own(_to(changes, workstream.State.COMPLETED))
     workstreams.reconsider(live | workstreams.waiting_for_workstreams(completed))
@@ -80,6 +110,10 @@ def _workstreams_changed(changes: list[Change]) -> None:
 UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 
+def _concerns_its_run(change: Change) -> bool:
+    return change.entry.to_state in workstream.FINAL or _is_new(change)
+
+
 def _runs_changed(changes: list[Change]) -> None:
     workstreams.reconsider(workstreams.of_runs(own(c for c in changes if c.entry.to_state != run.State.PENDING)))
 
@@ -89,7 +123,9 @@ def _gates_changed(changes: list[Change]) -> None:
         return
     causes = own(changes)
     parents = above(changes, "workstream_id")
-    locks.take(Workstream, parents.keys() | tasks.workstreams_behind_gates(causes))
+    if locks.take(Workstream, parents.keys() | tasks.workstreams_behind_gates(causes)):
+        _later(changes, lambda c: True, _gates_changed)
+        return
     tasks.reconsider(tasks.behind_gates(causes))
     gates.reconsider(gates.dependents(causes))
     workstreams.reconsider(parents)
@@ -99,6 +135,8 @@ def _patches_changed(changes: list[Change]) -> None:
     ended, verified = _to(changes, *patch_ledger.FINAL), _to(changes, *task.VERIFIED)
     if not ended and not verified:
         return
-    locks.take(Workstream, above([*ended, *verified], "workstream_id"))
+    if locks.take(Workstream, above([*ended, *verified], "workstream_id")):
+        _later(changes, lambda c: True, _patches_changed)
+        return
     tasks.reconsider(tasks.with_patches(own(verified)))
     workstreams.reconsider(above(ended, "workstream_id"))

@@ -9,20 +9,27 @@ from ..kernel.entity import Entity
 from ..kernel.many import among, listed
 
 
-def take(model: type[Entity], ids: Iterable[str]) -> None:
-    """In the order of the ids. SQLite has one writer at a time, who holds every lock there is."""
+def take(model: type[Entity], ids: Iterable[str]) -> set[str]:
+    """In the order of the ids; those that somebody else has, where waiting for them might be waiting in a circle.
+
+    Who holds one of a kind already does not wait for another: two that depend on each other's tasks would meet.
+    SQLite has one writer at a time, who holds every lock there is.
+    """
     work = current()
     if work.connection.vendor != "postgresql":
-        return
+        return set()
     # Rows that were locked to be changed are held as well.
     wanted = sorted(pk for pk in set(ids) if (model, pk) not in work.held and (model, pk) not in work.known)
-    if wanted:
-        table = model._meta.db_table
-        among_them = among("postgresql", len(wanted))
-        with work.reading_others():
-            work.cursor.execute(
-                f"SELECT id FROM {table} WHERE id {among_them} ORDER BY id FOR NO KEY UPDATE",
-                [listed(wanted, "postgresql")],
-            )
-            work.cursor.fetchall()
-        work.held.update((model, pk) for pk in wanted)
+    if not wanted:
+        return set()
+    holds_others = any(kind is model for kind, _pk in (*work.held, *work.known))
+    table, among_them = model._meta.db_table, among("postgresql", len(wanted))
+    with work.reading_others():
+        work.cursor.execute(
+            f"SELECT id FROM {table} WHERE id {among_them} ORDER BY id FOR NO KEY UPDATE"
+            f"{' SKIP LOCKED' if holds_others else ''}",
+            [listed(wanted, "postgresql")],
+        )
+        taken = {pk for (pk,) in work.cursor.fetchall()}
+    work.held.update((model, pk) for pk in taken)
+    return set(wanted) - taken

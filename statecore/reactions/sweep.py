@@ -11,7 +11,7 @@ from ..machines.run import Run
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
-from . import gates, runs, tasks, workstreams
+from . import gates, runs, tasks, workers, workstreams
 from .consequences import Reconsider
 
 BATCH = 1_000
@@ -29,7 +29,7 @@ _places: dict[type[Entity], str] = {}
 
 def look_around() -> int:
     """One batch of each machine; how many were looked at. What may move moves, the others stay where they are."""
-    return sum(_look_at_some(*rule) for rule in RULES)
+    return sum(_look_at_some(*rule) for rule in RULES) + workers.recount()
 
 
 def _look_at_some(model: type[Entity], reconsider: Reconsider) -> int:

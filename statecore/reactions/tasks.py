@@ -10,9 +10,7 @@ from ..kernel.links import answered, question
 from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
-from ..machines.workstream import Workstream
-from . import locks
-from .causes import Causes, above, handed_on, own
+from .causes import Causes, handed_on, own
 from .consequences import move, move_each
 from .look import look
 
@@ -110,11 +108,10 @@ FROM {tasks} AS task WHERE task.id {ids}
 
 
 def completed_at_once(changes: list[Change]) -> list[Change]:
-    """Let tasks that have nothing to be validated by complete; the changes that are left."""
+    """Let tasks that have nothing to be validated by complete, under the lock of their workstreams; the rest."""
     validating = own(change for change in changes if change.entry.to_state == State.VALIDATING)
     if not validating:
         return changes
-    locks.take(Workstream, above(changes, "workstream_id"))
     with current().reading_others():  # that these tasks are validating makes no difference to the question
         prospects = look(PROSPECT, validating)
     plain = {pk for pk, is_plain, _unnoticed in prospects if is_plain}
@@ -165,6 +162,23 @@ def workstreams_behind_gates(gates: Causes) -> set[str]:
         )
         found.update(pk for (pk,) in look(query, gates))
     return found
+
+
+def gates_of(new: Causes) -> set[str]:
+    """The gates that let one of these tasks in or out."""
+    found: set[str] = set()
+    for links in ("exit_gates", "entry_gates") if new else ():
+        found.update(pk for (pk,) in look(f"SELECT DISTINCT testgate_id FROM {{{links}}} WHERE task_id {{ids}}", new))
+    return found
+
+
+def workstreams_awaited(new: Causes) -> set[str]:
+    """Where the tasks are that these wait for."""
+    query = (
+        "SELECT DISTINCT other.workstream_id FROM {task_dependencies} AS link "
+        "JOIN {tasks} AS other ON other.id = link.to_task_id WHERE link.from_task_id {ids}"
+    )
+    return {pk for (pk,) in look(query, new)} if new else set()
 
 
 def with_patches(patches: Causes) -> Causes:

@@ -6,20 +6,24 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count, F, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 
 from .. import door
 from ..door import rows
 from ..door.change import Change
 from ..door.perform import perform
 from ..journal import OVERRIDDEN, Entry
+from ..kernel.indexes import is_live
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
-from ..machines.worker import State, Worker
+from ..machines.worker import FINAL, State, Worker
 from .causes import Causes, own
 from .consequences import move
 from .tasks import held_by
 
+BATCH = 500
 RUNNING = tasks.State.RUNNING
 # How a task ends its run when its own agent says so; whatever else ends it, the agent has to be told.
 REPORTS = {"execution_completed", "execution_failed"}
@@ -28,9 +32,9 @@ REPORTS = {"execution_completed", "execution_failed"}
 class Tally:
     """What tasks mean for one worker that holds them."""
 
-    def __init__(self, cause: Entry) -> None:
+    def __init__(self, cause: Entry | None) -> None:
         self.change = 0
-        self.cause: Entry | None = cause
+        self.cause = cause
         self.commands: list[dict[str, Any]] = []
 
     def count(self, change: Change, by: int) -> None:
@@ -78,6 +82,16 @@ def _take(worker: Any, tally: Tally) -> None:
 def _count_again(worker_id: str, tally: Tally) -> None:
     worker = rows.lock(Worker, worker_id)
     _hold(worker, Task.objects.filter(worker=worker_id).count(), tally)
+
+
+def recount() -> int:
+    """Live workers whose load is not what they hold: whoever was to count again died before it could."""
+    running = Task.objects.filter(worker=OuterRef("pk")).order_by().values("worker").annotate(n=Count("pk"))
+    live = Worker.objects.filter(is_live(FINAL)).annotate(running=Coalesce(Subquery(running.values("n")), 0))
+    wrong = list(live.exclude(current_load=F("running")).values_list("pk", flat=True)[:BATCH])
+    for worker_id in wrong:
+        perform(partial(_count_again, worker_id, Tally(None)))
+    return len(wrong)
 
 
 def _hold(worker: Any, load: int, tally: Tally) -> None:

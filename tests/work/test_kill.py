@@ -116,6 +116,25 @@ def test_whom_a_process_could_not_look_at_again_is_found_by_the_sweep(tmp_path: 
     assert integrity.check_all() == []
 
 
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_a_process_could_not_count_again_is_counted_by_the_sweep(tmp_path: Path) -> None:
+    submit(workstream("a", "a1"), workstream("b", "b1"))
+    agent = Agent(affinity={"workstreams": ["a"]})
+    agent.claim()
+    with transaction.atomic():
+        Worker.objects.select_for_update(no_key=True).get(pk=agent.name)
+        program = Program(database_url(), tmp_path, "call-off")
+        until(lambda: Task.objects.get(pk="a1").state == "cancelled" and somebody_waits(), PATIENCE)
+        program.stop()
+    assert (agent.row.state, agent.row.current_load) == ("busy", 1)
+
+    sweep.look_around()
+
+    assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+    assert integrity.check_all() == []
+
+
 # The services
 
 
