@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 from django.db import connection
 
 from ..kernel import file_lock
@@ -21,6 +22,8 @@ from ..records.position import Numbering
 from . import tables
 from .manifest import FORMAT, Manifest, exports, sha256
 from .manifest import NAME as MANIFEST
+
+log = structlog.get_logger(__name__)
 
 CHUNK = 5_000
 
@@ -48,7 +51,11 @@ def export(to: Path, *, everything: bool = False) -> Path:
 def _newest_of_this_history(to: Path) -> Path | None:
     """After a restore to an older moment the newer exports tell what did not happen here, and nothing follows them."""
     for folder in reversed(exports(to)):
-        manifest = Manifest.read(folder)
+        try:
+            manifest = Manifest.read(folder)
+        except (OSError, TypeError, ValueError) as error:  # one that was damaged must not be the end of all exports
+            log.error("export_not_readable", folder=folder.name, error=str(error))
+            continue
         if _hash_at(manifest.last_position) == manifest.last_hash:
             return folder
     return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
+from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, connection, transaction
 
 from .. import integrity
@@ -26,8 +28,19 @@ class CannotRestore(Exception):
     """An export that does not verify, or a database that is not empty; nothing was changed."""
 
 
+# What comes of lines and manifests that have another shape than ours, though their hashes are right.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error, ValidationError)
+
+
 def restore(given: Path) -> int:
     """From an export and those it follows, or from the newest in a folder; the last position there is now."""
+    try:
+        return _restore(given)
+    except MALFORMED as error:
+        raise CannotRestore(f"the export is malformed: {type(error).__name__}: {error}") from error
+
+
+def _restore(given: Path) -> int:
     chain = _chain(given)
     for folder, manifest in chain:
         _check_files(folder, manifest)

@@ -141,6 +141,8 @@ class Batch:
         own = facts if entity.updated_at <= facts.at else replace(facts, at=entity.updated_at)
         try:
             move = fire(entity, trigger, own)
+        except ConstraintViolated:  # of what was unwritten until a guard has read: not a word about this entity
+            raise
         except Refusal as refusal:
             self.refusals.append((entity, refusal))
             return None

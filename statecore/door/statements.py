@@ -80,7 +80,8 @@ def told(entry: Entry) -> list[Any]:
 def together(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -> str:
     """The same for a few rows of different machines, each with one event or more.
 
-    The parameters are what is told of the events, one after the other, then the columns of the rows.
+    The parameters are what is told of the events, one after the other, then the columns of the rows. The events are
+    written in their order: a cause before what it caused.
     """
     names = ", ".join(COLUMNS)
     events = ", ".join(f"({number}, {_given_event(given)})" for number, given in enumerate(declarations))
@@ -90,7 +91,7 @@ def together(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -
         f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
         f"event (number, {names}) AS (VALUES {events}), {', '.join(updates)}, "
         f"recorded AS (INSERT INTO {_events()} ({names}) SELECT {names} FROM event "
-        f"JOIN ({' UNION ALL '.join(owners)}) AS written (number) USING (number) RETURNING 1) {_SHUT}"
+        f"JOIN ({' UNION ALL '.join(owners)}) AS written (number) USING (number) ORDER BY number RETURNING 1) {_SHUT}"
     )
 
 

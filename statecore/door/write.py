@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, islice
@@ -39,7 +39,14 @@ def update(changes: Iterable[Change]) -> None:
     if len(few) > MOST_TOGETHER:
         _write(chain(few, coming), creating=False)
     else:
-        work.unwritten += few
+        work.unwritten += map(_as_recorded, few)
+
+
+def _as_recorded(change: Change) -> Change:
+    """The entity itself may make its next move, or be on its way to it, before this one is written."""
+    kept = object.__new__(type(change.entity))
+    kept.__dict__.update(change.entity.__dict__)
+    return change._replace(entity=kept)
 
 
 def insert(changes: Iterable[Change]) -> None:
@@ -94,11 +101,16 @@ def _together_on_postgresql(work: Work, rows: list[statements.Row], changes: lis
 
 
 def _together_on_sqlite(work: Work, rows: list[statements.Row], changes: list[Change]) -> int:
+    """The rows first, then the events in their order: a cause before what it caused."""
     written = 0
-    for row in rows:
-        its_own = [changes[number] for number in row.events]
-        found = _to_sqlite(work, work.cursor, row.columns, its_own[-1:], steps=its_own, creating=False)()
-        written += found * len(its_own)
+    with opened(work.connection):
+        for row in rows:
+            last = changes[row.events[-1]]
+            statement, of_events = statements.sqlite(row.model, row.columns, creating=False)
+            where = [last.entry.entity_id, last.entry.sequence - len(row.events)]
+            work.cursor.execute(statement, _row_values(work, last, row.columns) + where)
+            written += work.cursor.rowcount * len(row.events)
+        work.cursor.executemany(of_events, [_event_values(work, change.entry) for change in changes])
     return written
 
 
@@ -196,23 +208,13 @@ def _columnwise(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str]
     return frozenset(varying), same + arrays
 
 
-def _to_sqlite(
-    work: Work,
-    cursor: Any,
-    columns: tuple[str, ...],
-    changes: list[Change],
-    *,
-    creating: bool,
-    steps: Sequence[Change] | None = None,
-) -> Count:
-    """Each row with its event, or one row with all the steps that have led to it."""
+def _to_sqlite(work: Work, cursor: Any, columns: tuple[str, ...], changes: list[Change], *, creating: bool) -> Count:
     row_statement, event_statement = statements.sqlite(type(changes[0].entity), columns, creating=creating)
-    before = len(steps) if steps else 1
     rows = []
     for change in changes:
-        where = [] if creating else [change.entry.entity_id, change.entry.sequence - before]
+        where = [] if creating else [change.entry.entity_id, change.entry.sequence - 1]
         rows.append(_row_values(work, change, columns) + where)
-    events = [_event_values(work, change.entry) for change in steps or changes]
+    events = [_event_values(work, change.entry) for change in changes]
     with opened(work.connection):
         cursor.executemany(row_statement, rows)
         written = cursor.rowcount

@@ -16,7 +16,7 @@ from statecore import backup, door, integrity, tasks
 from statecore.agent_events import append
 from statecore.backup.manifest import NAME, Manifest
 from statecore.backup.tables import LEFT_OUT, tables
-from statecore.journal import Event
+from statecore.journal import Event, digest
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.records import Position
@@ -199,7 +199,45 @@ def with_another_state(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines
 
 
+def with_less_in_the_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    lines[0]["body"] = "{}"
+    lines[0]["hash"] = digest("{}")
+    return lines
+
+
+def with_another_moment(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    lines[0]["created_at"] = "yesterday"
+    return lines
+
+
+def in_the_manifest(folder: Path, **members: Any) -> None:
+    manifest = json.loads((folder / NAME).read_text())
+    (folder / NAME).write_text(json.dumps(manifest | members))
+
+
+def cut_short(folder: Path, name: str) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:-20])
+    files = json.loads((folder / NAME).read_text())["files"]
+    in_the_manifest(folder, files=files | {name: {**files[name], "sha256": backup.manifest.sha256(path)}})
+
+
 TAMPERING = {
+    "an event that lacks its members": (
+        lambda folder: rewritten(folder, "events.jsonl.gz", with_less_in_the_body), "malformed",
+    ),
+    "a row that lacks its columns": (
+        lambda folder: rewritten(folder, "statecore_task.jsonl.gz", lambda lines: [{}]), "malformed",
+    ),
+    "a line that is no object": (
+        lambda folder: rewritten(folder, "statecore_run.jsonl.gz", lambda lines: [7]), "malformed",
+    ),
+    "a moment that is none": (
+        lambda folder: rewritten(folder, "statecore_task.jsonl.gz", with_another_moment), "malformed",
+    ),
+    "a file that was cut short": (lambda folder: cut_short(folder, "events.jsonl.gz"), "malformed"),
+    "a position that is no number": (lambda folder: in_the_manifest(folder, last_position="x"), "malformed|manifest"),
+    "files that are no names": (lambda folder: in_the_manifest(folder, files=["x"]), "malformed"),
     "a file that was changed": (lambda folder: changed(folder / "events.jsonl.gz"), "is not what its manifest says"),
     "a file that is missing": (lambda folder: (folder / "events.jsonl.gz").unlink(), "is missing"),
     "an unreadable manifest": (lambda folder: (folder / NAME).write_text("{"), "cannot be read"),
@@ -241,6 +279,20 @@ def test_an_export_in_the_middle_of_a_chain_that_is_missing_is_named(home: Path)
 
     with pytest.raises(backup.CannotRestore, match="which is not there"):
         backup.restore(home / "backup")
+
+
+def test_an_export_that_was_damaged_is_not_the_last(home: Path) -> None:
+    sealed_work()
+    before = everything()
+    first, damaged = backup.export(home / "backup"), backup.export(home / "backup")
+    (damaged / NAME).write_text("{")
+
+    newest = backup.export(home / "backup")
+
+    assert Manifest.read(newest).previous == first.name
+    emptied()
+    backup.restore(newest)
+    assert everything() == before
 
 
 def test_a_database_that_is_not_empty_is_left_alone(home: Path) -> None:
