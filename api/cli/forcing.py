@@ -64,7 +64,7 @@ def force_verb(options: Namespace, desk: Desk) -> None:
     verb: Verb = options.verb
     metadata = _proof(options.verify_output) if getattr(options, "verify_output", None) else None
     try:
-        force(desk, options, verb.collection, options.id, verb.to_state, metadata)
+        ask_to_force(desk, options, verb.collection, options.id, verb.to_state, metadata)
     except Conflict as refusal:
         if verb.name != RESET or refusal.code != "terminal_state" or options.dry_run:
             raise
@@ -72,10 +72,10 @@ def force_verb(options: Namespace, desk: Desk) -> None:
 
 
 def force_any(options: Namespace, desk: Desk) -> None:
-    force(desk, options, options.collection, options.id, options.to_state)
+    ask_to_force(desk, options, options.collection, options.id, options.to_state)
 
 
-def force(
+def ask_to_force(
     desk: Desk, options: Namespace, collection: str, id_: str, to_state: str, metadata: dict[str, Any] | None = None
 ) -> Outcome:
     """A preview, a question to whoever sits there, and then exactly what was shown: the version must still be it."""

@@ -22,7 +22,7 @@ def run(options: Namespace, desk: Desk) -> None:
         steps.step(f"{len(hanging)} of them have been running for more than {options.minutes:g} minutes: failing them")
         steps.ask(f"fail {', '.join(task.id for task in hanging)}?")
         for task in hanging:
-            steps.force("tasks", task.id, "failed")
+            steps.ask_to_force("tasks", task.id, "failed")
     else:
         steps.step(f"none of them has been running for more than {options.minutes:g} minutes")
     _conclude(steps, client, workstream.id, hanging)
@@ -55,7 +55,7 @@ def _conclude(steps: Steps, client: Client, workstream_id: str, failed: list[Ent
         steps.step("every task has ended, and the workstream is validating already")
     else:
         steps.step("every task has ended: validating the workstream")
-        steps.force("workstreams", workstream_id, "validating")
+        steps.ask_to_force("workstreams", workstream_id, "validating")
 
 
 def _final_states(client: Client, entity_type: str) -> set[str]:

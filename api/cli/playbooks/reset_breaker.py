@@ -26,7 +26,7 @@ def run(options: Namespace, desk: Desk) -> None:
     _try_out(check)
     steps.step("it works: closing the breaker")
     steps.ask(f"close the breaker of {breaker.id}?")
-    steps.force("breakers", breaker.id, CLOSED)
+    steps.ask_to_force("breakers", breaker.id, CLOSED)
 
 
 def _try_out(check: list[str]) -> None:

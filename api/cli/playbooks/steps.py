@@ -8,7 +8,7 @@ from api.client import Outcome
 
 from ..desk import Desk
 from ..exits import Stop
-from ..forcing import force
+from ..forcing import ask_to_force
 
 
 class Steps:
@@ -23,8 +23,8 @@ class Steps:
         self.number += 1
         self.desk.say(f"{self.number}. {sentence}")
 
-    def force(self, collection: str, id_: str, to_state: str) -> Outcome:
-        return force(self.desk, self.forced, collection, id_, to_state)
+    def ask_to_force(self, collection: str, id_: str, to_state: str) -> Outcome:
+        return ask_to_force(self.desk, self.forced, collection, id_, to_state)
 
     def ask(self, question: str) -> None:
         """Before the first change; a dry run makes none."""
