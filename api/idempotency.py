@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from statecore.door import Outcome, RequestKey
 from statecore.door.idempotency import answer_once, forget
 from statecore.door.perform import perform
+from statecore.journal import KEY_LENGTH
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid
 
@@ -28,8 +29,8 @@ REPLAYED = "Idempotent-Replayed"
 def key_of(request: Request, body: dict[str, Any]) -> RequestKey | None:
     """Takes `request_id` out of the body; the header counts where both are given."""
     in_body = body.pop(IN_BODY, None)
-    if in_body is not None and not isinstance(in_body, str):
-        raise Invalid({IN_BODY: ["must be text."]})
+    if in_body is not None and not (isinstance(in_body, str) and 1 <= len(in_body) <= KEY_LENGTH):
+        raise Invalid({IN_BODY: [f"must be text of 1 to {KEY_LENGTH} characters."]})
     key = request.META.get(HEADER)
     if key is not None and not VISIBLE.fullmatch(key):
         raise Invalid({"Idempotency-Key": ["must be 1 to 200 visible ASCII characters."]})

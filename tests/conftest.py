@@ -71,6 +71,12 @@ def pytest_report_header() -> str:
     return f"database: {DATABASE}"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browsers last: their library leaves an event loop running in its process, beside which no other can be started."""
+    items.sort(key=lambda item: "browser" in item.path.parts)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for other in {"sqlite", "postgres"} - {DATABASE}:
         if item.get_closest_marker(other):

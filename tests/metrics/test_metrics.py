@@ -128,7 +128,7 @@ def test_the_time_is_read_from_the_bytes_of_any_event() -> None:
 class TestWhoMayRead:
     def test_a_stranger_is_sent_to_the_login(self, client: Client) -> None:
         answer = client.get("/metrics")
-        assert (answer.status_code, answer["Location"]) == (302, "/admin/login/?next=/metrics")
+        assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/metrics")
 
     @pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer ü"])
     def test_another_token_is_refused(self, client: Client, settings: Any, given: str) -> None:
