@@ -73,7 +73,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browsers last: their library leaves an event loop running in its process, beside which no other can be started."""
+    """Browsers last: their library leaves an event loop running in its process, beside which no other can start."""
     items.sort(key=lambda item: "browser" in item.path.parts)
 
 
