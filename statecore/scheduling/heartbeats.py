@@ -23,6 +23,7 @@ def beat(worker_id: str, *, actor: Actor, tells: bool = True) -> dict[str, Any]:
 
     With `tells` false nobody is told what is returned here, so that it stays to be told.
     """
+    rights.require(actor, Worker.flow, "operate")
     found = _touch(worker_id, actor, tells=tells)
     if found is None:
         worker = Worker.objects.filter(pk=worker_id).first() if is_valid_id(worker_id) else None
