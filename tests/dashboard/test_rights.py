@@ -82,6 +82,27 @@ def test_somebody_elses_token_is_neither_seen_nor_revoked(people: dict[str, Any]
     assert Token.objects.get(pk=token.pk).revoked_at is None
 
 
+@pytest.mark.parametrize(
+    ("person", "scopes"),
+    [
+        ("nobody", ["read"]),
+        ("viewer", ["read"]),
+        ("operator", ["read", "agent", "operate"]),
+        ("supervisor", ["read", "agent", "operate", "override"]),
+    ],
+)
+def test_a_token_is_for_no_more_than_its_user_may_do(
+    person: str, scopes: list[str], people: dict[str, Any], client: Client
+) -> None:
+    from statecore.records import Token
+
+    client.force_login(people[person])
+    for scope in ("read", "agent", "operate", "override"):
+        answer = client.post(reverse("console:tokens"), {"name": f"{person} {scope}", "scope": scope})
+        assert answer.status_code == (200 if scope in scopes else 403), scope
+    assert sorted(Token.objects.filter(user=people[person]).values_list("scope", flat=True)) == sorted(scopes)
+
+
 def test_a_read_only_console_shows_everything_and_changes_nothing(
     people: dict[str, Any], scene: Scene, client: Client, settings: Any
 ) -> None:
