@@ -97,6 +97,6 @@ class Connection:
         if page.next is None:
             return None
         params: dict[str, list[str]] = {}
-        for name, value in parse_qsl(urlsplit(page.next).query):
+        for name, value in parse_qsl(urlsplit(page.next).query, keep_blank_values=True):
             params.setdefault(name, []).append(value)
         return replace(call, params=params)
