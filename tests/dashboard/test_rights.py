@@ -131,3 +131,17 @@ def test_the_groups_get_a_machine_they_have_not_heard_of_and_keep_what_was_taken
     assert operator.permissions.filter(codename="operate_pipelinejob").exists()
     assert not viewer.permissions.filter(codename__startswith="operate_").exists()
     assert not operator.permissions.filter(codename__startswith="override_").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 3_000])
+def test_a_second_person_nobody_can_be_is_refused(
+    name: str, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["supervisor"])
+    body = {"to": "blocked", "reason": "long enough a reason", "category": "other"}
+    answer = client.post(
+        reverse("console:force", args=["tasks", "scene-t1"]), {**body, "approver": name, "approver_password": "x"}
+    )
+    assert answer.status_code == 422
+    scene.first.refresh_from_db()
+    assert scene.first.state == "queued"
