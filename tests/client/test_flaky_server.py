@@ -220,7 +220,19 @@ def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform, entity_
     assert headers["authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize("url", ["", "statecore.example", "ftp://statecore.example", "http://", "http://a/?b=c"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "statecore.example",
+        "ftp://statecore.example",
+        "http://",
+        "http://a/?b=c",
+        "http://[::1",
+        "http://a:99999",
+        "http://a\n/",
+    ],
+)
 def test_what_is_not_an_address_is_refused(url: str) -> None:
     with pytest.raises(BadAddress):
         Client(url, "secret")
