@@ -194,3 +194,9 @@ def test_the_audit_takes_the_ends_of_time(query: str, people: dict[str, Any], sc
     client.force_login(people["viewer"])
     assert client.get(f"{reverse('console:audit')}?{query}").status_code == 200
     assert b"".join(client.get(f"{reverse('console:audit_export')}?{query}").streaming_content)
+
+
+def test_a_page_beyond_the_ends_of_time_is_the_first(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    url = reverse("console:machine", args=["tasks"])
+    assert client.get(f"{url}?q=state:queued&after=0001-01-01T00:00:00%2B14:00~x").status_code == 200
