@@ -103,6 +103,17 @@ def test_a_token_is_for_no_more_than_its_user_may_do(
     assert sorted(Token.objects.filter(user=people[person]).values_list("scope", flat=True)) == sorted(scopes)
 
 
+def test_who_may_see_no_machine_sees_nothing_of_the_journal(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    from django.contrib.auth.models import Permission
+
+    people["nobody"].user_permissions.add(Permission.objects.get(codename="view_event"))
+    client.force_login(people["nobody"])
+    for name in ("audit", "audit_export", "overrides"):
+        assert client.get(reverse(f"console:{name}")).status_code == 403, name
+
+
 def test_a_read_only_console_shows_everything_and_changes_nothing(
     people: dict[str, Any], scene: Scene, client: Client, settings: Any
 ) -> None:
