@@ -9,6 +9,7 @@ from django.urls import path
 from rest_framework.request import Request
 
 from statecore import agent_events, scheduling
+from statecore.door import rights
 from statecore.kernel.refusals import NotFound
 from statecore.kernel.ulid import is_valid_id
 from statecore.machines.agent_job import AgentJob
@@ -80,10 +81,12 @@ class Checkpoint(ApiView):
         return _stored(found)
 
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
+        rights.require(acting_as_agent(request), PipelineJob.flow, "operate")
         entities.found(PipelineJob, job_id)
         return _stored(checkpoint.store(job_id, phase, bodies.read(request)))
 
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
+        rights.require(acting_as_agent(request), PipelineJob.flow, "operate")
         entities.found(PipelineJob, job_id)
         if is_valid_id(phase):
             checkpoint.clear(job_id, phase)

@@ -56,6 +56,8 @@ class BulkTransitions(OfMachine):
                 raise Invalid({"dry_run": [f"is for at most {bulk.AT_ONCE} entities."]})
             fire = {**given, "metadata": asked.metadata, "dry_run": asked.dry_run}
             return _summed(bulk.fire(self.model, wanted, asked.trigger, **fire))
+        if asked.metadata:
+            raise Invalid({"metadata": [f"is for at most {bulk.AT_ONCE} entities."]})
         token = request.auth if isinstance(request.auth, Token) else None
         user = None if token else request.user
         job = bulk.begin(self.model, wanted, asked.trigger, **given, user=user, token=token)

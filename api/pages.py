@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -118,13 +118,20 @@ def _cursor(given: dict[str, list[str]], model: type[models.Model], ordering: st
             base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         )
         column = model._meta.get_field(ordering.lstrip("-"))
-        value = datetime.fromisoformat(value) if isinstance(column, models.DateTimeField) else value
-    except (ValueError, TypeError, binascii.Error):
+        value = _moment(value) if isinstance(column, models.DateTimeField) else value
+    except (ValueError, TypeError, OverflowError, binascii.Error):
         raise NotFound(BAD_CURSOR) from None
-    fits = (isinstance(value, datetime) and value.tzinfo is not None) or value == key
+    fits = isinstance(value, datetime) or value == key
     if its_ordering != ordering or back not in (True, False) or not fits or not _is_key(model, key):
         raise NotFound(BAD_CURSOR)
     return Cursor(back, ordering, value, key)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a cursor says in which zone")
+    return moment.astimezone(UTC)
 
 
 def _is_key(model: type[models.Model], key: object) -> bool:

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
+from statecore.kernel import registry
 from statecore.kernel.actors import Actor, Channel
 from statecore.kernel.flow import Flow
 
@@ -31,6 +32,14 @@ def may(user: Any, flow: Flow, action: str) -> bool:
 def require(request: HttpRequest, flow: Flow, action: str) -> None:
     if not may(request.user, flow, action):
         raise PermissionDenied(_why_not(flow, action))
+
+
+def seen(request: HttpRequest) -> list[Flow]:
+    """The machines this person may see; nobody asks for the events of none, which would be those of all."""
+    found = [flow for flow in registry.flows() if may(request.user, flow, "view")]
+    if not found:
+        raise PermissionDenied("there is no machine that you may see")
+    return found
 
 
 def require_permission(request: HttpRequest, permission: str) -> None:

@@ -51,7 +51,7 @@ def known_by(secret: str) -> Screen | None:
 def pair(code: str, name: str, address: str, by: str) -> Screen | None:
     """Let the screen with this code in; None when nobody shows it."""
     waiting = Screen.objects.filter(
-        code=code.strip().upper(), paired_at=None, revoked_at=None, asked_at__gte=now() - CODE_LIVES
+        code=code.replace("\x00", "").strip().upper(), paired_at=None, revoked_at=None, asked_at__gte=now() - CODE_LIVES
     )
     with transaction.atomic():
         screen = waiting.select_for_update().first()

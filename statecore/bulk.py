@@ -8,12 +8,15 @@ from typing import Any
 from django.db import connection, transaction
 
 from . import door
+from .door import rights
+from .door.change import check_words
 from .door.perform import perform
 from .kernel import registry
 from .kernel.actors import Actor, Channel, Kind
 from .kernel.clock import now
 from .kernel.entity import Entity
-from .kernel.refusals import Invalid, PermissionDenied, Refusal
+from .kernel.plain import object_complaint
+from .kernel.refusals import Invalid, PermissionDenied, Refusal, UnknownTrigger
 from .kernel.ulid import is_valid_id, new_id
 from .records import BulkJob, BulkPortion, Token
 
@@ -73,7 +76,13 @@ def begin(
     params: Mapping[str, Any],
     reason: str,
 ) -> BulkJob:
-    """Write down what is to be done; `run` does it."""
+    """Write down what is to be done; `run` does it. What every one of them would refuse is refused at once."""
+    rights.require(actor, model.flow, "operate")
+    if trigger not in model.flow.triggers:
+        raise UnknownTrigger(f"{model.flow.entity_type} has no trigger {trigger!r}", triggers=list(model.flow.triggers))
+    check_words(reason, {})
+    if complaint := object_complaint(dict(params)):
+        raise Invalid({"params": [complaint]})
     with transaction.atomic():
         job = BulkJob.objects.create(
             id=new_id("bulk"),

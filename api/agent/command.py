@@ -24,6 +24,8 @@ from .terminal import Lines, Terminal
 
 CHUNK = 65_536
 COMPLETED, FAILED = "execution_completed", "execution_failed"
+# A system waits no longer for a file at once than some weeks; a task may take years.
+LONGEST_LOOK = 3600.0
 # Linux takes no longer a string into an environment.
 LONGEST_VARIABLE = 100_000
 # The command does what its task says; whatever it needs to call the API with, it is given by its user.
@@ -125,7 +127,7 @@ class Execution:
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             while (left := until - time.monotonic()) > 0:
-                if not selector.select(left):
+                if not selector.select(min(left, LONGEST_LOOK)):
                     continue
                 data = os.read(stdout.fileno(), CHUNK)
                 if not data:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -18,6 +19,16 @@ from .playbooks import commands as playbooks
 PATIENCE_SECONDS = 15.0
 
 
+def patience(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise ArgumentTypeError("must be seconds, 0 or more")
+    return value
+
+
 class Parser(ArgumentParser):
     """Every command takes the options of all."""
 
@@ -25,7 +36,7 @@ class Parser(ArgumentParser):
         super().__init__(**settings)
         self.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document per line")
         self.add_argument(
-            "--patience", type=float, default=SUPPRESS, metavar="SECONDS",
+            "--patience", type=patience, default=SUPPRESS, metavar="SECONDS",
             help=f"how long a server that does not answer is tried ({PATIENCE_SECONDS:g})",
         )  # fmt: skip
 
@@ -63,6 +74,10 @@ def _run(options: Namespace, desk: Desk) -> int:
     except Stop as stop:
         desk.say(f"statecore: {stop}")
         return stop.code
+    except UnicodeEncodeError as error:
+        # Which it was is not shown: it may have been the token.
+        desk.say(f"statecore: a word, or the token, is not text that can be sent: {error.reason}")
+        return Exit.INVALID
     except StatecoreError as error:
         _complain(desk, error)
         return code_of(error)

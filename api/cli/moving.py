@@ -92,7 +92,8 @@ def submit_plan(options: Namespace, desk: Desk) -> None:
     plan = read_plan(options.plan)
     if options.start:
         plan["start"] = True
-    tasks = sum(len(each.get("tasks", ())) for each in plan.get("workstreams", ()) if isinstance(each, dict))
+    parts = [each.get("tasks") for each in plan.get("workstreams", ()) if isinstance(each, dict)]
+    tasks = sum(len(each) for each in parts if isinstance(each, list))
     desk.progress(f"submitting {tasks} tasks …")
     try:
         submitted = desk.client.submit(plan, request_id=options.request_id)

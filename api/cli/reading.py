@@ -21,13 +21,19 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ArgumentTypeError("must be a whole number, 0 for all")
+    return int(text)
+
+
 def add(commands: Any) -> None:
     get = commands.add_parser("get", help="an entity, or a list of them")
     get.add_argument("collection", help="tasks, runs, workers, …")
     get.add_argument("id", nargs="?")
     get.add_argument("-f", "--filter", type=pair, action="append", default=[], metavar="FIELD=VALUE")
     get.add_argument("-c", "--columns", default="", help="further columns, separated by commas")
-    get.add_argument("-n", "--limit", type=int, default=50, help="how many at most, 0 for all (50)")
+    get.add_argument("-n", "--limit", type=limit, default=50, help="how many at most, 0 for all (50)")
     get.add_argument("--history", action="store_true", help="what happened to it, oldest first")
     get.set_defaults(run=show)
     explain = commands.add_parser("explain", help="why something is where it is, and what is in its way")
@@ -35,7 +41,7 @@ def add(commands: Any) -> None:
     explain.add_argument("id")
     explain.set_defaults(run=say_why)
     stuck = commands.add_parser("stuck", help="what is past its deadline or needs a decision")
-    stuck.add_argument("-n", "--limit", type=int, default=50, help="how many at most, 0 for all (50)")
+    stuck.add_argument("-n", "--limit", type=limit, default=50, help="how many at most, 0 for all (50)")
     stuck.set_defaults(run=list_stuck)
 
 

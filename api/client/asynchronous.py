@@ -12,7 +12,7 @@ from .call import Call
 from .calls import Calls
 from .records import Page, Positioned
 from .retries import Heard, Pause, Send, converse
-from .stream import Stream
+from .stream import Lines, Stream
 
 T = TypeVar("T")
 
@@ -54,9 +54,11 @@ class AsyncClient(Calls):
             try:
                 async with self.http.stream(**self.listening(stream)) as response:
                     if response.is_success:
-                        async for line in response.aiter_lines():
-                            if event := stream.hear(line):
-                                yield event
+                        lines = Lines()
+                        async for data in response.aiter_bytes():
+                            for line in lines.add(data):
+                                if event := stream.hear(line):
+                                    yield event
                     else:
                         await response.aread()
                         heard = response

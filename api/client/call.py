@@ -46,7 +46,12 @@ class Call(Generic[T]):
 
 def address(*parts: str) -> str:
     """`tasks/t1/explain/`; a part can never reach out of its place."""
-    return "".join(f"{quote(part, safe='')}/" for part in parts)
+    return "".join(f"{_quoted(part)}/" for part in parts)
+
+
+def _quoted(part: str) -> str:
+    """Dots alone are an id like any other, which as they are would lead out of the folder."""
+    return quote(part, safe="") if part.strip(".") else part.replace(".", "%2E")
 
 
 def given(**fields: Any) -> Json:

@@ -29,10 +29,18 @@ class BadAddress(ValueError):
 
 def server_address(url: str) -> str:
     """The address, ready to be added to; refused when no server can be there."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if not url.isprintable() or not _is_address(url):
         raise BadAddress(f"{url!r} is not an address such as https://statecore.example")
     return url.rstrip("/") + "/"
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.hostname and parts.port != 0
+    except ValueError:  # brackets that do not match, a port that is none
+        return False
+    return parts.scheme in ("http", "https") and bool(is_whole) and not parts.query and not parts.fragment
 
 
 def user_agent() -> str:
@@ -97,6 +105,6 @@ class Connection:
         if page.next is None:
             return None
         params: dict[str, list[str]] = {}
-        for name, value in parse_qsl(urlsplit(page.next).query):
+        for name, value in parse_qsl(urlsplit(page.next).query, keep_blank_values=True):
             params.setdefault(name, []).append(value)
         return replace(call, params=params)

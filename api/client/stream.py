@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,18 @@ from .retries import Heard, Patience, is_passing, retry_after, said_no
 
 class TooOld(Unreachable):
     """The position is so old that the stream no longer reaches back to it: read the state anew and start from now."""
+
+
+class Lines:
+    """Bytes into lines as server-sent events have them: a text may hold what other readers of lines break at."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def add(self, data: bytes) -> Iterator[str]:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").decode(errors="replace")
 
 
 class Stream:

@@ -12,7 +12,7 @@ from .call import Call
 from .calls import Calls
 from .records import Page, Positioned
 from .retries import Heard, Pause, Send, converse
-from .stream import Stream
+from .stream import Lines, Stream
 
 T = TypeVar("T")
 
@@ -53,9 +53,11 @@ class Client(Calls):
             try:
                 with self.http.stream(**self.listening(stream)) as response:
                     if response.is_success:
-                        for line in response.iter_lines():
-                            if event := stream.hear(line):
-                                yield event
+                        lines = Lines()
+                        for data in response.iter_bytes():
+                            for line in lines.add(data):
+                                if event := stream.hear(line):
+                                    yield event
                     else:
                         response.read()
                         heard = response

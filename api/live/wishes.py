@@ -19,10 +19,9 @@ class Wishes(NamedTuple):
 
     async def following(self, hub: Hub) -> tuple[Following, bool]:
         """From there on, or from now on with True when what follows is too much or unknown here."""
-        last = hub.ring.last
         if self.after is None:
-            return Following(hub, last, self.wanted), False
-        if self.after <= last and await hub.reach_back(self.after):
+            return Following(hub, hub.ring.last, self.wanted), False
+        if await hub.reach(self.after) and await hub.reach_back(self.after):
             return Following(hub, self.after, self.wanted), False
         return Following(hub, hub.ring.last, self.wanted), True
 

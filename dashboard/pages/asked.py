@@ -22,6 +22,6 @@ def moment(request: HttpRequest, name: str) -> datetime | None:
     """As a browser's field for a time writes it; without a zone it is UTC."""
     try:
         given = datetime.fromisoformat(request.GET.get(name, ""))
-    except ValueError:
+        return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)

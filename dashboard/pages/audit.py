@@ -16,7 +16,6 @@ from dashboard import rights, shell
 from dashboard.queries.bounded import TimedOut, in_time
 from statecore import history, integrity
 from statecore.journal import EventKind
-from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.kernel.moves import Severity
 from statecore.records import Seal
@@ -33,7 +32,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     asked = {name: text(request, name) for name in ASKED}
     context: dict[str, Any] = {
         "asked": asked,
-        "machines": [(flow.entity_type, shell.name_of(flow)) for flow in _seen(request)],
+        "machines": [(flow.entity_type, shell.name_of(flow)) for flow in rights.seen(request)],
         "kinds": EventKind.values,
         "severities": [severity.value for severity in Severity],
         "query": urlencode({name: value for name, value in asked.items() if value}),
@@ -85,13 +84,9 @@ def verify(request: HttpRequest) -> HttpResponse:
     return shell.render(request, "dashboard/parts/verified.html", context)
 
 
-def _seen(request: HttpRequest) -> list[Any]:
-    return [flow for flow in registry.flows() if rights.may(request.user, flow, "view")]
-
-
 def _filters(request: HttpRequest) -> history.Filters:
     """Only machines this person may see, whatever the address says."""
-    seen = [flow.entity_type for flow in _seen(request)]
+    seen = [flow.entity_type for flow in rights.seen(request)]
     machine = text(request, "machine")
     return history.Filters(
         entity_type=[machine] if machine in seen else seen,

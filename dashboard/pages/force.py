@@ -15,8 +15,9 @@ from django.views.decorators.http import require_http_methods
 
 from dashboard import rights, shell
 from statecore import door
-from statecore.kernel.actors import Actor, Channel, Kind
+from statecore.kernel.actors import NAME_LENGTH, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
+from statecore.kernel.plain import text_complaint
 from statecore.kernel.refusals import PermissionDenied, Refusal
 
 from . import asking
@@ -62,6 +63,8 @@ def _approver(request: HttpRequest) -> Actor | None:
     name, password = request.POST.get("approver", "").strip(), request.POST.get("approver_password", "")
     if not name:
         return None
+    if text_complaint(name, NAME_LENGTH):
+        raise PermissionDenied("this is nobody's name", required="second_person")
     user: Any = authenticate(request, username=name, password=password)
     if user is None:
         raise PermissionDenied(f"{name} and this password do not belong together", required="second_person")

@@ -10,7 +10,6 @@ from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
 from statecore import history
-from statecore.kernel import registry
 from statecore.records import AuditNote
 from statecore.records.audit_note import Kind
 
@@ -22,7 +21,7 @@ SIZE, SAMPLE, REFUSED = 50, 500, 20
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
     rights.require_permission(request, "statecore.view_event")
-    seen = [flow.entity_type for flow in registry.flows() if rights.may(request.user, flow, "view")]
+    seen = [flow.entity_type for flow in rights.seen(request)]
     before = number(request, "before")
     page = history.forced(before=before, limit=SIZE, entity_type=seen)
     context: dict[str, Any] = {

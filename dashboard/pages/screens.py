@@ -16,6 +16,7 @@ from statecore.kernel import registry
 
 ADD, CHANGE = "dashboard.add_screen", "dashboard.change_screen"
 MOST = 200
+LONGEST_ADDRESS = 500
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -51,7 +52,10 @@ def _let_in(request: HttpRequest) -> HttpResponse:
 def _address(request: HttpRequest) -> str:
     chosen = {name: request.POST.get(name, "").strip()[:200] for name in ("machines", "theme", "scale", "seconds")}
     given = {name: value for name, value in chosen.items() if value}
-    return reverse("console:wall") + (f"?{urlencode(given)}" if given else "")
+    wall = reverse("console:wall")
+    address = f"{wall}?{urlencode(given)}" if given else wall
+    # Nothing that the wall understands is so long.
+    return address if len(address) <= LONGEST_ADDRESS else wall
 
 
 @require_POST

@@ -15,6 +15,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard import rights, shell
+from statecore.kernel import registry
 from statecore.kernel.refusals import Refusal
 from statecore.records import Token
 from statecore.records import token as token_record
@@ -32,6 +33,8 @@ def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return shell.render(request, TEMPLATE, _context(request))
     rights.require_writable()
+    if request.POST.get("scope", "") in set(Scope.values) - set(_scopes(request)):
+        raise PermissionDenied("a token is for no more than its user may do")
     try:
         made, text = token_record.make(
             request.POST.get("name", ""), request.user, request.POST.get("scope", ""), expires_in=_life(request)
@@ -52,6 +55,17 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:tokens"))
 
 
+def _scopes(request: HttpRequest) -> list[str]:
+    """Who may only look makes tokens that only look: an agent's rights are not asked for machine by machine."""
+    held = {action for action in ("operate", "override") if _may_somewhere(request, action)}
+    needed = {Scope.READ: None, Scope.AGENT: "operate", Scope.OPERATE: "operate", Scope.OVERRIDE: "override"}
+    return [str(scope) for scope, action in needed.items() if action is None or action in held]
+
+
+def _may_somewhere(request: HttpRequest, action: str) -> bool:
+    return any(request.user.has_perm(flow.permission(action)) for flow in registry.flows())
+
+
 def _life(request: HttpRequest) -> timedelta:
     given = request.POST.get("days", "")
     days = int(given) if given in {str(number) for number, _ in LIVES} else LIVES[1][0]
@@ -63,7 +77,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     sees_all = request.user.has_perm("statecore.view_token")
     return {
         "tokens": (rows if sees_all else rows.filter(user=rights.person(request)))[:MOST],
-        "scopes": Scope.values,
+        "scopes": _scopes(request),
         "lives": LIVES,
         "given": request.POST,
         "sees_all": sees_all,

@@ -6,7 +6,7 @@ Without a search they come in the order of their last move, which the journal kn
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -124,8 +124,8 @@ def _ordered(rows: QuerySet[Any], order: str, after: str) -> QuerySet[Any]:
 
 def _moment(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 

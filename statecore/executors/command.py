@@ -27,6 +27,8 @@ from .output import LIMIT, Output
 GUARD = Path(__file__).with_name("guard.py")
 STOPPED = 143  # 128 + SIGTERM: what a command ended with that was asked to end
 CHUNK = 65_536
+# A system waits no longer for a file at once than some weeks; a command may be given years.
+LONGEST_LOOK = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def _listen(
                 timed_out, deadline = True, time.monotonic() + 2 * GRACE
                 control.end()
                 continue
-            for key, _ in selector.select(left):
+            for key, _ in selector.select(min(left, LONGEST_LOOK)):
                 data = os.read(key.fd, CHUNK)
                 key.data.add(data)
                 if not data:

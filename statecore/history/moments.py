@@ -10,16 +10,17 @@ from ..records.commit_order import EVENTS, POSITIONS
 
 # An event gets its position when it is committed, a while after its time; clocks of several machines differ a little.
 SLACK = timedelta(hours=1)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)  # there is no time beyond
 
 
 def none_before(moment: datetime, head: int) -> int:
     """A position after which all events of this moment and later are found."""
-    return _last_before(moment - SLACK, head)
+    return _last_before(moment - min(SLACK, moment - FIRST), head)
 
 
 def none_after(moment: datetime, head: int) -> int:
     """A position up to which all events before this moment are found."""
-    return min(head, _last_before(moment + SLACK, head) + 1)
+    return min(head, _last_before(moment + min(SLACK, LAST - moment), head) + 1)
 
 
 def _last_before(moment: datetime, head: int) -> int:

@@ -14,6 +14,7 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.refusals import NotFound
+from ..kernel.ulid import is_valid_id
 from ..machines.patch_ledger import PatchLedger
 from ..machines.run import Run
 from ..machines.task import Task
@@ -26,7 +27,7 @@ MOST = 20_000  # of one machine; a run with more is told without the rest, and s
 
 def run_at(run_id: str, moment: datetime | None = None) -> dict[str, Any]:
     moment = moment or now()
-    found = _as_they_were(Run.flow, "id = %s", run_id, moment)
+    found = _as_they_were(Run.flow, "id = %s", run_id, moment) if is_valid_id(run_id) else []
     if not found:
         raise NotFound(f"there was no run {run_id!r} at {rfc3339(moment)}")
     (run,) = found

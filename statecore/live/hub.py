@@ -23,6 +23,7 @@ from .ring import MOST_EVENTS, Ring, Told
 log = structlog.get_logger(__name__)
 
 TICK = 1.0
+PATIENCE = 5.0  # with a database that has more than one thing to do
 PORTION = 1_000
 
 
@@ -70,6 +71,13 @@ class Hub:
                 while self.ring.last <= position and not self.closing.is_set():
                     await self._news.wait()
         return self.ring.last > position
+
+    async def reach(self, position: int) -> bool:
+        """Have come as far as this: who has read the journal by itself may be ahead. False where there is none yet."""
+        if self.ring.last < position <= await self.reader.ask(reader.head):
+            self._wake.set()
+            await self.beyond(position - 1, PATIENCE)
+        return self.ring.last >= position
 
     async def reach_back(self, position: int) -> bool:
         """Have what follows this position at hand; False when that is too much. Many who come back read it once."""

@@ -1,5 +1,6 @@
 """Logs: one line per event, for a person or as JSON, with nothing secret in it."""
 
+import re
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -8,19 +9,23 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 SECRET_WORDS = ("password", "token", "authorization", "secret", "cookie")
 REDACTED = "[redacted]"
+# A token is known for one wherever it turns up: somebody may have put it into an address, which is logged.
+TOKEN = re.compile(r"stc_[0-9a-f]{8}_[A-Za-z0-9_-]+")
 
 
 SWEEPS = ("celery.beat", "celery.worker.strategy", "celery.app.trace", "django_structlog.celery.receivers")
 
 
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Blank whatever is filed under a secret's name, however deep it lies."""
+    """Blank whatever is filed under a secret's name, however deep it lies, and every token."""
     return {key: _shown(key, value) for key, value in event.items()}
 
 
 def _shown(key: object, value: object) -> object:
     if any(word in str(key).lower() for word in SECRET_WORDS):
         return REDACTED
+    if isinstance(value, str):
+        return TOKEN.sub(REDACTED, value)
     if isinstance(value, MutableMapping):
         return {inner: _shown(inner, item) for inner, item in value.items()}
     if isinstance(value, list | tuple):

@@ -110,6 +110,7 @@ AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 # A guesser locks out himself at that name, not its owner elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_USERNAME_CALLABLE = "statecore.project.guesses.name_tried"
 
 # What a browser may do
 CONTENT_SECURITY_POLICY = {

@@ -40,6 +40,7 @@ def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task
     """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
     if most is not None and (type(most) is not int or most < 1):
         raise Invalid({"max": ["must be a whole number, 1 or more."]})
+    rights.require(actor, Worker.flow, "operate")
 
     def choose() -> list[Entity]:
         worker: Any = rows.lock(Worker, worker_id)

@@ -23,6 +23,7 @@ def beat(worker_id: str, *, actor: Actor, tells: bool = True) -> dict[str, Any]:
 
     With `tells` false nobody is told what is returned here, so that it stays to be told.
     """
+    rights.require(actor, Worker.flow, "operate")
     found = _touch(worker_id, actor, tells=tells)
     if found is None:
         worker = Worker.objects.filter(pk=worker_id).first() if is_valid_id(worker_id) else None
@@ -68,7 +69,8 @@ def _touch(worker_id: str, actor: Actor, *, tells: bool) -> tuple[str, bool, lis
 
 def drain(worker_id: str, *, actor: Actor) -> None:
     """No new task for this worker; it is shut down as soon as it holds none."""
-    if not Worker.objects.filter(pk=worker_id).exclude(state__in=FINAL).update(draining=True):
+    live = Worker.objects.filter(pk=worker_id).exclude(state__in=FINAL)
+    if not is_valid_id(worker_id) or not live.update(draining=True):
         raise NotFound(f"there is no live worker {worker_id!r}")
     worker = Worker.objects.get(pk=worker_id)
     if worker.state == State.IDLE:

@@ -97,6 +97,12 @@ def test_a_command_that_takes_too_long_is_ended_and_has_failed(agents: Start) ->
     assert task("t1").last_error == "timed out after 1 s"
 
 
+def test_a_task_may_take_years(agents: Start) -> None:
+    submit({"id": "t1", "timeout_sec": 2**31 - 1})
+    agents("--", "/bin/echo", "done")
+    reaches("t1", "completed")
+
+
 def test_a_cancelled_task_is_ended_with_all_it_started(agents: Start, tmp_path: Path) -> None:
     submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
     agent = holding(agents, tmp_path, script=f"sleep 60 & echo $! > {tmp_path}/child;")

@@ -1,5 +1,6 @@
 """Whatever comes in is answered with a problem that says what is wrong, never with a 500."""
 
+import base64
 import json
 
 import pytest
@@ -97,3 +98,22 @@ def test_strange_addresses_are_not_found() -> None:
     caller = Caller("read")
     for path in ("tasks", "tasks//", "%2e%2e/", "%00/", "tasks/a/b/c/d/", "../../etc/passwd", "tasks/%ff/", "nope/"):
         assert caller.get(path).status_code == 404
+
+
+def test_ids_that_no_database_keeps_are_not_found() -> None:
+    caller = Caller("override")
+    refused(caller.post("workers/a%00b/drain/", {}), 404, "not_found")
+    refused(caller.get("runs/a%00b/at/"), 404, "not_found")
+
+
+@pytest.mark.parametrize("query", ["since=0001-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"])
+def test_the_ends_of_time_are_times(query: str) -> None:
+    world.task()
+    assert Caller("read").get(f"events/?{query}").status_code == 200
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"])
+def test_a_cursor_beyond_the_ends_of_time_leads_nowhere(moment: str) -> None:
+    told = json.dumps([False, "-created_at", moment, "t1"]).encode()
+    cursor = base64.urlsafe_b64encode(told).decode().rstrip("=")
+    refused(Caller("read").get(f"tasks/?cursor={cursor}"), 404, "not_found")

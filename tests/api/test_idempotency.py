@@ -162,3 +162,37 @@ def test_a_job_moves_nothing_more_once_its_token_is_revoked(operator: Caller, mo
     bulk.run_due()
     finished = BulkJob.objects.get(pk=told["job"]["id"])
     assert (finished.done, finished.refused) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"trigger": "x" * 500}, "unknown_trigger"),
+        ({"trigger": "analyze", "reason": "a\0b"}, "invalid"),
+        ({"trigger": "analyze", "reason": "x" * 5_000}, "invalid"),
+        ({"trigger": "analyze", "field": "a\0b"}, "invalid"),
+        ({"trigger": "analyze", "metadata": {"lost": True}}, "invalid"),
+    ],
+)
+def test_a_large_bulk_call_that_makes_no_sense_is_refused_before_it_is_a_job(
+    said: dict, code: str, operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from statecore import bulk
+    from statecore.records import BulkJob
+
+    monkeypatch.setattr(bulk, "AT_ONCE", 1)
+    refused(operator.post("pipeline-jobs/bulk-transitions/", {"ids": ["a", "b"], **said}), 400, code)
+    assert not BulkJob.objects.exists()
+
+
+def test_a_large_bulk_call_of_somebody_without_rights_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.contrib.auth.models import User
+
+    from statecore import bulk
+    from statecore.records import BulkJob
+
+    monkeypatch.setattr(bulk, "AT_ONCE", 1)
+    nobody = Caller("operate", user=User.objects.create_user("nobody"))
+    body = {"ids": ["a", "b"], "trigger": "job_cancelled"}
+    refused(nobody.post("pipeline-jobs/bulk-transitions/", body), 403, "permission_denied")
+    assert not BulkJob.objects.exists()

@@ -14,6 +14,7 @@ from django.test import Client
 
 from api.openapi.views import document
 from statecore.kernel import registry
+from statecore.kernel.clock import now
 from statecore.records import token as tokens
 from tests.api.callers import Caller, done, refused
 from tests.support import world
@@ -127,6 +128,23 @@ def test_a_session_does_what_its_user_may() -> None:
     client.force_login(plain_user("right", "operate_task"))
     told = done(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire))
     assert told["event"]["operator"] == "right"
+
+
+def test_a_session_without_rights_makes_none_of_the_calls_of_agents() -> None:
+    worker, job = world.idle_worker(), world.created("PipelineJob")
+    place = f"pipeline-jobs/{job.pk}/checkpoints/mapping/"
+    done(Caller("agent").put(place, {"row": 1}))
+    client = Client()
+    client.force_login(plain_user("nobody"))
+    with time_machine.travel(now() + timedelta(minutes=5)):
+        for method, path in (
+            ("put", place), ("delete", place),
+            ("post", f"workers/{worker.pk}/heartbeat/"), ("post", f"workers/{worker.pk}/claim/"),
+        ):  # fmt: skip
+            response = getattr(client, method)(f"/api/v1/{path}", data={}, content_type="application/json")
+            refused(response, 403, "permission_denied")
+    assert done(Caller("read").get(place)) == {"row": 1}
+    assert type(worker).objects.get(pk=worker.pk).last_heartbeat == worker.last_heartbeat
 
 
 def test_who_calls_too_often_is_told_when_to_come_back(settings: Any) -> None:

@@ -91,6 +91,10 @@ def test_what_is_wrong_with_a_plan_is_told_by_its_place(statecore: Statecore) ->
     assert "is not a plan" in statecore("submit", "-", stdin="[]", code=6).err
 
 
+def test_a_plan_of_the_wrong_shape_is_refused(statecore: Statecore) -> None:
+    statecore("submit", "-", stdin='{"workstreams": [{"id": "w", "tasks": 5}]}', code=6)
+
+
 def test_a_failed_task_gets_a_successor(statecore: Statecore) -> None:
     submit({"id": "t1"}, {"id": "t2"})
     door.override(Task, "t1", "failed", actor=world.operator(), reason=world.REASON, category="other")

@@ -81,10 +81,17 @@ def test_a_damaged_account_is_said_to_be(statecore: Statecore, tmp_path: Path) -
         (["agent", "--heartbeat", "1e9", "--", "true"], 2),
         (["playbook", "recover-workstream", "no-such", "--reason", "it has been stuck"], 5),
         (["login", "not-an-address"], 2),
+        (["get", "tasks", "-n", "-1"], 2),
+        (["stuck", "-n", "-1"], 2),
+        (["get", "tasks", "--patience", "nan"], 2),
+        (["get", "tasks", "\udcff"], 6),
+        (["get", "tasks", "-f", "run=\udcff"], 6),
+        (["fire", "tasks", "t1", "worker_started", "worker=\udcff"], 6),
+        (["submit", "-", "--request-id", "é"], 6),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_a_code(statecore: Statecore, words: list[str], code: int) -> None:
-    said = statecore(*words, code=code, stdin="stc_token\n")
+    said = statecore(*words, code=code, stdin="{}" if words[:1] == ["submit"] else "stc_token\n")
 
     assert said.out == ""
     assert said.err.startswith("statecore")
@@ -99,3 +106,9 @@ def test_a_token_without_the_scope_is_not_allowed(statecore: Statecore) -> None:
     said = statecore("fire", "tasks", "t1", "user_cancelled", code=4, STATECORE_TOKEN=sites.token("read")).err
 
     assert "permission_denied" in said
+
+
+def test_a_token_that_cannot_be_sent_is_said_to_be(statecore: Statecore) -> None:
+    said = statecore("get", "tasks", code=6, STATECORE_TOKEN="é-token").err
+    assert "is not text that can be sent" in said
+    assert "-token" not in said

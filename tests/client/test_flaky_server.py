@@ -196,28 +196,43 @@ def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perfor
         row = {"entity_type": "task", "id": f"t{number}", "state": "running"}
         return Reply(body={"results": [row], "next": following, "previous": None})
 
-    elsewhere = "http://elsewhere.example/api/v1/stuck/?cursor=abc&kind=late&kind=decision"
+    elsewhere = "http://elsewhere.example/api/v1/stuck/?cursor=abc&kind=late&kind=decision&owner="
     flaky = Flaky(page(1, elsewhere), DROPPED, page(2, None))
     with serving(flaky) as url:
         found = perform(url, lambda client: client.stuck())
 
     assert [each.id for each in found] == ["t1", "t2"]
     assert [path for _method, path, _headers, _body in flaky.requests][1:] == [
-        "/api/v1/stuck/?cursor=abc&kind=late&kind=decision"
+        "/api/v1/stuck/?cursor=abc&kind=late&kind=decision&owner="
     ] * 2
 
 
-def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform) -> None:
+@pytest.mark.parametrize(
+    ("entity_id", "quoted"), [("../../admin", "..%2F..%2Fadmin"), ("..", "%2E%2E"), (".", "%2E"), ("a.b", "a.b")]
+)
+def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform, entity_id: str, quoted: str) -> None:
     flaky = Flaky(refused(404, "not_found"))
     with serving(flaky) as url, pytest.raises(NotFound):
-        perform(url, lambda client: client.get("tasks", "../../admin"))
+        perform(url, lambda client: client.get("tasks", entity_id))
 
     ((_method, path, headers, _body),) = flaky.requests
-    assert path == "/api/v1/tasks/..%2F..%2Fadmin/"
+    assert path == f"/api/v1/tasks/{quoted}/"
     assert headers["authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize("url", ["", "statecore.example", "ftp://statecore.example", "http://", "http://a/?b=c"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "statecore.example",
+        "ftp://statecore.example",
+        "http://",
+        "http://a/?b=c",
+        "http://[::1",
+        "http://a:99999",
+        "http://a\n/",
+    ],
+)
 def test_what_is_not_an_address_is_refused(url: str) -> None:
     with pytest.raises(BadAddress):
         Client(url, "secret")

@@ -64,3 +64,21 @@ def test_a_position_that_is_too_old_is_said_to_be() -> None:
     old = Reply(body=b"event: resnapshot\ndata: {}\n\n", headers={"Content-Type": "text/event-stream"})
     with serving(Flaky(old)) as url, Client(url, "secret", patience=QUICK) as client, pytest.raises(TooOld):
         next(client.stream(after=3))
+
+
+# Python, unlike the format of the stream, takes each of these for the end of a line; JSON leaves them as they are.
+STRANGE = "one\u2028two\u2029three\x85four"
+
+
+def test_a_text_may_hold_what_others_break_lines_at() -> None:
+    told = {**event(4), "event": {**event(4)["event"], "reason": STRANGE}}
+    text = f"id: 4\r\ndata: {json.dumps(told, ensure_ascii=False)}\r\n\r\n"
+    reply = Reply(body=text.encode(), headers={"Content-Type": "text/event-stream"})
+
+    async def first(url: str) -> str:
+        async with AsyncClient(url, "secret", patience=QUICK) as client:
+            return str((await anext(client.stream(after=3))).event.reason)
+
+    with serving(Flaky(reply, reply)) as url, Client(url, "secret", patience=QUICK) as client:
+        assert next(client.stream(after=3)).event.reason == STRANGE
+        assert asyncio.run(first(url)) == STRANGE

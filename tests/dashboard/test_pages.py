@@ -185,3 +185,18 @@ def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any]
     told = [json.loads(line) for line in body.splitlines()]
     assert [event["to_state"] for event in told][-1] == "cancelled"
     assert {event["entity_id"] for event in told} == {"scene-t3"}
+
+
+@pytest.mark.parametrize(
+    "query", ["since=0001-01-01T00:00", "until=9999-12-31T23:59", "since=0001-01-01T00:00%2B14:00"]
+)
+def test_the_audit_takes_the_ends_of_time(query: str, people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    assert client.get(f"{reverse('console:audit')}?{query}").status_code == 200
+    assert b"".join(client.get(f"{reverse('console:audit_export')}?{query}").streaming_content)
+
+
+def test_a_page_beyond_the_ends_of_time_is_the_first(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    url = reverse("console:machine", args=["tasks"])
+    assert client.get(f"{url}?q=state:queued&after=0001-01-01T00:00:00%2B14:00~x").status_code == 200

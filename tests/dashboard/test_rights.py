@@ -82,6 +82,38 @@ def test_somebody_elses_token_is_neither_seen_nor_revoked(people: dict[str, Any]
     assert Token.objects.get(pk=token.pk).revoked_at is None
 
 
+@pytest.mark.parametrize(
+    ("person", "scopes"),
+    [
+        ("nobody", ["read"]),
+        ("viewer", ["read"]),
+        ("operator", ["read", "agent", "operate"]),
+        ("supervisor", ["read", "agent", "operate", "override"]),
+    ],
+)
+def test_a_token_is_for_no_more_than_its_user_may_do(
+    person: str, scopes: list[str], people: dict[str, Any], client: Client
+) -> None:
+    from statecore.records import Token
+
+    client.force_login(people[person])
+    for scope in ("read", "agent", "operate", "override"):
+        answer = client.post(reverse("console:tokens"), {"name": f"{person} {scope}", "scope": scope})
+        assert answer.status_code == (200 if scope in scopes else 403), scope
+    assert sorted(Token.objects.filter(user=people[person]).values_list("scope", flat=True)) == sorted(scopes)
+
+
+def test_who_may_see_no_machine_sees_nothing_of_the_journal(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    from django.contrib.auth.models import Permission
+
+    people["nobody"].user_permissions.add(Permission.objects.get(codename="view_event"))
+    client.force_login(people["nobody"])
+    for name in ("audit", "audit_export", "overrides"):
+        assert client.get(reverse(f"console:{name}")).status_code == 403, name
+
+
 def test_a_read_only_console_shows_everything_and_changes_nothing(
     people: dict[str, Any], scene: Scene, client: Client, settings: Any
 ) -> None:
@@ -110,3 +142,17 @@ def test_the_groups_get_a_machine_they_have_not_heard_of_and_keep_what_was_taken
     assert operator.permissions.filter(codename="operate_pipelinejob").exists()
     assert not viewer.permissions.filter(codename__startswith="operate_").exists()
     assert not operator.permissions.filter(codename__startswith="override_").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 3_000])
+def test_a_second_person_nobody_can_be_is_refused(
+    name: str, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["supervisor"])
+    body = {"to": "blocked", "reason": "long enough a reason", "category": "other"}
+    answer = client.post(
+        reverse("console:force", args=["tasks", "scene-t1"]), {**body, "approver": name, "approver_password": "x"}
+    )
+    assert answer.status_code == 422
+    scene.first.refresh_from_db()
+    assert scene.first.state == "queued"

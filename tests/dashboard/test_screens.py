@@ -105,3 +105,15 @@ def test_only_so_many_may_be_asking_at_once(scene: Scene) -> None:
     answers = [Client().get(reverse("console:pairing")).status_code for _ in range(screens.WAITING_AT_MOST + 1)]
 
     assert answers == [200] * screens.WAITING_AT_MOST + [429]
+
+
+def test_words_that_no_database_keeps_let_nobody_in_and_break_nothing(people: dict[str, Any], scene: Scene) -> None:
+    from dashboard.models import Screen
+
+    code = asking(Client())
+    console = Client()
+    console.force_login(people["supervisor"])
+    assert console.post(reverse("console:screens"), {"code": "a\0b"}).status_code == 302
+    assert Screen.objects.get(code=code).paired_at is None
+    assert console.post(reverse("console:screens"), {"code": code, "machines": "é" * 200}).status_code == 302
+    assert Screen.objects.get(code=code).address == reverse("console:wall")

@@ -56,6 +56,10 @@ def _is_at_work(pid: int) -> bool:
         return False
 
 
+def test_a_command_may_be_given_years(tmp_path) -> None:
+    assert run("print('done')", tmp_path, timeout=2.0**31).exit_code == 0
+
+
 def test_a_command_tells_its_exit_code_and_both_outputs(tmp_path) -> None:
     result = run("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)", tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,6 +85,25 @@ def test_a_message_that_was_lost_is_read_from_the_journal(here: Inside) -> None:
     runs(2)
     catch_up(Live())
     until(lambda: socket.positions == [*range(1, 8)])
+
+
+def test_who_comes_with_a_position_that_was_not_heard_of_yet_goes_on_from_there(here: Inside, monkeypatch) -> None:
+    """A page reads the head of the journal itself, and may be ahead of what follows it."""
+    monkeypatch.setattr(sys.modules[Hub.__module__], "TICK", 60.0)  # as if it had just looked
+    headers = bearer()
+    first = here.socket("/ws/events/", headers)
+    until(lambda: first.of_type("hello"))
+    runs(3)
+    catch_up()  # nobody is told
+    second = here.socket("/ws/events/", headers, f"after={head()}")
+    until(lambda: second.of_type("hello"))
+    assert second.of_type("hello") == [{"type": "hello", "position": 3}]
+    runs(1)
+    catch_up(Live())
+    until(lambda: second.positions == [4])
+    assert not second.of_type("resnapshot")
+    strange = here.socket("/ws/events/", headers, "after=1000")
+    until(lambda: strange.of_type("resnapshot"))
 
 
 def test_a_slow_reader_keeps_nobody_waiting_and_is_told_to_read_anew(here: Inside, monkeypatch) -> None:

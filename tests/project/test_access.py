@@ -75,6 +75,14 @@ def test_a_guesser_is_locked_out(client: Client) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("place", ["/login/", "/admin/login/"])
+def test_a_name_that_is_too_long_is_a_wrong_one(client: Client, place: str) -> None:
+    for _ in range(settings.AXES_FAILURE_LIMIT - 1):
+        assert client.post(place, {"username": "a" * 3_000, "password": "guess"}).status_code == 200
+    assert client.post(place, {"username": "a" * 3_000, "password": "guess"}).status_code == 429
+
+
+@pytest.mark.django_db
 def test_passwords_are_kept_with_argon2() -> None:
     user = User.objects.create_user("ann", password="correct horse battery")
 

@@ -29,6 +29,16 @@ def test_what_is_filed_under_a_secret_name_is_blanked(name: str) -> None:
     assert shown["event"] == "x"
 
 
+def test_a_token_in_an_address_is_blanked() -> None:
+    from statecore.records.token import MARK
+
+    text = f"{MARK}_0123abcd_xYz-_0123456789xYz-_0123456789xYz-_0123456789"
+    shown = logs.redact(None, "info", {"request": f"GET /api/v1/events/?access={text}&after=3", "all": [text]})
+
+    assert shown["request"] == f"GET /api/v1/events/?access={logs.REDACTED}&after=3"
+    assert text not in str(shown)
+
+
 @pytest.fixture
 def json_lines() -> Iterator[Callable[[], list[dict[str, str]]]]:
     """Lines as the settings would log them, on a logger that nothing else uses."""
