@@ -32,7 +32,7 @@ def edit(
 
     def step() -> Entity:
         entity = rows.lock(model, entity_id)
-        rights.must_hold(actor, entity)
+        rights.must_be_its_own(actor, entity)
         check_version(entity, expected_version)
         _check(entity, fields)
         changed = {name: value for name, value in fields.items() if getattr(entity, name) != value}

@@ -22,6 +22,12 @@ def must_hold(actor: Actor, entity: Entity) -> None:
         raise PermissionDenied(f"{entity} is held by another agent", required="holder")
 
 
+def must_be_its_own(actor: Actor, entity: Entity) -> None:
+    """An agent changes the fields of what it holds and of nothing else: a gate's time-out is not for it to set."""
+    if actor.kind is Kind.AGENT and entity.holder() != actor.name:
+        raise PermissionDenied(f"{entity} is not held by {actor.name}", required="holder")
+
+
 def may_fire(actor: Actor, flow: Flow, moves: tuple[Move, ...]) -> tuple[Move, ...]:
     require(actor, flow, "operate")
     mine = tuple(move for move in moves if actor.kind in move.actors)

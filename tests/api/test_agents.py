@@ -143,6 +143,8 @@ def test_an_agent_reports_only_on_what_its_own_workers_hold(agent: Caller, phase
     )
     refused(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "permission_denied")
     refused(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "permission_denied")
+    breaker = done(agent.post("breakers/", {"id": "shared-tool"}), 201)["id"]
+    refused(agent.patch(f"breakers/{breaker}/", {"failure_threshold": 99}), 403, "permission_denied")
     assert Worker.objects.get(pk=worker).registered_by == agent.token.name
     done(agent.post(f"tasks/{task['id']}/transitions/", body))
 
