@@ -28,8 +28,8 @@ REPLAYED = "Idempotent-Replayed"
 
 def key_of(request: Request, body: dict[str, Any]) -> RequestKey | None:
     """Takes `request_id` out of the body; the header counts where both are given."""
-    in_body = body.pop(IN_BODY, None)
-    if in_body is not None and not (isinstance(in_body, str) and 1 <= len(in_body) <= KEY_LENGTH):
+    is_in_body, in_body = IN_BODY in body, body.pop(IN_BODY, None)
+    if is_in_body and not (isinstance(in_body, str) and 1 <= len(in_body) <= KEY_LENGTH):
         raise Invalid({IN_BODY: [f"must be text of 1 to {KEY_LENGTH} characters."]})
     key = request.META.get(HEADER)
     if key is not None and not VISIBLE.fullmatch(key):

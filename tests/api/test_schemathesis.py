@@ -15,7 +15,7 @@ from tests.support import world
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CONFIG = Path(__file__).parent / "schemathesis.toml"
-SECONDS = 30
+SECONDS = 20
 # All machines are served by the same code: some of them stand for all.
 CHOSEN = r"/(pipeline-jobs|tasks|workers|phases|breakers|bulk-jobs)/|/runs/submit/|/events/"
 

@@ -164,8 +164,7 @@ def the_board_and_its_changes_add_up(web: Web, headers: dict[str, str]) -> None:
             return all(fresh[name] == seen[name] for name in fresh)
 
         until(lambda: head() == Event.objects.count())
-        until(same)
-        assert shown()["counts"]["task"]["queued"] == 3
+        until(lambda: shown()["counts"]["task"]["queued"] == 3 and same())
         assert len(viewer.of_type("snapshot")) == 1
     moments = viewer.times
     assert all(later - sooner > 0.4 for sooner, later in pairwise(moments))
