@@ -17,6 +17,7 @@ import pytest
 DATABASE = os.environ.get("STATECORE_TEST_DATABASE", "sqlite")
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
+TESTS = Path(__file__).parent
 servers = ExitStack()
 # A real server, for whoever asks for one.
 pytest_plugins = ("tests.support.site",)
@@ -71,10 +72,26 @@ def pytest_report_header() -> str:
     return f"database: {DATABASE}"
 
 
+# What speaks HTTP, or starts the whole installation, meets the database only behind the API, the pages and the
+# services, and those are tested on both. Twice would take too long at every change: each runs where it is used most.
+ONCE = {
+    "agent": "postgres",
+    "browser": "sqlite",
+    "cli": "sqlite",
+    "client": "sqlite",
+    "live": "postgres",
+    "project": "sqlite",
+    "tools": "postgres",
+}
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browsers last: their library leaves an event loop running in its process, beside which no other can start."""
     items.sort(key=lambda item: "browser" in item.path.parts)
+    for item in items:
+        if only := ONCE.get(item.path.relative_to(TESTS).parts[0]):
+            item.add_marker(only)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -136,7 +153,7 @@ def _machines_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     from statecore import reactions
     from statecore.kernel import registry
 
-    if MACHINES_ALONE & set(request.path.relative_to(Path(__file__).parent).parts):
+    if MACHINES_ALONE & set(request.path.relative_to(TESTS).parts):
         others = [reaction for reaction in registry.reactions if reaction is not reactions.follow]
         monkeypatch.setattr(registry, "reactions", others)
 

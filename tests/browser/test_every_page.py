@@ -40,8 +40,6 @@ def violations(page: Any) -> list[str]:
     return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]]
 
 
-# How a page looks does not depend on the database; what it reads is tested on both, in tests/dashboard.
-@pytest.mark.sqlite
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Callable[..., Any]) -> None:
     page = visit(path)
