@@ -55,12 +55,12 @@ class Walk:
             rows = rows.filter(state_entered_at__gte=since).exclude(state_entered_at=since, pk__lte=pk)
         return rows
 
-    def gates(self, limit: int) -> Rows:
-        """In one query: the ids of a whole stretch would take longer to hand over than to find."""
-        return self.gates_of(self.ahead().values("pk")[:STRETCH])[:limit]
+    def gates(self) -> Rows:
+        """Of a whole stretch, in one query; the longest waiting are picked out of them afterwards."""
+        return self.gates_of(self.ahead().values("pk")[:STRETCH])[:STRETCH]
 
     def go_on(self, limit: int) -> list[Since]:
-        found = list(self.gates(limit))
+        found = list(self.gates())
         # As long as there is more than enough here, those further on can wait.
         last = self.ahead().values_list("state_entered_at", "pk")[STRETCH - 1 : STRETCH] if len(found) < limit else ()
         self.place = next(iter(last), None)

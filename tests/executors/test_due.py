@@ -55,7 +55,7 @@ def crowd(commands: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def looks() -> dict[str, Any]:
     found = {"left behind": due.left_behind()[:BATCH], "reruns": due.reruns()[:BATCH]}
     for walk in WALKS:
-        found[walk.along.__name__] = walk.gates(BATCH)
+        found[walk.along.__name__] = walk.gates()
     return found
 
 

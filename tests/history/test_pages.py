@@ -133,10 +133,12 @@ def test_an_index_answers(filters: dict[str, Any], index: str, newest_first: boo
         if connection.vendor == "postgresql":
             cursor.execute("SET enable_seqscan = off")  # the tables are small, and would be read whole
             cursor.execute("SET enable_bitmapscan = off")
+            cursor.execute("SET enable_sort = off")
             cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}", params)
             plan = json.dumps(cursor.fetchone()[0])
             cursor.execute("RESET enable_seqscan")
             cursor.execute("RESET enable_bitmapscan")
+            cursor.execute("RESET enable_sort")
         else:
             cursor.execute(f"EXPLAIN QUERY PLAN {statement}", params)
             plan = "\n".join(str(row[-1]) for row in cursor.fetchall())

@@ -81,9 +81,12 @@ def token(scope: str, name: str = "") -> str:
     return text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def the_site(django_db_setup: None, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One server for all tests of a worker; retries are due within a second."""
+    """One server for all tests of a file; retries are due within a second.
+
+    Not for longer: others wait until nobody else is connected to the database.
+    """
     quick = {"STATECORE_RETRY_BASE_SECONDS": "1", "STATECORE_RETRY_CAP_SECONDS": "1"}
     with running(tmp_path_factory.mktemp("site"), redis_server, **quick) as site:
         yield site
