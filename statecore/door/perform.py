@@ -59,6 +59,7 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
             del work.entries[before:]
             work.held = held
             work.known.clear()
+            work.seen.clear()
     return result
 
 

@@ -102,9 +102,7 @@ def _given_event(declaration: tuple[Any, ...]) -> str:
 
 def _short_type(field: Field[Any, Any]) -> str:
     """The driver keeps what it knows about a statement only up to 4,096 characters."""
-    return {"varchar": "text", "character varying": "text", "timestamp with time zone": "timestamptz"}.get(
-        _type(field), _type(field)
-    )
+    return SHORT.get(_type(field), _type(field))
 
 
 def _update_once(row: Row) -> str:

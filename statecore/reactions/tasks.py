@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ..door.change import Change
@@ -15,6 +16,10 @@ from .consequences import move, move_each
 from .look import look
 
 WORKING = (workstreams.State.READY, workstreams.State.EXECUTING)
+
+
+def _quoted(states: object) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(map(str, states)))  # type: ignore[call-overload]
 
 
 class Situation(NamedTuple):
@@ -94,16 +99,16 @@ def reconsider(causes: Causes) -> None:
 # Whether a task has nothing to be validated by, and whether nobody notices that it completes: no task waits for it,
 # and its workstream goes on as long as another of its tasks does. (By the order the planner sees that one entry of the
 # index is enough; it would look for "any" among all the tasks that are done.)
-PROSPECT = """
+PROSPECT = f"""
 SELECT task.id,
   task.patch_id IS NULL
-  AND NOT EXISTS (SELECT 1 FROM {exit_gates} AS link WHERE link.task_id = task.id)
-  AND NOT EXISTS (SELECT 1 FROM {entry_gates} AS link WHERE link.task_id = task.id),
-  NOT EXISTS (SELECT 1 FROM {task_dependencies} AS link WHERE link.to_task_id = task.id)
-  AND (SELECT true FROM {tasks} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND other.state NOT IN ('failed', 'cancelled')
+  AND NOT EXISTS (SELECT 1 FROM {{exit_gates}} AS link WHERE link.task_id = task.id)
+  AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id),
+  NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
+  AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
+       AND other.state <> 'completed' AND other.state IN ({_quoted(LIVE)})
        ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL
-FROM {tasks} AS task WHERE task.id {ids}
+FROM {{tasks}} AS task WHERE task.id {{ids}}
 """
 
 
@@ -112,11 +117,14 @@ def completed_at_once(changes: list[Change]) -> list[Change]:
     validating = own(change for change in changes if change.entry.to_state == State.VALIDATING)
     if not validating:
         return changes
-    with current().reading_others():  # that these tasks are validating makes no difference to the question
+    work = current()
+    # That these tasks are validating makes no difference to the question; what others have become would.
+    alone = all(c.entity.pk in validating for c in work.unwritten if isinstance(c.entity, Task))
+    with work.reading_others() if alone else nullcontext():
         prospects = look(PROSPECT, validating)
     plain = {pk for pk, is_plain, _unnoticed in prospects if is_plain}
     # Of several the others might be the ones that complete beside it.
-    current().seen["unnoticed"] = {pk for pk in plain if len(validating) == 1 and prospects[0][2]}
+    work.seen["unnoticed"] = {pk for pk in plain if len(validating) == 1 and prospects[0][2]}
     if plain:
         with answered(SEEN["validation_passed"]):
             move(Task, "validation_passed", {pk: validating[pk] for pk in plain}, reconsider)
@@ -200,7 +208,3 @@ def held_by(workers: Causes) -> Causes:
 
 def _found(query: str, causes: Causes) -> Causes:
     return handed_on(look(query, causes), causes) if causes else {}
-
-
-def _quoted(states: object) -> str:
-    return ", ".join(f"'{state}'" for state in sorted(map(str, states)))  # type: ignore[call-overload]
