@@ -45,7 +45,7 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
 def _nested(step: Callable[[], T], *, keep: bool) -> T:
     """What a reaction asks for: undone as a whole when it is refused, though the reaction may go on."""
     work = current()
-    before, held = len(work.entries), set(work.held)
+    before, held, shared = len(work.entries), set(work.held), set(work.shared)
     kept = False
     try:
         with transaction.atomic():
@@ -57,7 +57,7 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
     finally:
         if not kept:  # what was locked and changed since is let go with the savepoint
             del work.entries[before:]
-            work.held = held
+            work.held, work.shared = held, shared
             work.known.clear()
             work.seen.clear()
     return result

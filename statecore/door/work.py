@@ -25,6 +25,8 @@ class Work:
     entries: list[Entry] = field(default_factory=list)
     # The rows this transaction has locked without reading them.
     held: set[tuple[type[Entity], str]] = field(default_factory=set)
+    # Those of which it holds a lock that others may hold as well.
+    shared: set[tuple[type[Entity], str]] = field(default_factory=set)
     # The rows it has locked, as they are now: nobody else can change them until it ends.
     known: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
     # Changes that are written together, before the next statement that might see them (write.py).

@@ -60,7 +60,7 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    changes = tasks.noticed(tasks.completed_at_once(_under_their_workstreams(changes)))
+    changes = _under_their_workstreams(_loud(tasks.noticed(changes)))
     if not changes:
         return
     completed = own(_to(changes, task.State.COMPLETED))
@@ -68,6 +68,16 @@ def _tasks_changed(changes: list[Change]) -> None:
     # A new task may be the one its workstream has waited for.
     ended = [change for change in changes if change.entry.to_state in task.FINAL or _is_new(change)]
     workstreams.reconsider(above(ended, "workstream_id"))
+
+
+def _loud(changes: list[Change]) -> list[Change]:
+    """Without those that could be completed without anybody noticing."""
+    match tasks.completed_quietly(changes):
+        case True:
+            return []
+        case None:
+            return _later(changes, lambda c: True, _tasks_changed)
+    return changes
 
 
 def _under_their_workstreams(changes: list[Change]) -> list[Change]:

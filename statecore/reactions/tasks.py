@@ -11,11 +11,14 @@ from ..kernel.links import answered, question
 from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
+from ..machines.workstream import Workstream
+from . import locks
 from .causes import Causes, handed_on, own
 from .consequences import move, move_each
 from .look import look
 
 WORKING = (workstreams.State.READY, workstreams.State.EXECUTING)
+UNSTARTED = LIVE - {State.RUNNING, State.VALIDATING}
 
 
 def _quoted(states: object) -> str:
@@ -96,43 +99,63 @@ def reconsider(causes: Causes) -> None:
     move_each(Task, ((each.id, each.next_move()) for each in found), causes, reconsider, SEEN)
 
 
-# Whether a task has nothing to be validated by, and whether nobody notices that it completes: no task waits for it,
-# and its workstream goes on as long as another of its tasks does. (By the order the planner sees that one entry of the
-# index is enough; it would look for "any" among all the tasks that are done.)
-PROSPECT = f"""
-SELECT task.id,
-  task.patch_id IS NULL
+# Whether a task has nothing to be validated by, and nobody notices that it completes: no task waits for it, and its
+# workstream goes on as long as there is another that nobody has started. (By the order the planner sees that one entry
+# of the index is enough; it would look for "any" among all the tasks that are done.)
+QUIET = f"""
+SELECT task.workstream_id, task.patch_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM {{exit_gates}} AS link WHERE link.task_id = task.id)
-  AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id),
-  NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
+  AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id)
+  AND NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
   AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND other.state IN ({_quoted(LIVE)})
-       ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL
+       AND other.state <> 'completed' AND other.state IN ({_quoted(UNSTARTED)})
+       ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL AS is_quiet
 FROM {{tasks}} AS task WHERE task.id {{ids}}
+"""
+SHARE_IF_QUIET = f"""
+WITH found AS MATERIALIZED ({QUIET})
+SELECT workstream_id, pg_advisory_xact_lock_shared({locks.QUIET_LOCK.format("workstream_id")})
+FROM (SELECT DISTINCT workstream_id FROM found WHERE (SELECT bool_and(is_quiet) FROM found) ORDER BY 1) AS parent
 """
 
 
-def completed_at_once(changes: list[Change]) -> list[Change]:
-    """Let tasks that have nothing to be validated by complete, under the lock of their workstreams; the rest."""
+def completed_quietly(changes: list[Change]) -> bool | None:
+    """Complete tasks beside others of their workstream that are completing too, if nobody notices any of them.
+
+    None if they were unnoticed only until the lock was shared. Whoever has ended the task that was to notice them may
+    not have seen them, and nobody can have the lock alone now: two who share it would wait for each other.
+    """
     validating = own(change for change in changes if change.entry.to_state == State.VALIDATING)
-    if not validating:
-        return changes
+    if not validating or len(validating) < len(changes):
+        return False
     work = current()
     # That these tasks are validating makes no difference to the question; what others have become would.
     alone = all(c.entity.pk in validating for c in work.unwritten if isinstance(c.entity, Task))
     with work.reading_others() if alone else nullcontext():
-        prospects = look(PROSPECT, validating)
-    plain = {pk for pk, is_plain, _unnoticed in prospects if is_plain}
-    # Of several the others might be the ones that complete beside it.
-    work.seen["unnoticed"] = {pk for pk in plain if len(validating) == 1 and prospects[0][2]}
-    if plain:
-        with answered(SEEN["validation_passed"]):
-            move(Task, "validation_passed", {pk: validating[pk] for pk in plain}, reconsider)
-    return [change for change in changes if change.entity.pk not in plain]
+        if not _share(validating):
+            return False
+        if not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):
+            return None if work.shared else False
+    work.seen["unnoticed"] = set(validating)
+    with answered(SEEN["validation_passed"]):
+        move(Task, "validation_passed", validating, reconsider)
+    return True
+
+
+def _share(validating: Causes) -> bool:
+    """The quiet lock of their workstreams, if nobody notices any of them as it stands."""
+    work = current()
+    if work.connection.vendor != "postgresql":
+        return True
+    if not locks.may_wait(Workstream):
+        return False
+    shared = look(SHARE_IF_QUIET, validating)
+    work.shared.update((Workstream, pk) for pk, _locked in shared)
+    return bool(shared)
 
 
 def noticed(changes: list[Change]) -> list[Change]:
-    """Without the tasks of which it is known, under the lock of their workstream, that nothing follows from them."""
+    """Without the tasks of which it is known, under their workstream's quiet lock, that nothing follows from them."""
     unnoticed = current().seen.get("unnoticed", ())
     return [c for c in changes if c.entity.pk not in unnoticed or c.entry.to_state != State.COMPLETED]
 

@@ -1,0 +1,81 @@
+"""Tasks whose completion nobody notices complete beside each other; the last one sees them all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from statecore import door
+from statecore.journal import Event
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from tests.races.contest import operator
+from tests.support.waiting import until
+from tests.work.agents import Agent, states, submit, task, workstream
+from tests.work.crowd import in_threads
+from tests.work.test_across import somebody_waits
+from tests.work.test_crowd import finishing
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+
+
+@contextmanager
+def beside(deed: Callable[[], Any]) -> Iterator[list[Any]]:
+    """Let a deed begin on another connection while what is done here is not committed; its answer, once it is there."""
+    told: list[Any] = []
+    other = threading.Thread(target=lambda: told.extend(in_threads(deed)))
+    with transaction.atomic():
+        yield told
+        other.start()
+        until(lambda: told or somebody_waits())
+    other.join()
+
+
+def claimed(*names: str) -> list[tuple[Agent, Task]]:
+    """An agent each, in the order of their priority."""
+    agents = [Agent(f"w-{name}") for name in names]
+    found = [(agent, agent.claim()[0]) for agent in agents]
+    assert [held.pk for _agent, held in found] == list(names)
+    return found
+
+
+def test_who_completes_unnoticed_waits_for_nobody() -> None:
+    submit(workstream("a", task("a1", priority=2), task("a2", priority=1), "a3"))
+    (first, a1), (second, a2) = claimed("a1", "a2")
+    with transaction.atomic():
+        first.finish(a1)
+        assert in_threads(finishing(second, a2)) == ["completed"]
+        assert states(Task)["a1"] == "completed"
+    assert states(Task) == {"a1": "completed", "a2": "completed", "a3": "queued"}
+
+
+def test_the_last_one_waits_for_those_that_completed_unnoticed() -> None:
+    submit(workstream("a", task("a1", priority=1), "a2"))
+    ((first, a1),) = claimed("a1")
+    second = Agent("w-a2")
+
+    def claim_and_finish() -> str:
+        (a2,) = second.claim()
+        return finishing(second, a2)()
+
+    with beside(claim_and_finish) as told:
+        first.finish(a1)
+    assert told == ["completed"]
+    assert states(Run) == {"r": "succeeded"}
+    ended = Event.objects.get(entity_id="a", trigger="all_tasks_completed")
+    assert Event.objects.get(pk=ended.caused_by).entity_id == "a2"
+
+
+def test_who_was_unnoticed_only_until_it_came_to_it_is_looked_at_after_the_commit() -> None:
+    submit(workstream("a", task("a1", priority=1), "a2"))
+    ((first, a1),) = claimed("a1")
+    with beside(finishing(first, a1)) as told:
+        door.override(Task, "a2", "completed", actor=operator(), reason="it is done already", category="other")
+    assert told == ["validating"]
+    assert states(Task) == {"a1": "completed", "a2": "completed"}
+    assert states(Run) == {"r": "succeeded"}
