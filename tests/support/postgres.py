@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,9 +45,12 @@ class Mortal:
 
 
 @contextmanager
-def mortal(directory: Path) -> Iterator[Mortal]:
-    """A server of one's own, to be killed."""
-    with _server(directory, FAST) as server:
+def mortal() -> Iterator[Mortal]:
+    """A server of one's own, to be killed. Not in pytest's folder, which the next pytest closes to all but its user."""
+    with (
+        tempfile.TemporaryDirectory(dir=os.environ["STATECORE_TEST_BASE"]) as directory,
+        _server(Path(directory) / "pg", FAST) as server,
+    ):
         yield Mortal(server)
 
 

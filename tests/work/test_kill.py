@@ -212,7 +212,7 @@ class Program:
 @pytest.mark.postgres
 def test_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Path) -> None:
     count = 60
-    with postgres.mortal(tmp_path / "pg") as server:
+    with postgres.mortal() as server:
         Program(server.url, tmp_path, "plan", str(count)).ended()
         agents = [Program(server.url, tmp_path, "agent", f"w{number}") for number in range(2)]
         try:
