@@ -21,6 +21,7 @@ from benchmarks.report import Lines, Report, Target
 from benchmarks.support import environ, once, postgres
 
 RESULTS = Path(__file__).parent / "results"
+GATES = 5_000
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
-            settings = environ(base / "home", database("scale"), "settings")
+            settings = environ(base / "home", database("scale"), "settings") | {"STATECORE_GATE_COMMANDS": "true"}
             once(settings, seed.migrate)
             _measure_plan(report, once(settings, submit, options.plan))
             _measure_filling(report, once(settings, fill, options.workstream), options.workstream)
@@ -69,7 +70,7 @@ def _measure_sweeps(report: Report, slowest: dict[str, float], rows: int) -> Non
     lines: Lines = [("sweep", "slowest query, milliseconds")]
     lines += [(name, f"{seconds * 1e3:.1f}") for name, seconds in slowest.items()]
     target = Target("slowest query of a sweep, milliseconds", 50, max(slowest.values()) * 1e3, at_most=True)
-    report.add(f"Sweeps over {rows:,} finished tasks", lines, slowest, [target])
+    report.add(f"Sweeps and screens, {rows:,} tasks finished, {GATES:,} gates to run", lines, slowest, [target])
 
 
 # In a process of its own, under Django
@@ -137,16 +138,52 @@ def sweep(rows: int) -> dict[str, float]:
     """The slowest query of each sweep, with that many finished tasks in the way; nobody calls ANALYZE."""
     from statecore.kernel import triggers
 
+    _validate_one()
     with triggers.lowered(connection), connection.cursor() as cursor:
         seed.fill_finished(cursor, "filling:0", rows)
+        seed.fill(cursor, "statecore_testgate", "gate", "gate", GATES)
+        seed.fill(cursor, "statecore_task", "gated", "task", GATES)
+        cursor.execute(
+            "INSERT INTO statecore_task_gates (task_id, testgate_id) "
+            "SELECT replace(id, 'gate', 'task'), id FROM statecore_testgate WHERE id LIKE 'gate%_%'"
+        )
     return {sweep.__name__: _slowest(sweep) for sweep in sweeps()}
 
 
+def _validate_one() -> None:
+    """A task that is done but for its gate, to be copied."""
+    from statecore import door, scheduling
+    from statecore.kernel.actors import THE_SYSTEM, Actor
+    from statecore.machines.task import Task
+
+    gated = {"id": "gated", "gates": ["gate"]}
+    workstream = {"id": "gates", "tasks": [gated], "gates": [{"id": "gate", "gate_type": "UNIT", "command": "true"}]}
+    scheduling.submit({"id": "gates", "phase": "phase", "workstreams": [workstream], "start": True}, actor=THE_SYSTEM)
+    agent = Actor.agent("agent")
+    (task,) = scheduling.claim("agent", actor=agent)
+    report = {"attempt": task.attempt, "exit_code": 0}
+    door.transition(Task, task.pk, "execution_completed", actor=agent, params=report)
+
+
 def sweeps() -> list[Callable[[], Any]]:
+    """What runs by itself, and what every screen asks for."""
+    from statecore import board, integrity, stuck
+    from statecore.executors import due
     from statecore.reactions.sweep import look_around
     from statecore.scheduling import timers
 
-    return [timers.time_out_tasks, timers.queue_retries, timers.miss_heartbeats, timers.give_up_workers, look_around]
+    return [
+        timers.time_out_tasks,
+        timers.queue_retries,
+        timers.miss_heartbeats,
+        timers.give_up_workers,
+        look_around,
+        due.due,
+        stuck.recover_stalled,
+        stuck.stuck,
+        board.stats,
+        integrity.sweep_invariants,
+    ]
 
 
 def _slowest(sweep: Callable[[], Any]) -> float:

@@ -26,11 +26,11 @@ def prepare(running: int, pending: int, workers: int) -> None:
     from statecore.kernel import triggers
 
     with triggers.lowered(connection), connection.cursor() as cursor:
-        _fill(cursor, "statecore_task", "task", "pending", pending)
+        fill(cursor, "statecore_task", "task", "pending", pending)
         cursor.execute(f"UPDATE statecore_task SET {RUNNING} WHERE id = 'task'")
-        _fill(cursor, "statecore_task", "task", "running", running)
+        fill(cursor, "statecore_task", "task", "running", running)
         cursor.execute(f"UPDATE statecore_uetworker SET {IDLE} WHERE id = 'uet'")
-        _fill(cursor, "statecore_uetworker", "uet", "uet", workers)
+        fill(cursor, "statecore_uetworker", "uet", "uet", workers)
         if apps.is_installed("benchmarks.peer"):
             _fill_peers(cursor, running)
         make_twins(cursor)
@@ -65,7 +65,7 @@ def _columns(cursor: Any, table: str) -> list[str]:
     return [column.name for column in connection.introspection.get_table_description(cursor, table)]
 
 
-def _fill(
+def fill(
     cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str] | None = None
 ) -> None:
     """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
@@ -87,7 +87,7 @@ def _fill(
 def fill_finished(cursor: Any, template: str, count: int) -> None:
     """Tasks that are completed, each with the event of its creation."""
     done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
-    _fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
+    fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
 
 
 def _fill_peers(cursor: Any, count: int) -> None:
