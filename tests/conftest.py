@@ -72,13 +72,15 @@ def pytest_report_header() -> str:
     return f"database: {DATABASE}"
 
 
-# What speaks HTTP, or starts the whole installation, meets the database only behind the API, the pages and the
-# services, and those are tested on both. Twice would take too long at every change: each runs where it is used most.
+# What reads the code meets no database. What speaks HTTP, or starts the whole installation, meets it only behind the
+# API, the pages and the services, and those are tested on both. Twice would take too long at every change: each runs
+# where it is used most.
 ONCE = {
     "agent": "postgres",
     "browser": "sqlite",
     "cli": "sqlite",
     "client": "sqlite",
+    "code": "sqlite",
     "live": "postgres",
     "project": "sqlite",
     "tools": "postgres",
