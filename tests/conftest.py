@@ -81,6 +81,7 @@ ONCE = {
     "cli": "sqlite",
     "client": "sqlite",
     "code": "sqlite",
+    "deploy": "postgres",
     "live": "postgres",
     "project": "sqlite",
     "tools": "postgres",

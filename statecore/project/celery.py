@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, worker_init, worker_shutting_down
+from celery.signals import beat_init, setup_logging, task_prerun, worker_init, worker_shutting_down
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
@@ -26,6 +26,13 @@ def check_what_it_needs(**_: Any) -> None:
     preflight.check_database()
     preflight.check_broker()
     memory.keep_what_is_loaded()
+
+
+@task_prerun.connect
+def note_sweep(task: Any, **_: Any) -> None:
+    from statecore.doctor import sweeps
+
+    sweeps.note(task.name.rpartition(".")[2])
 
 
 @worker_shutting_down.connect

@@ -1,5 +1,6 @@
 """The settings that come from environment variables, read and checked in one place."""
 
+import ipaddress
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Environment:
     allowed_hosts: list[str]
     secret_key: str
     https: bool
+    trusted_proxies: list[str]
     debug: bool
     log_format: str
     log_level: str
@@ -88,6 +90,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         allowed_hosts=_allowed_hosts(environ, host),
         secret_key=environ.get("STATECORE_SECRET_KEY", ""),
         https=_flag(environ, "STATECORE_HTTPS"),
+        trusted_proxies=_trusted_proxies(environ),
         debug=_flag(environ, "STATECORE_DEBUG"),
         log_format=_choice(environ, "STATECORE_LOG_FORMAT", "console", ("console", "json")),
         log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
@@ -191,6 +194,19 @@ def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
     given = _words(environ, "STATECORE_ALLOWED_HOSTS")
     listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
     return list(dict.fromkeys([*given, *LOOPBACK, *listened_on]))
+
+
+def _trusted_proxies(environ: Mapping[str, str]) -> list[str]:
+    """Whose word about the caller's address is taken. Not `*`: then anybody could be anybody."""
+    given = _words(environ, "STATECORE_TRUSTED_PROXIES") or ["127.0.0.1", "::1"]
+    for word in given:
+        try:
+            ipaddress.ip_network(word)
+        except ValueError:
+            raise Refused(
+                f"STATECORE_TRUSTED_PROXIES has {word!r}, but it must be an address or a network like 10.0.0.0/8."
+            ) from None
+    return given
 
 
 def _gate_commands(environ: Mapping[str, str]) -> tuple[str, ...]:

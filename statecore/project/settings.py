@@ -5,9 +5,10 @@ from datetime import timedelta
 
 from csp.constants import NONE, SELF
 
-from statecore.project import environment, logs, preflight, redis_url, secret
+from statecore.project import environment, logs, metrics_folder, preflight, redis_url, secret
 
 preflight.check_distribution()
+metrics_folder.tell_containers_apart()
 ENVIRONMENT = environment.read(os.environ)
 
 STATECORE_HOME = ENVIRONMENT.home
@@ -126,6 +127,12 @@ SESSION_COOKIE_SECURE = ENVIRONMENT.https
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
+SECURE_SSL_REDIRECT = ENVIRONMENT.https
+# Asked by machines that come past the proxy, and none of them is told a secret.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+# Both say something about other hosts of the domain, which are not ours to speak for; a proxy may add it.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 
 # The console
 STATECORE_READ_ONLY = ENVIRONMENT.read_only

@@ -11,32 +11,13 @@ from types import FrameType
 
 import django
 
-from statecore.project import environment, metrics_folder, preflight, redis_server, redis_url, startup
+from statecore.project import commands, environment, metrics_folder, preflight, redis_server, redis_url, startup
 from statecore.project.child import Child
-from statecore.project.environment import EVERYWHERE, ROOT, Environment
+from statecore.project.environment import EVERYWHERE, Environment
 from statecore.project.refusal import Refused
 
 TICK = 0.1
 GRACE = 15.0
-
-
-PYTHON = [sys.executable, "-m"]
-CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
-WORKER = [*CELERY, "worker", "--concurrency=4", "--without-gossip", "--without-mingle"]
-# Threads, because they only wait for other processes; its own, so that nothing else waits for them.
-EXECUTORS = [
-    *CELERY,
-    "worker",
-    "--pool=threads",
-    "--concurrency=4",
-    "--prefetch-multiplier=1",
-    "--queues=gates,patches",
-]
-UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on"]
-# What all are told is written once; compressing it would be done again for each of them. They have little to say.
-UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536"]
-# Without a limit an open stream would hold up the end for ever.
-WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
 
 
 def brokers(env: Environment) -> list[Child]:
@@ -46,17 +27,9 @@ def brokers(env: Environment) -> list[Child]:
 
 
 def processes(env: Environment) -> list[Child]:
-    """Everything that runs beside the broker; a new process is one new line."""
-    runs_commands = bool(env.gate_commands or env.repository)
-    executors = Child("executors", [*EXECUTORS, "--hostname=executors@%h", "--without-gossip", "--without-mingle"])
-    return [
-        Child("web", [*WEB, "--host", env.host, "--port", str(env.port)]),
-        # Without executors the worker does what is left of their work: plans of which no step is a command.
-        Child("worker", WORKER if runs_commands else [*WORKER, "--queues=celery,patches"]),
-        Child("beat", [*CELERY, "beat"]),
-        *([executors] if runs_commands else []),
-        Child("sequencer", [sys.executable, str(ROOT / "manage.py"), "sequencer"]),
-    ]
+    """Everything that runs beside the broker, in one web process; a new process is one new word."""
+    names = ["web", "worker", "beat", *(["executors"] if commands.runs_commands(env) else []), "sequencer"]
+    return [Child(name, commands.COMMANDS[name](env)) for name in names]
 
 
 class Supervisor:

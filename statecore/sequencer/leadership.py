@@ -53,3 +53,24 @@ class Leadership:
         if self.file is not None:
             os.close(self.file)
             self.file = None
+
+
+def is_led() -> bool:
+    """Whether somebody leads, asked by whoever does not want to."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(_HELD, [ADVISORY_KEY >> 32, ADVISORY_KEY & 0xFFFFFFFF])
+            return bool(cursor.fetchone())
+    try:
+        with file_lock.held(settings.STATECORE_HOME / "sequencer.lock"):
+            return False
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+_HELD = """
+    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from statecore.project.supervisor import WEB
+from statecore.project.commands import WEB
 from tests.support import redis
 from tests.support.sequencer import ROOT, end
 from tests.support.waiting import until

@@ -36,7 +36,7 @@ class Site:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        from statecore.project.supervisor import WEB
+        from statecore.project.commands import WEB
 
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

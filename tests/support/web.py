@@ -14,7 +14,7 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from statecore.project.supervisor import WEB
+from statecore.project.commands import WEB
 from statecore.records import token as tokens
 from tests.support.sequencer import ROOT, database_url
 from tests.support.waiting import until

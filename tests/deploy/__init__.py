@@ -1,0 +1,1 @@
+"""What deploy/ says is what runs."""

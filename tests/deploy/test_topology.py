@@ -1,0 +1,180 @@
+"""PostgreSQL, Redis, nginx, and two of everything: all of it is reached through nginx, and one of each may die."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from websockets.sync.client import connect
+
+from tests.deploy.topology import NGINX, OPENSSL, PASSWORD, Topology, running
+from tests.support import databases, redis
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.skipif(
+    not (NGINX and OPENSSL), reason="nginx and openssl are needed: apt-get install nginx-light openssl"
+)
+
+
+@pytest.fixture(scope="module")
+def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+    directory = tmp_path_factory.mktemp("deploy")
+    with (
+        redis.running(directory / "redis.sock") as broker,
+        running(directory, databases.fresh_url(directory), broker) as topology,
+    ):
+        yield topology
+
+
+def plan(name: str, *tasks: dict[str, Any]) -> dict[str, Any]:
+    return {"id": name, "phase": "PH-1", "workstreams": [{"id": f"{name}-w", "tasks": list(tasks)}], "start": True}
+
+
+@pytest.fixture(scope="module")
+def phase(site: Topology) -> None:
+    with site.client() as statecore:
+        statecore.create("phases", id="PH-1")
+
+
+def test_what_is_asked_without_tls_is_sent_to_it(site: Topology) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{site.plain}/login/?next=/", follow_redirects=False)
+
+    assert (answer.status_code, answer.headers["location"]) == (301, "https://127.0.0.1/login/?next=/")
+
+
+def log_in(browser: httpx.Client, password: str, **headers: str) -> httpx.Response:
+    page = browser.get("/login/")
+    assert page.status_code == 200
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    assert found
+    form = {"username": "ada", "password": password, "csrfmiddlewaretoken": found[1]}
+    return browser.post("/login/", data=form, headers={"Referer": str(page.url), **headers})
+
+
+def test_an_operator_logs_in(site: Topology) -> None:
+    with site.browser() as browser:
+        answer = log_in(browser, PASSWORD)
+
+        assert answer.status_code == 302, answer.text
+        assert "Secure" in answer.headers["set-cookie"]
+        assert answer.headers["strict-transport-security"]
+        assert browser.get("/start/").status_code == 200
+
+
+def test_who_guesses_is_known_by_the_address_the_proxy_saw(site: Topology) -> None:
+    """Not by the proxy's own, and not by the one that the caller claims to have."""
+    with site.browser(local_address="127.0.0.7") as browser:
+        log_in(browser, "a wrong guess", **{"X-Forwarded-For": "192.0.2.1"})
+
+    with psycopg.connect(site.database) as connection:
+        rows = connection.execute("SELECT host(ip_address) FROM axes_accessattempt").fetchall()
+    assert rows == [("127.0.0.7",)]
+
+
+def test_calls_sockets_and_streams_tell_of_the_same_event(site: Topology, phase: None) -> None:
+    with site.client() as statecore:
+        statecore.submit(plan("told", {"id": "told-1"}))
+        by_call = {event.entity_id for event in statecore.history("tasks", "told-1")}
+        by_stream = heard_on_the_stream(site, "told-1")
+    by_socket = heard_on_the_socket(site, "told-1")
+
+    assert by_call == {"told-1"}
+    assert by_stream
+    assert by_stream == by_socket
+
+
+def heard_on_the_stream(site: Topology, entity: str) -> int:
+    """The position of its first event."""
+    with site.client() as statecore, closing(statecore.stream(after=0, entity=entity)) as events:
+        return int(next(events).position)
+
+
+def heard_on_the_socket(site: Topology, entity: str) -> int:
+    address = site.url.replace("https", "wss")
+    with connect(f"{address}/ws/events/?after=0&entity={entity}", additional_headers=site.bearer, ssl=site.trust) as ws:
+        while True:
+            told = json.loads(ws.recv(timeout=20))
+            if told["type"] == "events":
+                return int(told["events"][0]["position"])
+
+
+def test_a_board_comes_over_its_socket(site: Topology) -> None:
+    address = site.url.replace("https", "wss")
+    with connect(f"{address}/ws/board/", additional_headers=site.bearer, ssl=site.trust) as ws:
+        assert json.loads(ws.recv(timeout=20))["type"] == "snapshot"
+
+
+def test_a_claim_waits_until_there_is_work(site: Topology, phase: None) -> None:
+    taken: list[str] = []
+    with site.client() as statecore:
+        worker = statecore.register(["python"], worker_id="patient")
+
+        def wait() -> None:
+            with site.client() as other:
+                taken.extend(task.id for task in other.claim(worker.id, wait=30))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        statecore.submit(plan("waited-for", {"id": "waited-for-1"}))
+        waiting.join(30)
+        assert taken
+        (held,) = statecore.held(worker.id)
+        statecore.complete(held.id, attempt=held.attempt or 1)
+
+
+def test_tools_answer_behind_the_proxy(site: Topology) -> None:
+    with site.browser() as browser:
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        accept = {"Accept": "application/json, text/event-stream", **site.bearer}
+        answer = browser.post("/mcp/", json=call, headers=accept)
+
+    assert answer.status_code == 200, answer.text
+    assert "serverInfo" in answer.text
+
+
+def test_any_web_process_tells_prometheus_what_all_have_counted(site: Topology, phase: None) -> None:
+    with site.browser() as browser:
+        told = [browser.get("/metrics", headers={"Authorization": f"Bearer {'m' * 32}"}).text for _ in range(4)]
+
+    assert all("state_transitions_total{" in text for text in told)
+
+
+def test_the_doctor_finds_nothing_wrong(site: Topology, phase: None) -> None:
+    told = json.loads(site.manage("doctor", "--json"))
+
+    assert [finding for finding in told["findings"] if finding["level"] == "error"] == []
+
+
+def test_one_of_each_may_die(site: Topology, phase: None) -> None:
+    """Last in this file: what it kills stays dead."""
+    (leader,) = site.leaders()
+    ports = sorted(site.ports)
+    for name in (
+        leader,
+        f"statecore-rest@{ports[0]}.service",
+        f"statecore-live@{ports[2]}.service",
+        "statecore-worker@1.service",
+    ):
+        site.kill(name)
+
+    with site.client() as statecore:
+        for number in range(20):
+            statecore.create("phases", id=f"after-{number}")
+        statecore.submit(plan("after", {"id": "after-1", "timeout_sec": 1, "max_retries": 1}))
+        assert heard_on_the_stream(site, "after-1") == heard_on_the_socket(site, "after-1")
+        worker = statecore.register(["python"], worker_id="survivor")
+        (task,) = [task for task in statecore.claim(worker.id, wait=20) if task.id == "after-1"]
+        # Nobody reports: the sweeps of the worker that is left take it back and queue it again.
+        until(lambda: statecore.get("tasks", task.id)["retry_count"] == 1, 60)
+
+    assert site.leaders() != [leader]
+    assert len(site.leaders()) == 1
+    until(lambda: site.status("/readyz") == 200)

@@ -1,0 +1,164 @@
+"""A whole installation by the commands of its units, behind nginx with the configuration that is shipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+
+from api.client import Client
+from tests.deploy import units
+from tests.deploy.units import DEPLOY, ROOT, Unit
+from tests.support.site import free_port
+from tests.support.waiting import until
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+OPENSSL = shutil.which("openssl")
+PATIENCE = 90.0
+PASSWORD = "a-long-enough-one-for-anybody"
+
+
+class Topology:
+    def __init__(self, directory: Path, database: str, redis: str) -> None:
+        self.directory, self.database = directory, database
+        home = directory / "home"
+        self.environ = {
+            **os.environ,
+            **units.variables(),
+            "DATABASE_URL": database,
+            "REDIS_URL": redis,
+            "STATECORE_HOME": str(home),
+            "STATECORE_BACKUP_DIR": str(directory / "backups"),
+            "STATECORE_SECRET_KEY": "k" * 64,
+            "STATECORE_METRICS_TOKEN": "m" * 32,
+            "PROMETHEUS_MULTIPROC_DIR": str(home / "metrics"),
+            "STATECORE_RETRY_BASE_SECONDS": "1",
+            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+        }
+        self.units = units.of_the_target()
+        listening = [unit for unit in self.units if unit.instance.isdigit() and len(unit.instance) == 4]
+        self.ports = {unit.instance: str(free_port()) for unit in listening}
+        self.plain, self.tls = free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self.tls}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.trust = ssl.create_default_context()
+
+    def start(self) -> None:
+        first, *others = self.units
+        assert self._started(first).wait(PATIENCE) == 0, self.log(first.name)
+        del self.running[first.name]
+        self.manage("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
+        self.token = self.manage("token", "create", "agent", "--user", "ada", "--scope", "override")
+        for unit in others:
+            self._started(unit)
+        self._start_nginx()
+        until(lambda: self.status("/readyz") == 200, PATIENCE)
+
+    def _started(self, unit: Unit) -> subprocess.Popen[bytes]:
+        command = unit.command(self.ports.get(unit.instance, unit.instance))
+        assert command[0] == units.PYTHON
+        return self._run(unit.name, [sys.executable, *command[1:]])
+
+    def _run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        """A session of its own, so that all of it can be ended, as systemd ends a unit."""
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                command, cwd=ROOT, env=self.environ, stdout=log, stderr=log, start_new_session=True
+            )
+        return self.running[name]
+
+    def _start_nginx(self) -> None:
+        assert NGINX
+        folder = self.directory / "nginx"
+        shutil.copytree(DEPLOY / "nginx", folder)
+        make_certificate(folder)
+        self.trust.load_verify_locations(folder / "tls.crt")
+        elsewhere = {
+            "listen 80 ": f"listen 127.0.0.1:{self.plain} ",
+            "listen 443 ": f"listen 127.0.0.1:{self.tls} ",
+            "/etc/statecore/": f"{folder}/",
+            "/run/nginx.pid": f"{folder}/nginx.pid",
+            "/var/lib/nginx/": f"{folder}/",
+            **{f"127.0.0.1:{port};": f"127.0.0.1:{given};" for port, given in self.ports.items()},
+        }
+        for name in ("nginx.conf", "upstreams.conf"):
+            text = (folder / name).read_text()
+            for old, new in elsewhere.items():
+                text = text.replace(old, new)
+            (folder / name).write_text(text)
+        command = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        subprocess.run([*command, "-t"], check=True, capture_output=True)
+        self._run("nginx", [*command, "-g", "daemon off;"])
+
+    def manage(self, *words: str) -> str:
+        ended = subprocess.run(
+            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.environ, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.strip()
+
+    def kill(self, name: str) -> None:
+        """All of the unit at once, without a word."""
+        process = self.running.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+
+    def end(self) -> None:
+        for name in list(self.running):
+            self.kill(name)
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text()
+
+    def leaders(self) -> list[str]:
+        sequencers = [name for name in self.running if "sequencer" in name]
+        return [name for name in sequencers if "sequencer_leads" in self.log(name)]
+
+    def status(self, path: str) -> int:
+        assert all(process.poll() is None for process in self.running.values()), self.what_ended()
+        try:
+            return httpx.get(f"{self.url}{path}", verify=self.trust, timeout=10).status_code
+        except httpx.TransportError:
+            return 0
+
+    def what_ended(self) -> str:
+        ended = [name for name, process in self.running.items() if process.poll() is not None]
+        return "\n".join(f"{name}: {self.log(name)[-2000:]}" for name in ended)
+
+    def browser(self, local_address: str | None = None) -> httpx.Client:
+        transport = httpx.HTTPTransport(verify=self.trust, local_address=local_address)
+        return httpx.Client(base_url=self.url, transport=transport, timeout=20)
+
+    def client(self) -> Client:
+        return Client(self.url, self.token, transport=httpx.HTTPTransport(verify=self.trust))
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+def make_certificate(folder: Path) -> None:
+    assert OPENSSL
+    command = [OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=statecore", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def running(directory: Path, database: str, redis: str) -> Iterator[Topology]:
+    topology = Topology(directory, database, redis)
+    try:
+        topology.start()
+        yield topology
+    finally:
+        topology.end()
