@@ -10,7 +10,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 
-from statecore.project import environment, metrics_folder, preflight, startup
+from statecore.project import environment, metrics_folder, preflight, secret, startup
 from statecore.project.commands import COMMANDS
 from statecore.project.environment import Environment
 
@@ -55,6 +55,7 @@ def main() -> None:
     env = environment.read(os.environ)
     os.environ["STATECORE_HOME"] = str(env.home)
     os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+    secret.make_home(env.home)
     metrics_folder.choose(env.home)
     if given.process == PREPARE:
         prepare(env)

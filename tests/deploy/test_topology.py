@@ -148,9 +148,13 @@ def test_any_web_process_tells_prometheus_what_all_have_counted(site: Topology, 
 
 
 def test_the_doctor_finds_nothing_wrong(site: Topology, phase: None) -> None:
-    told = json.loads(site.manage("doctor", "--json"))
+    told = json.loads(site.manage("doctor", "--json", exit_code=1))
 
-    assert [finding for finding in told["findings"] if finding["level"] == "error"] == []
+    found = {finding["check"]: finding["says"] for finding in told["findings"] if finding["level"] != "ok"}
+    assert told["status"] == "warning", found
+    # The database of the tests does not wait for its disk, the token has no end, and nothing was exported yet.
+    assert set(found) <= {"database", "tokens", "backup", "packages"}, found
+    assert "statecore.example.org" in str(told["findings"])
 
 
 def test_one_of_each_may_die(site: Topology, phase: None) -> None:
@@ -170,8 +174,8 @@ def test_one_of_each_may_die(site: Topology, phase: None) -> None:
             statecore.create("phases", id=f"after-{number}")
         statecore.submit(plan("after", {"id": "after-1", "timeout_sec": 1, "max_retries": 1}))
         assert heard_on_the_stream(site, "after-1") == heard_on_the_socket(site, "after-1")
-        worker = statecore.register(["python"], worker_id="survivor")
-        (task,) = [task for task in statecore.claim(worker.id, wait=20) if task.id == "after-1"]
+        worker = statecore.register(["python"], worker_id="survivor", max_concurrent_tasks=10)
+        (task,) = [task for task in statecore.claim(worker.id, most=10, wait=20) if task.id == "after-1"]
         # Nobody reports: the sweeps of the worker that is left take it back and queue it again.
         until(lambda: statecore.get("tasks", task.id)["retry_count"] == 1, 60)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import ssl
@@ -37,7 +38,7 @@ class Topology:
             "REDIS_URL": redis,
             "STATECORE_HOME": str(home),
             "STATECORE_BACKUP_DIR": str(directory / "backups"),
-            "STATECORE_SECRET_KEY": "k" * 64,
+            "STATECORE_SECRET_KEY": secrets.token_urlsafe(50),
             "STATECORE_METRICS_TOKEN": "m" * 32,
             "PROMETHEUS_MULTIPROC_DIR": str(home / "metrics"),
             "STATECORE_RETRY_BASE_SECONDS": "1",
@@ -98,11 +99,11 @@ class Topology:
         subprocess.run([*command, "-t"], check=True, capture_output=True)
         self._run("nginx", [*command, "-g", "daemon off;"])
 
-    def manage(self, *words: str) -> str:
+    def manage(self, *words: str, exit_code: int = 0) -> str:
         ended = subprocess.run(
             [sys.executable, "manage.py", *words], cwd=ROOT, env=self.environ, capture_output=True, text=True
         )
-        assert ended.returncode == 0, ended.stderr
+        assert ended.returncode == exit_code, ended.stdout + ended.stderr
         return ended.stdout.strip()
 
     def kill(self, name: str) -> None:

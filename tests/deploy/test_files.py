@@ -1,0 +1,224 @@
+"""What cannot be run here is read: units by systemd, manifests by kustomize, and all of them against the processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from api.live.application import SOCKETS
+from api.live.long_poll import PATH as CLAIM
+from api.live.stream import PATH as STREAM
+from api.tools.application import ADDRESS as TOOLS
+from statecore.project import environment, process
+from tests.deploy import units
+from tests.deploy.topology import NGINX
+from tests.deploy.units import DEPLOY, ROOT, SYSTEMD
+from tests.support.site import free_port
+
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"] == "statecore"}
+ENVIRONMENT = environment.read({})
+ANALYZE, KUBECTL = shutil.which("systemd-analyze"), shutil.which("kubectl")
+
+
+def manifests() -> list[dict[str, Any]]:
+    folder = DEPLOY / "kubernetes"
+    return [each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text())]
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    found = [each for each in manifests() if "template" in each.get("spec", {})]
+    return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in found}
+
+
+def containers() -> list[Any]:
+    return [
+        pytest.param(container, id=f"{pod}-{container['name']}")
+        for pod, spec in pods().items()
+        for container in spec["containers"]
+    ]
+
+
+def is_understood(words: list[str]) -> bool:
+    """By the one program that knows what the processes are."""
+    given = process.read(words)
+    return given.process == process.PREPARE or bool(process.command(given, ENVIRONMENT))
+
+
+@pytest.mark.parametrize("file", sorted(SYSTEMD.glob("*.service")), ids=lambda file: file.name)
+def test_a_unit_starts_a_process_that_there_is(file: Path) -> None:
+    program, dash_m, module, *words = units.Unit(file.name).command("8001")
+
+    assert (program, dash_m, module) == (units.PYTHON, "-m", process.__spec__.name)
+    assert is_understood(words)
+
+
+def test_the_target_starts_every_process_but_those_for_commands() -> None:
+    started = {units.Unit(unit.name).command("8001")[3] for unit in units.of_the_target()}
+
+    assert started == {"prepare", *process.COMMANDS} - {"executors", "web"}
+    assert len(units.of_the_target()) == len(set(units.of_the_target())) == 10
+
+
+def test_the_ports_of_the_target_are_those_that_nginx_knows() -> None:
+    ports = {unit.instance for unit in units.of_the_target() if re.search("rest@|live@", unit.name)}
+
+    assert set(re.findall(r"127.0.0.1:(\d+)", (DEPLOY / "nginx" / "upstreams.conf").read_text())) == ports
+
+
+@pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not here")
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    """With a program in the place of the one that is not installed here."""
+    for file in SYSTEMD.iterdir():
+        text = file.read_text().replace(units.PYTHON, "/bin/true").replace("WorkingDirectory=/opt/statecore\n", "")
+        (tmp_path / file.name).write_text(text.replace("=statecore\n", "=root\n").replace("%i", "1"))
+    names = sorted(path for path in tmp_path.iterdir() if path.suffix == ".service" and "@" not in path.name)
+    for template in tmp_path.glob("*@.service"):
+        names.append(template.rename(template.with_name(template.name.replace("@.", "@1."))))
+    ended = subprocess.run(
+        [str(ANALYZE), "verify", "--recursive-errors=no", "--man=no", *map(str, names)],
+        capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "SYSTEMD_LOG_LEVEL": "warning"},
+    )  # fmt: skip
+    complaints = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "statecore" in line]
+
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_service_runs_a_process_that_there_is_with_few_rights(name: str) -> None:
+    service = OURS[name]
+
+    assert is_understood(service["command"])
+    assert service["read_only"] is True
+    assert service["user"] == "10001:10001"
+    assert service["cap_drop"] == ["ALL"]
+    assert "healthcheck" in service
+
+
+def test_compose_has_every_process() -> None:
+    assert {service["command"][0] for service in OURS.values()} == {"prepare", *process.COMMANDS} - {"web"}
+    assert all(OURS[name]["deploy"]["replicas"] == 2 for name in ("rest", "live", "worker", "sequencer"))
+
+
+def test_the_image_runs_as_nobody_special_what_is_locked() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M) for word in line.split()[:-1]}
+
+    assert "\nUSER 10001:10001\n" in text
+    assert "--require-hashes --requirement requirements.lock" in text
+    assert "\nHEALTHCHECK " in text
+    assert re.search(r'ENTRYPOINT \["python", "-m", "(.+)"\]', text)[1] == process.__spec__.name  # type: ignore[index]
+    assert {path for path in copied if not (ROOT / path).exists()} == set()
+    assert {"statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"} <= copied
+
+
+@pytest.mark.parametrize("container", containers())
+def test_a_container_of_a_pod_may_do_nothing_but_its_work(container: dict[str, Any]) -> None:
+    context = container["securityContext"]
+
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["capabilities"]["drop"] == ["ALL"]
+    assert container["resources"]["requests"]
+    assert container["resources"]["limits"]["memory"]
+    if container["image"] == "statecore":
+        assert is_understood(container["args"])
+
+
+def test_every_process_has_a_pod_and_a_probe() -> None:
+    ours = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
+
+    assert {each["args"][0] for each in ours} == {"prepare", *process.COMMANDS} - {"web", "executors"}
+    assert all("livenessProbe" in each for each in ours if each["args"] != ["prepare"])
+    assert all(spec["securityContext"]["runAsNonRoot"] for spec in pods().values())
+
+
+def test_what_is_there_twice_may_not_be_taken_away_at_once() -> None:
+    budgets = {each["metadata"]["name"]: each["spec"] for each in manifests() if each["kind"] == "PodDisruptionBudget"}
+    replicas = {
+        each["metadata"]["name"]: each["spec"]["replicas"] for each in manifests() if "replicas" in each.get("spec", {})
+    }
+
+    assert set(budgets) == {"statecore-web", "statecore-worker", "statecore-sequencer"}
+    assert all(0 < spec["minAvailable"] < replicas[name] for name, spec in budgets.items())
+
+
+def test_probes_ask_for_a_host_that_is_answered() -> None:
+    """kubelet names the pod's address, which no setting could name."""
+    for each in containers():
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = each.values[0].get(kind, {}).get("httpGet")
+            assert asked is None or asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+
+
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not here")
+def test_kustomize_puts_the_manifests_together() -> None:
+    made = subprocess.run([str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
+    found = list(yaml.safe_load_all(made))
+    settings = next(each["data"] for each in found if each["kind"] == "ConfigMap" and "STATECORE_HTTPS" in each["data"])
+
+    assert len(found) == len(manifests()) + 2
+    assert {each["metadata"].get("namespace") for each in found if each["kind"] != "Namespace"} == {"statecore"}
+    assert environment.read({**settings, "STATECORE_HOME": ""}).https
+
+
+@pytest.mark.skipif(not NGINX, reason="nginx is not here")
+def test_nginx_understands_the_configuration_of_a_pod(tmp_path: Path) -> None:
+    text = (DEPLOY / "kubernetes" / "nginx.conf").read_text()
+    elsewhere = {"/tmp/": f"{tmp_path}/", "listen 8080": f"listen 127.0.0.1:{free_port()}"}  # noqa: S108
+    for old, new in elsewhere.items():
+        text = text.replace(old, new)
+    (tmp_path / "nginx.conf").write_text(text)
+    shutil.copy(DEPLOY / "nginx" / "locations.conf", tmp_path)
+    command = [str(NGINX), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+
+    assert "test is successful" in ended.stderr, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "address", [*SOCKETS, STREAM, TOOLS, f"{TOOLS}/", "/api/v1/workers/w.1/claim/"], ids=lambda address: address
+)
+def test_nginx_leaves_what_stays_open_to_the_server_that_can(address: str) -> None:
+    assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
+    assert upstream_of(address) == "statecore_live"
+
+
+@pytest.mark.parametrize("address", ["/", "/login/", "/api/v1/tasks/", "/api/v1/workers/w1/heartbeat/", "/metrics"])
+def test_nginx_leaves_the_rest_to_the_faster_one(address: str) -> None:
+    assert upstream_of(address) == "statecore_rest"
+
+
+def upstream_of(address: str) -> str:
+    """As nginx chooses: the exact one, then a pattern, then the longest beginning."""
+    text = (DEPLOY / "nginx" / "locations.conf").read_text()
+    found = re.findall(r"location (?:(=|~) )?(\S+) \{\s*proxy_pass http://(\w+);", text)
+    ways = [
+        *(to for kind, place, to in found if kind == "=" and place == address),
+        *(to for kind, place, to in found if kind == "~" and re.search(place, address)),
+        *(
+            to
+            for kind, place, to in sorted(found, key=lambda each: -len(each[1]))
+            if not kind and address.startswith(place)
+        ),
+    ]
+    return ways[0]
+
+
+def test_the_shipped_settings_are_understood_once_they_are_filled_in() -> None:
+    given = {**units.variables(), "STATECORE_METRICS_TOKEN": "m" * 32}
+
+    assert environment.read(given).https
+    assert set(given) <= {line.split("`")[1] for line in readme_settings()} | {"REDIS_URL"}
+
+
+def readme_settings() -> list[str]:
+    """The lines of the table of settings, one for each variable."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    return [f"`{name}`" for line in lines if line.startswith("| `") for name in re.findall(r"`([A-Z_]+)`", line)]
