@@ -6,7 +6,8 @@ permissions, answers kept for repeated requests, notices not sent yet, and what 
 which continues or is written anew by itself, and `archive/`).
 """
 
+from .drill import Drill, DrillFailed, drill
 from .exporting import export
 from .restoring import CannotRestore, restore
 
-__all__ = ["CannotRestore", "export", "restore"]
+__all__ = ["CannotRestore", "Drill", "DrillFailed", "drill", "export", "restore"]

@@ -40,6 +40,8 @@ def redis() -> Iterator[Finding]:
 
 
 def workers() -> Iterator[Finding]:
+    with sweeps.opened() as server:
+        server.ping()  # Celery would try again and again
     found = current_app.control.inspect(timeout=ANSWER_WITHIN).active_queues() or {}
     taken = {queue["name"] for queues in found.values() for queue in queues}
     if "celery" not in taken:
