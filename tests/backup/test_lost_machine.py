@@ -1,4 +1,4 @@
-"""The machine is lost in the middle of a plan, with all that was on it: elsewhere an export is restored, and work goes on."""
+"""The machine is lost in the middle of a plan, with all that was on it: elsewhere an export is restored and goes on."""
 
 from __future__ import annotations
 

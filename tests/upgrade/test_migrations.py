@@ -1,0 +1,121 @@
+"""Every migration after the first may run while the previous version does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection, models
+from django.db.migrations import Migration
+from django.db.migrations import operations as ops
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ModelState, ProjectState
+
+from statecore.kernel.concurrent_index import AddIndexConcurrently
+from tests.upgrade.judge import objections
+
+OURS = ("statecore", "dashboard", "api")
+LOADER = MigrationLoader(None)
+LATER = sorted(key for key in LOADER.graph.nodes if key[0] in OURS and not key[1].startswith("0001_"))
+
+
+def test_each_one_is_safe_while_the_previous_version_runs() -> None:
+    found = {
+        key: objections(LOADER.get_migration(*key), LOADER.project_state(LOADER.graph.node_map[key].parents))
+        for key in LATER
+    }
+    assert {key: why for key, why in found.items() if why} == {}
+
+
+STATE = ProjectState()
+STATE.add_model(
+    ModelState(
+        "statecore",
+        "Thing",
+        [
+            ("id", models.BigAutoField(primary_key=True)),
+            ("name", models.CharField(max_length=50)),
+            ("note", models.TextField(null=True)),
+        ],
+    )
+)
+INDEX = models.Index(fields=["name"], name="thing_by_name")
+CHECK = models.CheckConstraint(condition=~models.Q(name=""), name="thing_named")
+
+
+def judged(*operations: Any, **facts: Any) -> list[str]:
+    migration = type("Migration", (Migration,), {"operations": list(operations), "atomic": False, **facts})
+    return objections(migration("0002_x", "statecore"), STATE)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.RemoveField("thing", "name"),
+        ops.RenameField("thing", "name", "title"),
+        ops.DeleteModel("Thing"),
+        ops.RenameModel("Thing", "Object"),
+        ops.AlterModelTable("Thing", "things"),
+        ops.AddField("thing", "size", models.IntegerField(default=0)),
+        ops.AlterField("thing", "note", models.TextField()),
+        ops.AlterField("thing", "name", models.CharField(max_length=20)),
+        ops.AlterField("thing", "name", models.IntegerField()),
+        ops.AlterField("thing", "name", models.CharField(max_length=50, unique=True)),
+        ops.AddIndex("thing", INDEX),
+        ops.AddConstraint("thing", CHECK),
+        ops.AlterUniqueTogether("thing", {("name",)}),
+        ops.RunPython(ops.RunPython.noop),
+        ops.RunSQL("SELECT 1"),
+    ],
+    ids=lambda operation: operation.describe(),
+)
+def test_what_the_previous_version_would_stumble_over_is_refused(operation: Any) -> None:
+    assert judged(operation)
+    assert judged(operation, safe_because="nothing uses it since the last version") == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.AddField("thing", "size", models.IntegerField(null=True)),
+        ops.AddField("thing", "size", models.IntegerField(db_default=0)),
+        ops.AlterField("thing", "name", models.CharField(max_length=100)),
+        ops.AlterField("thing", "name", models.CharField(max_length=50, null=True)),
+        ops.CreateModel("Other", [("id", models.BigAutoField(primary_key=True))]),
+        AddIndexConcurrently("thing", INDEX),
+        ops.AlterModelOptions("thing", {"ordering": ["name"]}),
+    ],
+    ids=lambda operation: operation.describe(),
+)
+def test_what_it_does_not_notice_is_taken(operation: Any) -> None:
+    assert judged(operation) == []
+
+
+def test_a_new_table_may_have_what_it_likes() -> None:
+    new = ops.CreateModel("Other", [("id", models.BigAutoField(primary_key=True)), ("name", models.TextField())])
+    index = models.Index(fields=["name"], name="other_by_name")
+    assert judged(new, ops.AddIndex("other", index)) == []
+
+
+def test_an_index_beside_writers_cannot_be_in_a_transaction() -> None:
+    assert len(judged(AddIndexConcurrently("thing", INDEX), atomic=True)) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_index_is_built_beside_writers_and_taken_away_again() -> None:
+    state = LOADER.project_state([key for key in LOADER.graph.leaf_nodes() if key[0] == "statecore"])
+    operation = AddIndexConcurrently("phase", models.Index(fields=["title"], name="phase_by_title"))
+    after = state.clone()
+    operation.state_forwards("statecore", after)
+
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_forwards("statecore", editor, state, after)
+    assert "phase_by_title" in indexes()
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_backwards("statecore", editor, after, state)
+    assert "phase_by_title" not in indexes()
+
+
+def indexes() -> set[str]:
+    with connection.cursor() as cursor:
+        return set(connection.introspection.get_constraints(cursor, "statecore_phase"))
