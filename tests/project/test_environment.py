@@ -45,6 +45,8 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("STATECORE_RECOVERY", "ingestion_job=never"),
         ("STATECORE_RECOVERY", "=auto"),
         ("STATECORE_PROBE_SECONDS", "0"),
+        ("STATECORE_TRUSTED_PROXIES", "*"),
+        ("STATECORE_TRUSTED_PROXIES", "proxy.example.org"),
         ("STATECORE_METRICS_TOKEN", "short"),
         ("STATECORE_METRICS_TOKEN", "long enough but with spaces"),
     ],

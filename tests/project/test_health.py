@@ -32,6 +32,14 @@ def test_readiness_names_an_unreachable_broker(client: Client, settings) -> None
 
 
 @pytest.mark.django_db
+def test_readiness_is_asked_for_what_matters(client: Client, settings) -> None:
+    settings.REDIS_URL = "unix:///nowhere/redis.sock"
+
+    assert client.get("/readyz?check=database&check=migrations").status_code == 200
+    assert client.get("/readyz?check=database&check=weather").json()["failed"] == ["weather"]
+
+
+@pytest.mark.django_db
 def test_readiness_names_a_migration_that_was_not_applied(client: Client, redis_server: str) -> None:
     MigrationRecorder(connection).record_unapplied("axes", "0010_accessattemptexpiration")
 
