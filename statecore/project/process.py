@@ -28,6 +28,8 @@ def read(arguments: Sequence[str]) -> Namespace:
             kind.add_argument("--port", type=int, help="PORT, unless given")
         if name in NAMED:
             kind.add_argument("--name", help="needed where several run on one machine")
+        if name == PREPARE:
+            kind.add_argument("--first", action="store_true", help="nothing else runs yet: counts begin anew")
     return parser.parse_args(arguments)
 
 
@@ -38,11 +40,12 @@ def command(given: Namespace, env: Environment) -> list[str]:
     return COMMANDS[given.process](env, **named)
 
 
-def prepare(env: Environment) -> None:
-    """Safe to repeat: migrates, refuses a journal that does not verify, and lets the counts begin anew."""
+def prepare(env: Environment, *, is_first: bool) -> None:
+    """Safe to repeat and to run beside the others: migrates, and refuses a journal that does not verify."""
     import django
 
-    metrics_folder.prepare(env.home)
+    if is_first:
+        metrics_folder.prepare(env.home)
     django.setup()
     preflight.check_database()
     startup.migrate()
@@ -58,7 +61,7 @@ def main() -> None:
     secret.make_home(env.home)
     metrics_folder.choose(env.home)
     if given.process == PREPARE:
-        prepare(env)
+        prepare(env, is_first=given.first)
         return
     program = command(given, env)
     os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell

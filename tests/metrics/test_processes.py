@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,16 @@ def test_the_supervisor_chooses_the_folder_before_anything_counts() -> None:
     program = "import sys, statecore.project.supervisor; sys.exit('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ, check=False)
     assert done.returncode == 0
+
+
+def test_containers_that_share_the_folder_have_files_of_their_own(environment: dict[str, str]) -> None:
+    """All of them have a process 1, so the file is named by the host as well."""
+    worker = started(environment)
+    try:
+        assert worker.stdout
+        worker.stdout.readline()
+        names = {path.name for path in Path(environment[metrics_folder.VARIABLE]).glob("*.db")}
+    finally:
+        worker.kill()
+        worker.communicate()
+    assert f"counter_{socket.gethostname()}-{worker.pid}.db" in names
