@@ -82,6 +82,7 @@ ONCE = {
     "client": "sqlite",
     "code": "sqlite",
     "deploy": "postgres",
+    "documentation": "sqlite",
     "live": "postgres",
     "project": "sqlite",
     "tools": "postgres",

@@ -47,7 +47,7 @@ def add(commands: Any) -> None:
     agent.add_argument("--concurrency", type=number, default=1, metavar="N", help="tasks at once (1)")
     agent.add_argument("--heartbeat", type=seconds, default=10.0, metavar="SECONDS", help="between heartbeats (10)")
     agent.add_argument("--wait", type=seconds, default=25.0, metavar="SECONDS", help="for a task, per claim (25)")
-    agent.add_argument("run_command", nargs=REMAINDER, metavar="COMMAND")
+    agent.add_argument("run_command", nargs=REMAINDER, metavar="COMMAND", help="run for each task, without a shell")
     agent.set_defaults(run=work)
 
 

@@ -1,4 +1,4 @@
-"""What an exit code says; docs/command-line.md lists them."""
+"""What an exit code says; docs/reference/command-line.md lists them."""
 
 from __future__ import annotations
 

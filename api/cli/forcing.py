@@ -39,15 +39,15 @@ RESET = "reset-task"
 def add(commands: Any) -> None:
     for verb in VERBS:
         parser = commands.add_parser(verb.name, help=f"force: {verb.help}")
-        parser.add_argument("id")
+        parser.add_argument("id", help="which one")
         _common(parser)
         parser.set_defaults(run=force_verb, verb=verb)
         if verb.name == "complete-task":
             parser.add_argument("--verify-output", metavar="FILE", help="refuse unless FILE is there and not empty")
     override = commands.add_parser("override", help="force any entity into any state")
-    override.add_argument("collection")
-    override.add_argument("id")
-    override.add_argument("to_state")
+    override.add_argument("collection", help="tasks, runs, workers, …")
+    override.add_argument("id", help="which of them")
+    override.add_argument("to_state", help="where it is to go")
     _common(override)
     override.set_defaults(run=force_any)
 
@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
 def _common(parser: ArgumentParser) -> None:
     parser.add_argument("--reason", required=True, help="10 characters or more; stays on record for ever")
     parser.add_argument("--category", required=True, help="stuck, crashed_worker, infrastructure, …")
-    parser.add_argument("--expected-version", type=int, help="refuse if it has changed since")
+    parser.add_argument("--expected-version", type=int, metavar="N", help="refuse if it has changed since")
     parser.add_argument("--dry-run", action="store_true", help="show what would follow, and change nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 

@@ -30,15 +30,17 @@ def limit(text: str) -> int:
 def add(commands: Any) -> None:
     get = commands.add_parser("get", help="an entity, or a list of them")
     get.add_argument("collection", help="tasks, runs, workers, …")
-    get.add_argument("id", nargs="?")
-    get.add_argument("-f", "--filter", type=pair, action="append", default=[], metavar="FIELD=VALUE")
+    get.add_argument("id", nargs="?", help="of one; without it a list is shown")
+    get.add_argument(
+        "-f", "--filter", type=pair, action="append", default=[], metavar="FIELD=VALUE", help="of the list; repeatable"
+    )
     get.add_argument("-c", "--columns", default="", help="further columns, separated by commas")
     get.add_argument("-n", "--limit", type=limit, default=50, help="how many at most, 0 for all (50)")
     get.add_argument("--history", action="store_true", help="what happened to it, oldest first")
     get.set_defaults(run=show)
     explain = commands.add_parser("explain", help="why something is where it is, and what is in its way")
-    explain.add_argument("collection")
-    explain.add_argument("id")
+    explain.add_argument("collection", help="tasks, runs, workers, …")
+    explain.add_argument("id", help="which of them")
     explain.set_defaults(run=say_why)
     stuck = commands.add_parser("stuck", help="what is past its deadline or needs a decision")
     stuck.add_argument("-n", "--limit", type=limit, default=50, help="how many at most, 0 for all (50)")

@@ -14,9 +14,11 @@ from .exits import Exit, Stop
 
 def add(commands: Any) -> None:
     watch = commands.add_parser("watch", help="events as they happen, or one entity until it has ended")
-    watch.add_argument("collection", nargs="?")
-    watch.add_argument("id", nargs="?")
-    watch.add_argument("--after", type=int, help="from this position of the journal on; else from now on")
+    watch.add_argument("collection", nargs="?", help="of these alone")
+    watch.add_argument("id", nargs="?", help="of this one alone")
+    watch.add_argument(
+        "--after", type=int, metavar="POSITION", help="from this position of the journal on; else from now on"
+    )
     watch.add_argument("--until", metavar="STATE", help="exit 0 in this state, 1 if it ends in another")
     watch.set_defaults(run=follow)
 

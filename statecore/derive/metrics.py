@@ -14,12 +14,11 @@ from functools import cache
 from typing import Any
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from ..journal import EventKind, dwell_seconds
 from ..kernel import registry
 from ..records import StateCount
+from .standing import Standing
 
 NOTHING = "none"  # the state before the first one
 BUCKETS = (0.1, 1, 5, 15, 60, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
@@ -67,12 +66,13 @@ def observe(entries: Sequence[Any]) -> None:
         _stays(*state).observe_all(durations)
 
 
-class EntityStates(Collector):
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily("entity_state", "Entities in each state", labels=["entity_type", "state"])
-        for entity_type, state, count in states():
-            family.add_metric([entity_type, state], count)
-        yield family
+class EntityStates(Standing):
+    name = "entity_state"
+    says = "Entities in each state"
+    labels = ("entity_type", "state")
+
+    def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return (((entity_type, state), count) for entity_type, state, count in states())
 
 
 def states() -> Iterator[tuple[str, str, int]]:

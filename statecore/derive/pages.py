@@ -13,19 +13,14 @@ from ..kernel import registry
 from ..kernel.flow import Flow
 from ..kernel.moves import Guard, Move
 from .diagrams import mermaid
-from .versions import FOLDER, SNAPSHOT, snapshot_text
+from .tables import section, table
+from .versions import SNAPSHOT, snapshot_text
 
 
 def pages() -> dict[str, str]:
-    """Every file of docs/machines/ by its name."""
+    """Every file of the machines' folder by its name."""
     made = {f"{flow.entity_type}.md": page(flow) for flow in registry.flows()}
     return {"README.md": _index(), SNAPSHOT: snapshot_text(), **made}
-
-
-def outdated() -> list[str]:
-    """The files that are missing, differ, or should not be there."""
-    wanted, there = pages(), {path.name: path.read_text() for path in FOLDER.glob("*.*")}
-    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
 
 
 def page(flow: Flow) -> str:
@@ -39,8 +34,8 @@ def page(flow: Flow) -> str:
             "",
             f"```mermaid\n{mermaid(flow)}```",
             "",
-            *_section("States", ("state", "final", "may stay"), [_state_row(flow, state) for state in flow.states]),
-            *_section("Moves", ("trigger", "from", "to", "who", "severity", "fields"), map(_move_row, flow.moves)),
+            *section("States", ("state", "final", "may stay"), [_state_row(flow, state) for state in flow.states]),
+            *section("Moves", ("trigger", "from", "to", "who", "severity", "fields"), map(_move_row, flow.moves)),
             *_guards(flow),
             *_exits(flow),
             *_rules(flow),
@@ -54,7 +49,7 @@ def _index() -> str:
         for flow in registry.flows()
     ]
     return "\n".join(
-        ["# The machines", "", *_table(("machine", "version", "states", "moves"), rows), "", _HOW_TO_CHANGE]
+        ["# The machines", "", *table(("machine", "version", "states", "moves"), rows), "", _HOW_TO_CHANGE]
     )
 
 
@@ -88,7 +83,7 @@ def _move_row(move: Move) -> tuple[str, ...]:
 
 def _guards(flow: Flow) -> list[str]:
     guarded = [(f"`{move.trigger}` → {move.target}", guard) for move in flow.moves for guard in move.guards]
-    return _section("Guards", ("move", "holds when"), [(name, _sentence(guard)) for name, guard in guarded])
+    return section("Guards", ("move", "holds when"), [(name, _sentence(guard)) for name, guard in guarded])
 
 
 def _sentence(guard: Guard) -> str:
@@ -103,27 +98,17 @@ def _exits(flow: Flow) -> list[str]:
         for move in flow.moves
         if move.leaves_final
     ]
-    return _section("Ways out of a final state", ("trigger", "from", "to", "because"), exits)
+    return section("Ways out of a final state", ("trigger", "from", "to", "because"), exits)
 
 
 def _rules(flow: Flow) -> list[str]:
     named = [(f"`{each.name}`",) for each in flow.model._meta.constraints if isinstance(each, CheckConstraint)]
     frozen = [(f"`{name}` is frozen" + _until(states),) for name, states in flow.frozen.items()]
     rising = [(f"`{name}` never goes down",) for name in flow.rising]
-    rules = _section("Held by the database", ("rule",), [*named, *frozen, *rising])
+    rules = section("Held by the database", ("rule",), [*named, *frozen, *rising])
     broken = [(f"`{each.name}`", each.sentence) for each in flow.model.invariants()]
-    return rules + _section("Looked for by `manage.py integrity`", ("invariant", "is broken when"), broken)
+    return rules + section("Looked for by `manage.py integrity`", ("invariant", "is broken when"), broken)
 
 
 def _until(states: Iterable[str]) -> str:
     return f", except in {', '.join(sorted(map(str, states)))}" if states else " from its creation"
-
-
-def _section(title: str, head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str]:
-    rows = list(rows)
-    return [f"## {title}", "", *_table(head, rows), ""] if rows else []
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str]:
-    lines = [head, ("---",) * len(head), *rows]
-    return ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines]

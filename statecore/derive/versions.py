@@ -9,7 +9,7 @@ from typing import Any
 
 from ..kernel import registry
 
-FOLDER = Path(__file__).parents[2] / "docs" / "machines"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "machines"
 SNAPSHOT = "machines.json"
 LEVELS = ("major", "minor", "patch")
 

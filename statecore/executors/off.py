@@ -4,4 +4,6 @@ from ..kernel.refusals import Refusal
 
 
 class Off(Refusal):
+    """No operator has set what this takes: the commands that may run, or the repository."""
+
     code = "off"

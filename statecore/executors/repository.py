@@ -38,10 +38,14 @@ ENVIRONMENT = {
 
 
 class Busy(Refusal):
+    """Somebody else works in the repository now: ask again later."""
+
     code = "repository_busy"
 
 
 class NotUsable(Refusal):
+    """The work tree is not as it must be: not clean, or on another branch; the detail says which."""
+
     code = "repository_not_usable"
 
 

@@ -33,6 +33,8 @@ class Refusal(Exception):
 
 
 class Invalid(Refusal):
+    """What was sent is wrong; `errors` says what, by field."""
+
     code, status = "invalid", 400
 
     def __init__(self, errors: Mapping[str, Iterable[str]], **facts: Any) -> None:
@@ -42,34 +44,50 @@ class Invalid(Refusal):
 
 
 class StateIsProtected(Refusal):
+    """A state is changed by its moves alone, not by writing the field."""
+
     code, status = "state_is_protected", 400
 
 
 class UnknownTrigger(Refusal):
+    """The machine has no such trigger; `triggers` lists those it has."""
+
     code, status = "unknown_trigger", 400
 
 
 class PermissionDenied(Refusal):
+    """Whoever asks may not do this; `required` says what it takes."""
+
     code, status = "permission_denied", 403
 
 
 class NotFound(Refusal):
+    """There is no such thing."""
+
     code, status = "not_found", 404
 
 
 class InvalidTransition(Refusal):
+    """The trigger is not open from where the entity is; `allowed` lists those that are."""
+
     code = "invalid_transition"
 
 
 class TerminalState(Refusal):
+    """The entity has ended, and its end is not left; a retry makes a successor."""
+
     code = "terminal_state"
 
 
 class AlreadyInState(Refusal):
+    """It is where it was to go already."""
+
     code = "already_in_state"
 
 
 class GuardFailed(Refusal):
+    """A condition of the move does not hold; `unmet` says which, and what is waited for."""
+
     code = "guard_failed"
 
     def __init__(self, about: str, unmet: Iterable[Unmet], **facts: Any) -> None:
@@ -79,6 +97,8 @@ class GuardFailed(Refusal):
 
 
 class LeaseLost(GuardFailed):
+    """The task is not the caller's any more: the result is to be dropped."""
+
     code = "lease_lost"
 
 
@@ -89,18 +109,26 @@ class ConstraintViolated(Refusal):
 
 
 class AlreadyRetried(Refusal):
+    """It has a successor already, which goes on in its place."""
+
     code = "already_retried"
 
 
 class StaleVersion(Refusal):
+    """The entity has changed since the caller looked; `version` is the one it has now."""
+
     code = "stale_version"
 
 
 class DuplicateId(Refusal):
+    """The id is taken."""
+
     code = "duplicate_id"
 
 
 class IdempotencyMismatch(Refusal):
+    """The key was used for another request."""
+
     code, status = "idempotency_mismatch", 422
 
 

@@ -15,14 +15,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from statecore.derive.metrics import EntityStates
+from statecore.derive.standing import Standing
 from statecore.project.metrics_folder import VARIABLE
+from statecore.sequencer.gauge import SequencerLag
+from statecore.sinks.gauge import OpenAlerts
 from statecore.stuck.gauge import StuckEntities
 
 SCHEME = "Bearer "
 
+STANDING: tuple[Standing, ...] = (EntityStates(), OpenAlerts(), SequencerLag(), StuckEntities())
 where_everything_stands = CollectorRegistry()
-where_everything_stands.register(EntityStates())
-where_everything_stands.register(StuckEntities())
+for gauge in STANDING:
+    where_everything_stands.register(gauge)
 
 
 @login_not_required

@@ -218,6 +218,9 @@ CELERY_BEAT_SCHEDULE = {
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 
+# Who writes what is generated from declarations
+STATECORE_DOCUMENTS = "statecore.reference.documents"
+
 # Logs
 LOGGING = logs.configuration(ENVIRONMENT.log_format, ENVIRONMENT.log_level)
 logs.configure_structlog()

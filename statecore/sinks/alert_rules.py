@@ -46,6 +46,7 @@ class EntryRule:
     flow: Flow
     state: str
     sentence: str
+    means: str
     ends_in: Collection[str] = ()
     minutes: str = ""  # the limit that says how long such an alert stays
 
@@ -56,6 +57,7 @@ class CountRule:
 
     name: str
     severity: Severity
+    means: str
     check: Callable[[datetime], Iterator[Broken]]
 
 
@@ -136,23 +138,41 @@ ENTRY_RULES = (
     # Half open is not over: a breaker that goes back and forth is one alert.
     EntryRule(
         "breaker_open", Severity.CRITICAL, CircuitBreaker.flow, Breaker.OPEN, "circuit breaker {} is open",
-        ends_in={Breaker.CLOSED},
+        "a circuit breaker is open: its tool failed too often and is not called", ends_in={Breaker.CLOSED},
     ),
     EntryRule(
         "rollback", Severity.CRITICAL, PatchLedger.flow, Patch.ROLLED_BACK, "patch {} was rolled back",
-        minutes="rollback_minutes",
+        "a committed patch was rolled back within the last {rollback_minutes} minutes", minutes="rollback_minutes",
     ),
     EntryRule(
         "worker_unresponsive", Severity.WARNING, Worker.flow, WorkerState.UNRESPONSIVE, "worker {} does not respond",
-        ends_in=set(WorkerState) - {WorkerState.UNRESPONSIVE},
+        "a worker that holds tasks has missed its heartbeats", ends_in=set(WorkerState) - {WorkerState.UNRESPONSIVE},
     ),
 )  # fmt: skip
 
 COUNT_RULES = (
-    CountRule("failure_rate", Severity.CRITICAL, too_many_failures),
-    CountRule("override_spike", Severity.CRITICAL, too_many_overrides),
-    CountRule("stuck", Severity.CRITICAL, stuck),
-    CountRule("retry_rate", Severity.WARNING, too_many_retries),
-    CountRule("quarantined_patches", Severity.WARNING, too_many_quarantined),
-    CountRule("blocked_tasks", Severity.WARNING, too_many_blocked),
-)
+    CountRule(
+        "failure_rate", Severity.CRITICAL,
+        "more than {failure_percent} % of the transitions of {failure_minutes} minutes were failures, of at least "
+        "{failure_least}", too_many_failures,
+    ),
+    CountRule(
+        "override_spike", Severity.CRITICAL,
+        "more than {override_count} states were forced within {override_minutes} minutes", too_many_overrides,
+    ),
+    CountRule(
+        "stuck", Severity.CRITICAL, "something has been in its state for more than {stuck_factor} times its deadline",
+        stuck,
+    ),
+    CountRule(
+        "retry_rate", Severity.WARNING,
+        "more than {retry_percent} % of the task runs that ended within {retry_minutes} minutes are to be retried, of "
+        "at least {retry_least}", too_many_retries,
+    ),
+    CountRule(
+        "quarantined_patches", Severity.WARNING,
+        "more than {quarantine_count} patches were quarantined within {quarantine_minutes} minutes",
+        too_many_quarantined,
+    ),
+    CountRule("blocked_tasks", Severity.WARNING, "more than {blocked_count} tasks are blocked", too_many_blocked),
+)  # fmt: skip

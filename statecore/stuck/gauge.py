@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
+from ..derive.standing import Standing
 from ..kernel import registry
 from ..kernel.clock import now
 from . import scan
@@ -23,10 +21,10 @@ def overdue_counts(at: datetime) -> Iterator[tuple[str, str, int]]:
                 yield flow.entity_type, state, scan.late(flow, state, at, deadline)[:MOST].count()
 
 
-class StuckEntities(Collector):
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        labels = ["entity_type", "state"]
-        family = GaugeMetricFamily("statecore_stuck_entities", f"Past their deadline, up to {MOST} each", labels=labels)
-        for entity_type, state, count in overdue_counts(now()):
-            family.add_metric([entity_type, state], count)
-        yield family
+class StuckEntities(Standing):
+    name = "statecore_stuck_entities"
+    says = f"Past their deadline, up to {MOST} each"
+    labels = ("entity_type", "state")
+
+    def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return (((entity_type, state), count) for entity_type, state, count in overdue_counts(now()))

@@ -24,14 +24,14 @@ def blocks(page: str, language: str) -> list[str]:
 def test_the_examples_of_the_client_work(site: Site, tmp_path: Path) -> None:
     given: dict[str, Any] = {"url": site.url, "token": sites.token("agent")}
     with sequencers.running(tmp_path):
-        for example in blocks("client.md", "python"):
-            exec(compile(example, "docs/client.md", "exec"), given)  # noqa: S102 - our own page
+        for example in blocks("reference/client.md", "python"):
+            exec(compile(example, "docs/reference/client.md", "exec"), given)  # noqa: S102 - our own page
     given["statecore"].close()
     given["patient"].close()
 
 
 def commands() -> list[str]:
-    consoles = [*blocks("command-line.md", "console"), *blocks("agents.md", "console")]
+    consoles = [*blocks("reference/command-line.md", "console"), *blocks("how-to/write-an-agent.md", "console")]
     typed = [line.removeprefix("$ ").partition("  #")[0] for text in consoles for line in text.splitlines()]
     return [line for line in typed if line.startswith("statecore ") and not line.startswith("statecore agent:")]
 
@@ -44,7 +44,7 @@ def test_every_command_of_the_pages_is_one_that_can_be_typed(line: str) -> None:
 
 
 def test_every_command_is_on_the_page() -> None:
-    page = (DOCS / "command-line.md").read_text()
+    page = (DOCS / "reference/command-line.md").read_text()
     actions = next(action for action in build()._actions if action.dest == "command")
 
     assert [name for name in actions.choices or () if name not in page] == []

@@ -7,12 +7,12 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from statecore.derive import pages, versions
+from statecore.derive import documents, versions
 from statecore.kernel import registry
 
 
-def test_the_pages_of_the_machines_are_up_to_date() -> None:
-    assert pages.outdated() == [], "run manage.py machines --docs"
+def test_everything_that_is_generated_is_up_to_date() -> None:
+    assert documents.outdated() == [], "run manage.py machines --docs"
 
 
 def test_every_machine_has_a_page_with_its_diagram() -> None:

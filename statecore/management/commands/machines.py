@@ -1,4 +1,4 @@
-"""Shows the machines, checks their versions, writes their pages."""
+"""Shows the machines, checks their versions, writes everything that is generated from declarations."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from statecore.derive import pages, versions
+from statecore.derive import documents, versions
 from statecore.kernel import registry
 
 
 class Command(BaseCommand):
-    help = "List the state machines; --json in full, --check the version bumps, --docs write docs/machines/."
+    help = "List the state machines; --json in full, --check the version bumps, --docs write what is generated."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         ways = parser.add_mutually_exclusive_group()
         ways.add_argument("--json", action="store_true", help="every state and move, as GET machines/ tells them")
-        ways.add_argument("--check", action="store_true", help="compare with the committed snapshot")
-        ways.add_argument("--docs", action="store_true", help="write docs/machines/ and the snapshot")
+        ways.add_argument("--check", action="store_true", help="compare with the committed snapshot and pages")
+        ways.add_argument(
+            "--docs",
+            action="store_true",
+            help="write the pages and files that are read off declarations, and the snapshot",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["json"]:
@@ -44,19 +48,14 @@ class Command(BaseCommand):
 
     def _check(self) -> None:
         self._refuse_unversioned()
-        if outdated := pages.outdated():
-            raise CommandError(f"docs/machines/ is out of date ({', '.join(outdated)}): run manage.py machines --docs")
+        if outdated := documents.outdated():
+            raise CommandError(f"out of date: {', '.join(outdated)}: run manage.py machines --docs")
         self.stdout.write(f"{len(registry.flows())} machines agree with the committed snapshot")
 
     def _write_docs(self) -> None:
         self._refuse_unversioned()
-        versions.FOLDER.mkdir(parents=True, exist_ok=True)
-        made = pages.pages()
-        for name in pages.outdated():
-            text = made.get(name)
-            path = versions.FOLDER / name
-            path.unlink() if text is None else path.write_text(text)
-            self.stdout.write(f"{'removed' if text is None else 'wrote'} docs/machines/{name}")
+        for line in documents.write():
+            self.stdout.write(line)
 
     def _refuse_unversioned(self) -> None:
         if problems := list(versions.unversioned_changes(versions.committed(), versions.describe())):

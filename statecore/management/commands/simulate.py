@@ -45,7 +45,7 @@ class Command(BaseCommand):
     help = "Simulated agents, an operator and the other machines, at a given rate, until Ctrl-C or the end wished for."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--agents", type=number(int, 1, 500), default=20)
+        parser.add_argument("--agents", type=number(int, 1, 500), default=20, help="how many work at once")
         parser.add_argument("--rate", type=number(float, 0.1, 100_000), default=50.0, help="moves a second, of all")
         parser.add_argument("--seed", type=number(int, 0, 10**9), help="the same seed makes the same plans and choices")
         parser.add_argument("--seconds", type=number(float, 0, 10**9), help="end after this time")

@@ -22,12 +22,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         create = actions.add_parser("create", help="make a token and print it, once")
-        create.add_argument("name")
+        create.add_argument("name", help="what events will call its holder")
         create.add_argument("--user", required=True, help="whose rights it has")
-        create.add_argument("--scope", required=True, choices=Scope.values)
+        create.add_argument("--scope", required=True, choices=Scope.values, help="each includes those before it")
         create.add_argument("--expires", type=float, metavar="DAYS", help="never, unless given")
         listing = actions.add_parser("list", help="all tokens, newest first; never their text")
-        listing.add_argument("--json", action="store_true", dest="as_json")
+        listing.add_argument("--json", action="store_true", dest="as_json", help="one JSON document per line")
         revoke = actions.add_parser("revoke", help="make a token useless for ever")
         revoke.add_argument("name", help="its name or its prefix")
 
