@@ -29,11 +29,11 @@ def links(page: Path) -> list[str]:
     return [link for link in LINK.findall(FENCED.sub("", page.read_text())) if "://" not in link]
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    for link in links(page):
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(path: Path) -> None:
+    for link in links(path):
         name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
+        target = (path.parent / name).resolve() if name else path
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 

@@ -60,13 +60,7 @@ def read_elsewhere() -> set[str]:
 
 def _names_read(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
-    constants = {
-        target.id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    constants = dict(pair for node in tree.body if isinstance(node, ast.Assign) for pair in _constants(node))
     for node in ast.walk(tree):
         asked: ast.expr | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -76,6 +70,16 @@ def _names_read(path: Path) -> Iterator[str]:
         name = constants.get(asked.id) if isinstance(asked, ast.Name) else getattr(asked, "value", None)
         if isinstance(name, str):
             yield name
+
+
+def _constants(node: ast.Assign) -> Iterator[tuple[str, str]]:
+    """`URL = "…"`, and `URL, TOKEN = "…", "…"`."""
+    (target,) = node.targets[:1]
+    several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+    names, values = (target.elts, node.value.elts) if several else ([target], [node.value])
+    for name, value in zip(names, values, strict=False):
+        if isinstance(name, ast.Name) and isinstance(value, ast.Constant):
+            yield name.id, value.value
 
 
 def test_every_variable_that_is_read_is_declared_and_every_declared_one_is_read() -> None:

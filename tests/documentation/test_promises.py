@@ -1,0 +1,36 @@
+"""A page that names a test names one that exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.support.site import ROOT
+
+NAMED = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
+PAGES = ("docs/reliability.md", "SECURITY.md", "CONTRIBUTING.md")
+
+
+def named(page: str) -> list[tuple[str, str]]:
+    return NAMED.findall((ROOT / page).read_text())
+
+
+@pytest.mark.parametrize("text", PAGES)
+def test_every_test_that_a_page_names_exists(text: str) -> None:
+    assert named(text)
+    for path, name in named(text):
+        assert (ROOT / path).exists(), path
+        assert not name or name in functions(path), f"{path}::{name}"
+
+
+def functions(path: str) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_promise_has_a_test() -> None:
+    rows = [line for line in (ROOT / "docs/reliability.md").read_text().splitlines() if line.startswith("| ")][1:]
+
+    assert len(rows) > 20
+    assert [row for row in rows if "`tests/" not in row and row != "| promise | held by |"] == []
