@@ -111,7 +111,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         patch_test_command=_patch_test_command(environ, gate_commands),
         notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
         alerts=_alerts(environ),
-        backup_dir=Path(environ.get("STATECORE_BACKUP_DIR") or home / "backup").expanduser().absolute(),
+        backup_dir=_path("STATECORE_BACKUP_DIR", environ.get("STATECORE_BACKUP_DIR") or str(home / "backup")),
         sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
         body_limit=_number(environ, "STATECORE_BODY_LIMIT", "8388608", 65_536, 1_073_741_824),
         calls_per_minute=_number(environ, "STATECORE_CALLS_PER_MINUTE", "120000", 1, 1_000_000_000),
@@ -120,10 +120,23 @@ def read(environ: Mapping[str, str]) -> Environment:
 
 def _home(environ: Mapping[str, str]) -> Path:
     given = environ.get("STATECORE_HOME")
-    home = Path(given).expanduser().absolute() if given else ROOT / ".state"
+    home = _path("STATECORE_HOME", given) if given else ROOT / ".state"
     if home.exists() and not home.is_dir():
         raise Refused(f"STATECORE_HOME is {home}, which is not a directory.")
     return home
+
+
+def _path(name: str, given: str) -> Path:
+    try:
+        path = Path(given).expanduser().absolute()
+        path.exists()  # which says whether it can be a path at all
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Refused(f"{name} is {given[:200]!r}, which cannot be a path: {_said(error)}.") from None
+    return path
+
+
+def _said(error: Exception) -> str:
+    return (getattr(error, "strerror", "") or str(error)).rstrip(".").lower()
 
 
 def _number(environ: Mapping[str, str], name: str, default: str, least: int, most: int) -> int:
@@ -221,7 +234,7 @@ def _folder(environ: Mapping[str, str], name: str) -> Path | None:
     given = environ.get(name)
     if not given:
         return None
-    folder = Path(given).expanduser().absolute()
+    folder = _path(name, given)
     if not folder.is_dir():
         raise Refused(f"{name} is {folder}, which is not a directory.")
     return folder

@@ -6,7 +6,7 @@ It stands above everything: what it describes is of every layer. `manage.py mach
 from __future__ import annotations
 
 from ..derive import pages
-from . import alerts, calls, commands, dashboards, measures, problems, prometheus, variables, verbs
+from . import alerts, calls, commands, dashboards, measures, problems, prometheus, scale, variables, verbs
 
 REFERENCE = "docs/reference"
 
@@ -22,6 +22,7 @@ def documents() -> dict[str, str]:
         f"{REFERENCE}/problems.md": problems.page(),
         f"{REFERENCE}/metrics.md": measures.page(),
         f"{REFERENCE}/alerts.md": alerts.page(),
+        "docs/scale.md": scale.page(),
         "deploy/prometheus/alerts.yml": prometheus.rules(),
         **{f"deploy/grafana/{name}.json": text for name, text in dashboards.dashboards().items()},
     }

@@ -1,0 +1,99 @@
+"""What a transition costs on disk: `python -m benchmarks.storage`. Sizes, not times: a busy machine changes nothing.
+
+Tasks of a plan are claimed and completed through the doors, the sequencer numbers every event, and what the tables, the
+indexes and the write-ahead log have grown by is divided by the number of events.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+from benchmarks import seed
+from benchmarks.report import Lines, Report
+from benchmarks.support import environ, once, postgres
+
+RESULTS = Path(__file__).parent / "results"
+TASKS, TOGETHER = 10_000, 10
+TABLES = {
+    "events": "statecore_event",
+    "positions": "statecore_position",
+    "tasks": "statecore_task",
+    "everything": None,
+}
+
+
+def main() -> None:
+    report = Report({"tasks": TASKS, "claimed": f"{TOGETHER} at a time"})
+    base = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        with postgres(base / "pg") as database:
+            found = once(environ(base / "home", database("storage"), "settings"), measure)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    lines: Lines = [("what", "bytes for each event")]
+    lines += [(name, f"{size / found['count']:,.0f}") for name, size in found["sizes"].items()]
+    report.add("A transition on disk, PostgreSQL", lines, found, [])
+    report.write(RESULTS, "storage", "Storage, measured")
+
+
+def measure() -> dict[str, Any]:
+    from statecore.journal import Event
+    from statecore.sequencer import Sequencer
+
+    seed.migrate()
+    before, wal, count = _sizes(), _wal(), Event.objects.count()
+    _work()
+    numbering = Sequencer(())
+    numbering.numberer.begin()
+    while numbering.round():
+        pass
+    after = _sizes()
+    sizes = {name: after[name] - before[name] for name in after}
+    return {"count": Event.objects.count() - count, "sizes": {**sizes, "write-ahead log": _wal() - wal}}
+
+
+def _work() -> None:
+    from statecore import door, scheduling
+    from statecore.kernel.actors import THE_SYSTEM, Actor
+    from statecore.machines.task import Task
+    from statecore.machines.worker import Worker
+    from statecore.records import Phase
+
+    Phase.objects.create(id="phase")
+    tasks = [{"id": f"task-{number}"} for number in range(TASKS)]
+    parts = [{"id": f"ws-{first}", "tasks": tasks[first : first + 500]} for first in range(0, TASKS, 500)]
+    scheduling.submit({"id": "run", "phase": "phase", "workstreams": parts, "start": True}, actor=THE_SYSTEM)
+    agent = Actor.agent("agent")
+    scheduling.register(Worker, actor=agent, id="worker", max_concurrent_tasks=TOGETHER)
+    while held := scheduling.claim("worker", actor=agent, most=TOGETHER):
+        report = {"attempt": 1, "exit_code": 0}
+        door.transition_many(Task, [task.pk for task in held], "execution_completed", actor=agent, params=report)
+
+
+def _sizes() -> dict[str, int]:
+    return {
+        name: _one("SELECT pg_total_relation_size(%s::regclass)", table)
+        if table
+        else _one("SELECT pg_database_size(current_database())")
+        for name, table in TABLES.items()
+    }
+
+
+def _wal() -> int:
+    return _one("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+
+
+def _one(query: str, *params: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(query, params or None)
+        (found,) = cursor.fetchone() or (0,)
+    return int(found)
+
+
+if __name__ == "__main__":
+    main()

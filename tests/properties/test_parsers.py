@@ -1,0 +1,321 @@
+"""Whatever is given to a parser, it is understood or refused in the way that is documented; never anything else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from django.db.models import Exists, Q
+from django.http import QueryDict
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from api import bodies, pages, sequences
+from api.filters import moment, narrowed
+from api.live import wishes
+from dashboard.queries import search
+from statecore import backup
+from statecore.backup.manifest import Manifest
+from statecore.backup.restoring import CannotRestore
+from statecore.executors import allowed, diff, plan
+from statecore.executors.allowed import NotAllowed
+from statecore.executors.diff import Objection
+from statecore.journal import Event as JournalEvent
+from statecore.kernel import registry
+from statecore.kernel.refusals import Invalid, NotFound
+from statecore.kernel.ulid import is_valid_id, made_after, new_id
+from statecore.machines.task import Task
+from statecore.project import database_url, environment, redis_url
+from statecore.project.refusal import Refused
+from statecore.project.variables import every_variable
+from statecore.records import Patch
+from tests.properties.support import SETTINGS, rolled_back
+
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+TEXT = st.text(max_size=60)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def refusal_of(kind: type[Any], parser: Callable[..., Any], *given_to_it: Any) -> Any:
+    """None where it was understood; any other exception than this kind is a failure."""
+    try:
+        parser(*given_to_it)
+    except kind as refusal:
+        return refusal
+    return None
+
+
+few, many = settings(SETTINGS, max_examples=40), settings(SETTINGS, max_examples=100)
+
+
+# Searches of the console
+
+
+def words(flow: Any) -> st.SearchStrategy[str]:
+    names = st.sampled_from(["state", "nothing", "", *search.qualifiers(flow)])
+    ages = st.from_regex(r"[<>]?[0-9]{0,7}[smhdx]?", fullmatch=True)
+    values = st.one_of(TEXT, ages, st.sampled_from([*flow.states, "yes", "no", ">30m", "'", "%", "\\"]))
+    return st.builds("{}{}{}".format, names, st.sampled_from([":", "", "::"]), values)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("flow", registry.flows(), ids=lambda flow: flow.entity_type)
+def test_a_search_is_understood_or_complained_about_word_by_word(flow: Any) -> None:
+    @settings(SETTINGS, max_examples=25)
+    @given(st.lists(words(flow), max_size=3).map(" ".join))
+    def holds(text: str) -> None:
+        text = text.replace("\0", "")  # as the pages do with everything they are asked
+        found = search.read(text, flow, NOW)
+        assert all(isinstance(each, Q | Exists) for each in found.conditions)
+        assert set(found.states) <= set(flow.states)
+        with rolled_back():
+            list(flow.model.objects.filter(*found.conditions)[:1])
+
+    holds()
+
+
+@many
+@given(TEXT | st.from_regex(r"[<>]?[0-9]{1,6}[smhd]", fullmatch=True))
+def test_an_age_is_one_or_is_refused(text: str) -> None:
+    complaint = refusal_of(ValueError, search.qualifiers(Task.flow)["age"], text, NOW)
+
+    assert complaint is None or str(complaint)
+
+
+# What the API is asked
+
+
+class Asked:
+    def __init__(self, text: str) -> None:
+        self.query_params, self.path = QueryDict(text), "/api/v1/tasks/"
+
+    def build_absolute_uri(self, address: str) -> str:
+        return address
+
+
+def tokens() -> st.SearchStrategy[str]:
+    """Cursors as they are made, of whatever contents, and texts that are none."""
+    parts = st.tuples(
+        st.booleans() | JSON,
+        st.sampled_from(["-created_at", "id", "x"]) | JSON,
+        st.just("2026-01-05T08:00:00Z") | st.datetimes().map(str) | JSON,
+        st.just("t1") | JSON,
+    )
+    made = (parts | JSON).map(lambda each: base64.urlsafe_b64encode(orjson.dumps(_plain(each))).decode())
+    return made | made.map(lambda text: text.rstrip("=")) | TEXT
+
+
+def _plain(value: Any) -> Any:
+    """Without the numbers that no JSON of ours writes."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return max(-(2**63), min(value, 2**63 - 1)) if type(value) is int else value
+
+
+@pytest.mark.django_db
+@many
+@given(tokens(), st.sampled_from(["-created_at", "id", "created_at", "-id"]))
+def test_a_cursor_leads_to_a_page_or_to_none(text: str, ordering: str) -> None:
+    asked: Any = Asked("")
+    asked.query_params = QueryDict(mutable=True)
+    asked.query_params.update({"cursor": text, "ordering": ordering})
+    with rolled_back():
+        refusal = refusal_of(NotFound, pages.page, asked, Task.objects.all(), list, "-created_at")
+
+    assert refusal is None or refusal.detail == pages.BAD_CURSOR
+
+
+@pytest.mark.django_db
+@many
+@given(st.dictionaries(st.sampled_from(["state", "id", "run", "created_after", "attempt", "is_critical", "x"]), TEXT))
+def test_a_filter_is_understood_or_refused_by_its_name(asked: dict[str, str]) -> None:
+    def read() -> None:
+        list(narrowed(Task.objects.all(), {name: [value] for name, value in asked.items()})[:1])
+
+    with rolled_back():
+        refusal = refusal_of(Invalid, read)
+
+    assert refusal is None or refusal.facts["errors"].keys() <= asked.keys()
+
+
+@many
+@given(TEXT | st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(datetime.isoformat))
+@example("0001-01-01T00:00:00+14:00")
+@example("9999-12-31T23:59:59-14:00")
+def test_a_moment_is_one_or_is_refused(text: str) -> None:
+    complaint = refusal_of(ValueError, moment, text)
+
+    assert str(complaint) if complaint else moment(text).tzinfo is UTC
+
+
+@few
+@given(TEXT | st.integers().map(str), TEXT | st.integers().map(str))
+def test_the_place_in_a_log_is_a_number_or_is_refused(after: str, size: str) -> None:
+    asked: Any = Asked("")
+    asked.query_params = QueryDict(mutable=True)
+    asked.query_params.update({"after": after, "page_size": size})
+    refusal = refusal_of(Invalid, sequences.page, asked, JournalEvent.objects.none())
+
+    assert refusal is None or refusal.facts["errors"].keys() <= {"after", "page_size"}
+
+
+@many
+@given(st.dictionaries(st.sampled_from([*wishes.NAMES, "after", "x"]), st.lists(TEXT, min_size=1, max_size=2)), TEXT)
+def test_what_a_stream_is_asked_for_is_understood_or_refused(query: dict[str, list[str]], last: str) -> None:
+    refusal = refusal_of(Invalid, wishes.read, query, last)
+
+    assert refusal.facts["errors"] if refusal else (wishes.read(query, last).after or 0) >= 0
+
+
+@many
+@given(st.binary(max_size=80) | JSON.map(lambda each: orjson.dumps(_plain(each))) | st.just(b"[" * 100_000))
+def test_a_body_is_json_or_is_refused(raw: bytes) -> None:
+    refusal = refusal_of(Invalid, bodies._decoded, raw)
+
+    assert refusal is None or "body" in refusal.facts["errors"]
+
+
+# Diffs, plans, commands
+
+
+LINES = st.sampled_from(
+    [
+        "--- a/x", "+++ b/x", "--- /dev/null", "+++ /dev/null", "@@ -1 +1 @@", "@@ -0,0 +1,2 @@", "+new", "-old",
+        " same", "diff --git a/x b/x", "rename from x", "rename to ../y", "new file mode 120000", "index 0..1 100644",
+        "\\ No newline", "GIT binary patch", "--- a/../x", "@@ -1,99999999999 +1 @@",
+    ]
+)  # fmt: skip
+
+
+@many
+@given(st.lists(LINES | TEXT, max_size=12).map("\n".join) | TEXT)
+def test_a_diff_names_what_it_touches_or_is_objected_to(text: str) -> None:
+    Patch(diff=text).touched_paths()
+    objection = refusal_of(Objection, diff.paths, text)
+    touched = [] if objection else diff.paths(text)
+
+    assert str(objection).isprintable() if objection else touched
+    assert all(".." not in path.split("/") and not path.startswith("/") for path in touched)
+
+
+ACTIONS = st.fixed_dictionaries(
+    {"action": st.sampled_from(["git_revert", "run_tests", "notify", "x"])},
+    optional={
+        "commit_sha": st.just("abcdef1") | JSON,
+        "test_suite": st.just("unit") | JSON,
+        "channels": JSON,
+        "required": JSON,
+    },
+)
+PLANS = st.fixed_dictionaries(
+    {"compensation_type": st.sampled_from(["git_revert", "manual_fix", "skip"]) | JSON},
+    optional={"actions": st.lists(ACTIONS | JSON, max_size=3) | JSON, "validation": JSON, "x": JSON},
+)
+
+
+@many
+@given(PLANS | JSON)
+def test_a_compensation_plan_is_one_or_is_refused_field_by_field(given_plan: Any) -> None:
+    refusal = refusal_of(Invalid, plan.read, given_plan, "abcdef1234")
+
+    assert refusal is None or refusal.facts["errors"]
+
+
+@many
+@given(TEXT | st.lists(TEXT, max_size=3).map(" ".join).map("true {}".format))
+def test_a_command_is_an_argument_list_or_is_not_run(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("django.conf.settings.STATECORE_GATE_COMMANDS", ("true",))
+        refused = refusal_of(NotAllowed, allowed.arguments, text)
+        program = "" if refused else allowed.arguments(text)[0]
+
+    assert refused.exit_code in (126, 127) if refused else program.endswith("/true")
+
+
+# Settings
+
+
+def settings_of(name: str) -> st.SearchStrategy[str]:
+    nearly = [
+        "task.running=3600", "task.running=", "a=b,c", "pipeline_job=approval", "blocked_count=20", "0", "1", "-1", "٣",
+        "9" * 30, "~nobody-of-that-name/x", "x" * 5_000,
+        "sqlite:///x", "postgres://u:p@h:1/n", "postgres://[::1", "redis://h:99999/0", "unix:///x", "'", "\\",
+        "pytest, /usr/bin/ruff", "a/b", "patch_ledger.committed->rolled_back",
+    ]  # fmt: skip
+    return st.tuples(st.just(name), TEXT.filter(lambda text: "\0" not in text) | st.sampled_from(nearly))
+
+
+@settings(SETTINGS, max_examples=300)
+@given(st.sampled_from([each.name for each in every_variable()]).flatmap(settings_of))
+def test_a_setting_is_taken_or_refused_by_its_name(pair: tuple[str, str]) -> None:
+    name, value = pair
+    refused = refusal_of(Refused, environment.read, {name: value})
+
+    assert refused is None or (name in refused.sentence and "\n" not in refused.sentence)
+
+
+@many
+@given(TEXT | TEXT.map("postgres://{}".format) | TEXT.map("redis://{}".format) | TEXT.map("sqlite://{}".format))
+def test_an_address_is_one_or_is_refused(url: str) -> None:
+    for name, read in (("DATABASE_URL", database_url.parse), ("REDIS_URL", redis_url.check)):
+        refused = refusal_of(Refused, read, url)
+        assert refused is None or name in refused.sentence
+
+
+# Exports and ids
+
+
+FIELDS = dict.fromkeys(Manifest.__dataclass_fields__, JSON)
+MANIFESTS = st.fixed_dictionaries(
+    {**FIELDS, "format": st.just(1) | JSON, "first_position": st.just(1) | JSON, "previous": st.none() | JSON,
+     "files": st.dictionaries(st.sampled_from(["events.jsonl.gz", "x"]) | TEXT, JSON, max_size=3) | JSON},
+    optional={"x": JSON},
+)  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_manifest_of_whatever_contents_restores_nothing_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "export-1"
+    folder.mkdir()
+    for name in ("events.jsonl.gz", "waiting.jsonl.gz"):
+        (folder / name).write_bytes(gzip.compress(b""))
+
+    @settings(SETTINGS, max_examples=80)
+    @given(MANIFESTS.map(_plain).map(orjson.dumps) | JSON.map(_plain).map(orjson.dumps) | st.binary(max_size=40))
+    def holds(written: bytes) -> None:
+        (folder / "manifest.json").write_bytes(written)
+        with pytest.raises(CannotRestore):
+            backup.restore(tmp_path)
+
+    holds()
+
+
+@many
+@given(JSON | st.from_regex(r"evt_[0-9A-Z]{0,30}", fullmatch=True))
+def test_an_id_is_one_or_is_not(text: Any) -> None:
+    assert is_valid_id(text) in (True, False)
+
+
+@few
+@given(st.integers(0, 10**9))
+def test_an_id_that_is_made_later_sorts_later(milliseconds: int) -> None:
+    made = new_id("evt")
+
+    assert is_valid_id(made)
+    assert made_after(made, milliseconds) >= made_after(made, 0)
+    assert made.startswith(made_after(made, 0))
