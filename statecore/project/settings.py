@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "statecore.apps.StatecoreConfig",
     "api.apps.ApiConfig",
     "dashboard.apps.DashboardConfig",
+    "statecore.project.apps.ProjectConfig",
 ]
 
 MIDDLEWARE = [

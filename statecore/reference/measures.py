@@ -37,7 +37,7 @@ def _counted() -> Iterator[Measure]:
     for metric in dict.fromkeys(REGISTRY._collector_to_names):
         if isinstance(metric, MetricWrapperBase):
             name = f"{metric._name}{TOTAL}" if metric._type == "counter" else metric._name
-            yield Measure(name, metric._type, tuple(metric._labelnames), metric._documentation)
+            yield Measure(name, str(metric._type), tuple(metric._labelnames), metric._documentation)
 
 
 def _standing() -> Iterator[Measure]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -104,6 +106,12 @@ def test_every_rule_is_told_to_prometheus_and_has_a_section_that_says_what_to_do
     assert told == {*ours, *(each.name for each in alerts.FROM_OUTSIDE)}
     assert told <= anchors(ROOT / alerts.HOW_TO)
     assert all(rule["annotations"]["runbook"].startswith(alerts.HOW_TO) for rule in rules())
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not there")
+def test_prometheus_takes_the_rules() -> None:
+    rules_file = ROOT / "deploy" / "prometheus" / "alerts.yml"
+    subprocess.run([shutil.which("promtool") or "", "check", "rules", rules_file], check=True, capture_output=True)
 
 
 def test_what_an_alert_means_names_only_limits_that_can_be_set(settings: Any) -> None:

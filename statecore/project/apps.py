@@ -1,0 +1,11 @@
+"""The Django application of the installation itself; it has no models."""
+
+from django.apps import AppConfig
+
+
+class ProjectConfig(AppConfig):
+    name = "statecore.project"
+    label = "statecore_project"
+
+    def ready(self) -> None:
+        from . import request_logs  # noqa: F401  it signs up by being imported

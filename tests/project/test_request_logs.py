@@ -1,0 +1,113 @@
+"""The lines of a request name its id, its actor and its entity."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from statecore.project import logs
+from statecore.project.request_logs import HEADER, entity_of
+from statecore.records import token as tokens
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """What the settings would log, as JSON."""
+    formatter = logs.configuration("json", "INFO")["formatters"]["statecore"]
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter.pop("()")(**formatter))
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+def bearer(name: str, scope: str) -> dict[str, str]:
+    user = User.objects.create_superuser("ada", password="!")
+    _token, text = tokens.make(name, user, scope)
+    return {"Authorization": f"Bearer {text}"}
+
+
+def test_a_line_of_the_api_names_the_request_the_token_and_the_entity(lines: Lines) -> None:
+    task = world.task()
+    answer = Client().get(f"/api/v1/tasks/{task.pk}/", headers=bearer("builder", "agent"))
+    started, finished = (line for line in lines() if line["event"].startswith("request_"))
+
+    assert answer.status_code == 200
+    assert started["request_id"] == finished["request_id"] == answer[HEADER]
+    for line in (started, finished):
+        assert (line["entity_type"], line["entity_id"]) == ("task", task.pk)
+    assert (finished["actor"], finished["by"], finished["code"]) == ("builder", "token builder", 200)
+
+
+def test_an_operators_token_is_its_user(lines: Lines) -> None:
+    Client().get("/api/v1/runs/", headers=bearer("desk", "operate"))
+    finished = lines()[-1]
+
+    assert (finished["actor"], finished["by"]) == ("ada", "token desk")
+    assert "entity_id" not in finished
+
+
+def test_a_line_of_the_console_names_the_person(lines: Lines) -> None:
+    browser = Client()
+    browser.force_login(User.objects.create_superuser("bob", password="!"))
+    run = world.run()
+    browser.get(f"/runs/{run.pk}/")
+    finished = lines()[-1]
+
+    assert (finished["actor"], finished["by"]) == ("bob", "session")
+    assert (finished["entity_type"], finished["entity_id"]) == ("run", run.pk)
+
+
+def test_a_refused_override_is_found_by_the_request(lines: Lines) -> None:
+    """What the door says in the middle carries what is known of the request."""
+    run = world.run()
+    body = {"to_state": "failed", "reason": "short", "category": "other"}
+    answer = Client().post(
+        f"/api/v1/runs/{run.pk}/override/", json.dumps(body), content_type="application/json",
+        headers=bearer("desk", "override"),
+    )  # fmt: skip
+    (refused,) = (line for line in lines() if line["event"] == "override_refused")
+
+    assert answer.status_code == 400
+    assert (refused["request_id"], refused["entity_id"], refused["actor"]) == (answer[HEADER], run.pk, "ada")
+
+
+def test_a_stranger_has_no_name(lines: Lines) -> None:
+    answer = Client().get("/api/v1/runs/")
+
+    assert (answer.status_code, "actor" in lines()[-1]) == (401, False)
+    assert answer[HEADER] == lines()[-1]["request_id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/api/v1/tasks/t1/transitions/", {"entity_type": "task", "entity_id": "t1"}),
+        ("/api/v1/gates/UNIT/", {"entity_type": "test_gate", "entity_id": "UNIT"}),
+        ("/patches/p.1/force/", {"entity_type": "patch_ledger", "entity_id": "p.1"}),
+        ("/api/v1/runs/submit/", {}),
+        ("/api/v1/tasks/bulk-transitions/", {}),
+        ("/api/v1/tasks/", {}),
+        ("/api/v1/diffs/d1/", {}),
+        ("/tasks/~views/", {}),
+        ("/", {}),
+    ],
+)
+def test_the_entity_is_read_off_the_path(path: str, found: dict[str, str]) -> None:
+    assert entity_of(path) == found
