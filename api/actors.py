@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rest_framework.request import Request
-
 from statecore.kernel.actors import Actor, Channel, Kind
 from statecore.kernel.flow import Flow
 from statecore.records.token import Scope, Token
+
+from .request import Request
 
 
 def acting(request: Request) -> Actor:
@@ -21,7 +21,7 @@ def acting(request: Request) -> Actor:
 
 def _tool(request: Request) -> str:
     """Only this process can put it there: it is no header."""
-    return str(getattr(request._request, "scope", {}).get("statecore.tool", ""))
+    return str(getattr(request, "scope", {}).get("statecore.tool", ""))
 
 
 def acting_as_agent(request: Request) -> Actor:

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.urls import path
-from rest_framework.request import Request
 
 from statecore import agent_events, scheduling
 from statecore.door import rights
@@ -20,6 +19,8 @@ from statecore.scheduling import breakers
 from . import bodies, entities, idempotency, sequences
 from .actors import acting, acting_as_agent
 from .claims import Claim, Heartbeat
+from .posted import Posted
+from .request import Request
 from .views import ApiView, answer
 
 
@@ -27,9 +28,8 @@ class Submit(ApiView):
     """The run itself, and how much of a plan it is."""
 
     def post(self, request: Request) -> HttpResponse:
-        plan = bodies.read(request)
-        key = idempotency.key_of(request, plan)
-        outcome = scheduling.submit(plan, actor=acting(request), request=key)
+        asked = Posted(request, bodies.Body, takes_more=True)
+        outcome = scheduling.submit(asked.further, actor=acting(request), request=asked.key)
         told = outcome.as_dict()
         counts = {name: told[name] for name in ("workstreams", "tasks", "gates")}
         return idempotency.reply(outcome, {**told["entity"], **counts}, 201)
@@ -39,13 +39,8 @@ class Acquire(ApiView):
     """Leave to call a tool, or 503 and when to ask again."""
 
     def post(self, request: Request, tool: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        bodies.shaped(body, bodies.Body)
-        actor = acting_as_agent(request)
-        return idempotency.reply(
-            idempotency.once(key, actor, lambda: breakers.acquire(_tool(tool), actor=actor).as_dict())
-        )
+        asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
+        return asked.once(actor, lambda: breakers.acquire(_tool(tool), actor=actor).as_dict())
 
 
 class Report(ApiView):
@@ -54,14 +49,13 @@ class Report(ApiView):
         error: str = ""
 
     def post(self, request: Request, tool: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        told, actor = bodies.shaped(body, self.Told), acting_as_agent(request)
+        asked, actor = Posted(request, self.Told), acting_as_agent(request)
+        told = asked.said
 
         def note() -> dict[str, Any]:
             return breakers.report(_tool(tool), success=told.success, error=told.error, actor=actor).as_dict()
 
-        return idempotency.reply(idempotency.once(key, actor, note))
+        return asked.once(actor, note)
 
 
 def _tool(tool: str) -> str:
@@ -110,9 +104,8 @@ class JobEvents(ApiView):
         return answer(sequences.page(request, agent_events.events_of(job_id)))
 
     def post(self, request: Request, job_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        given = bodies.shaped(body, self.Appended)
+        asked = Posted(request, self.Appended)
+        given = asked.said
         outcome = agent_events.append(
             job_id,
             given.type,
@@ -120,7 +113,7 @@ class JobEvents(ApiView):
             payload=given.payload,
             reason=given.reason,
             expected_version=given.expected_version,
-            request=key,
+            request=asked.key,
         )
         return idempotency.reply(outcome, status=201)
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
 
+from statecore.kernel.refusals import PermissionDenied
 from statecore.records import token as tokens
 from statecore.records.token import Token
 
-from .problems import CHALLENGE
 from .refusals import NotAuthenticated
+from .request import Request
 
+HEADER = "HTTP_AUTHORIZATION"
 SCHEME = "bearer"
 LONGEST = 200
 
 
-class BearerToken(BaseAuthentication):
-    def authenticate(self, request: Request) -> tuple[Any, Token] | None:
-        token = read(request.META.get("HTTP_AUTHORIZATION", ""))
-        return (token.user, token) if token else None
-
-    def authenticate_header(self, request: Request) -> str:
-        return CHALLENGE
+def identify(request: Request) -> None:
+    """Say in the request whose it is, or refuse it."""
+    token = read(request.META.get(HEADER, ""))
+    if token is None:
+        _check_session(request)
+    else:
+        request.user = token.user
+    request.auth = token
 
 
 def read(header: str) -> Token | None:
@@ -41,5 +44,23 @@ def read(header: str) -> Token | None:
     return token
 
 
-class BrowserSession(SessionAuthentication):
+def _check_session(request: Request) -> None:
     """Django's session; every call that could change something also brings the CSRF token."""
+    if not request.user.is_active:
+        raise NotAuthenticated("authentication is needed: `Authorization: Bearer <token>`")
+    check = Csrf(_nothing)
+    check.process_request(request)
+    if reason := check.process_view(request, _nothing, (), {}):
+        raise PermissionDenied(f"CSRF failed: {reason}")
+
+
+def _nothing(request: HttpRequest) -> HttpResponse:
+    """The check wants something to stand before."""
+    return HttpResponse()
+
+
+class Csrf(CsrfViewMiddleware):
+    """Django's own check, which tells why not instead of answering with a page."""
+
+    def _reject(self, request: Any, reason: str) -> Any:
+        return reason

@@ -10,14 +10,14 @@ import msgspec
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http.request import UnreadablePostError
-from rest_framework.request import Request
 
 from statecore.kernel.refusals import Invalid
 
-from .negotiation import JSON
 from .refusals import TooLarge, UnsupportedMediaType
+from .request import Request
 
 T = TypeVar("T")
+JSON = "application/json"
 EXACT = 2**53  # the whole numbers that a float holds without loss end here
 
 
@@ -52,7 +52,7 @@ def read(request: Request) -> dict[str, Any]:
 
 def raw_body(request: Request) -> bytes:
     try:
-        raw: bytes = request._request.body
+        raw: bytes = request.body
     except RequestDataTooBig:
         raise _too_large() from None
     except UnreadablePostError as error:

@@ -9,7 +9,6 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.urls import path, reverse
 from kombu.exceptions import OperationalError as BrokerError
-from rest_framework.request import Request
 
 from statecore import bulk
 from statecore.kernel.refusals import Invalid, NotFound
@@ -18,10 +17,12 @@ from statecore.records import BulkJob
 from statecore.records.token import Token
 from statecore.tasks import run_bulk_job
 
-from . import bodies, idempotency
+from . import idempotency
 from .actors import firing
 from .collections import Firing, OfMachine
 from .filters import narrowed
+from .posted import Posted
+from .request import Request
 from .views import ApiView, answer
 
 log = structlog.get_logger(__name__)
@@ -34,14 +35,12 @@ class Asked(Firing):
 
 class BulkTransitions(OfMachine):
     def post(self, request: Request) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        fixed = {name: body.pop(name) for name in Asked.__struct_fields__ if name in body}
-        asked = bodies.shaped(fixed, Asked)
+        posted = Posted(request, Asked, takes_more=True)
+        asked = posted.said
         if asked.expected_version is not None:
             raise Invalid({"expected_version": ["has no meaning for many entities."]})
         actor = firing(request, self.flow, asked.trigger)
-        outcome = idempotency.once(key, actor, lambda: self._fire(request, asked, body, actor))
+        outcome = idempotency.once(posted.key, actor, lambda: self._fire(request, asked, posted.further, actor))
         told = outcome.as_dict()
         response = idempotency.reply(outcome, told, 202 if "job" in told else 200)
         if "job" in told:
@@ -107,8 +106,8 @@ class Results(ApiView):
 
     def get(self, request: Request, job_id: str) -> HttpResponse:
         portions = _found(job_id).portions.order_by("number")
-        after = request.query_params.get("after", "0")
-        if request.query_params.keys() - {"after"} or not (after.isascii() and after.isdigit() and len(after) <= 9):
+        after = request.GET.get("after", "0")
+        if request.GET.keys() - {"after"} or not (after.isascii() and after.isdigit() and len(after) <= 9):
             raise Invalid({"after": ["must be a whole number, and is the only parameter."]})
         portion, following = [*portions.filter(number__gt=int(after), results__isnull=False)[:2], None, None][:2]
         at = request.build_absolute_uri(f"{request.path}?after={portion.number}") if portion and following else None

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from django.http import HttpResponse
 from msgspec import Meta
-from rest_framework.request import Request
 
 from statecore import scheduling
 from statecore.kernel.actors import Actor
 
-from . import bodies, idempotency
+from . import bodies
 from .actors import acting_as_agent
+from .posted import Posted
+from .request import Request
 from .views import ApiView
 
 LONGEST_WAIT = 30
@@ -20,11 +21,8 @@ LONGEST_WAIT = 30
 
 class Heartbeat(ApiView):
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        bodies.shaped(body, bodies.Body)
-        actor = acting_as_agent(request)
-        return idempotency.reply(idempotency.once(key, actor, lambda: scheduling.beat(worker_id, actor=actor)))
+        asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
+        return asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor))
 
 
 class Wanted(bodies.Body):
@@ -42,12 +40,10 @@ def claim_once(worker_id: str, wanted: Wanted, actor: Actor) -> dict[str, Any]:
 
 class Claim(ApiView):
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        wanted, actor = bodies.shaped(body, Wanted), acting_as_agent(request)
+        asked, actor = Posted(request, Wanted), acting_as_agent(request)
 
         def ask() -> dict[str, Any]:
-            return claim_once(worker_id, wanted, actor)
+            return claim_once(worker_id, asked.said, actor)
 
         # Nothing claimed is nothing to repeat: a poll that waits asks again under its key.
-        return idempotency.reply(idempotency.once(key, actor, ask, is_kept=lambda told: bool(told["tasks"])))
+        return asked.once(actor, ask, is_kept=lambda told: bool(told["tasks"]))

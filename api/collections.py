@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
-from django.urls import URLResolver, include, path
-from rest_framework.request import Request
+from django.urls import URLPattern, path
 
 from statecore import door, stuck
 from statecore.door import Outcome
@@ -21,13 +20,15 @@ from statecore.records.token import Scope, Token
 from . import bodies, entities, idempotency, pages, sequences
 from .actors import acting, firing
 from .creation import creators
+from .posted import Posted
+from .request import Request
 from .views import ApiView, answer
 
 
 class OfMachine(ApiView):
     """A view of one machine; `flow` is given where its address is made."""
 
-    flow: ClassVar[Flow] = None  # type: ignore[assignment]
+    flow: ClassVar[Flow]
 
     @property
     def model(self) -> type[Entity]:
@@ -51,14 +52,14 @@ class Collection(OfMachine):
         return answer(pages.page(request, self.model.objects.all(), tell, pages.NEWEST_FIRST))
 
     def post(self, request: Request) -> HttpResponse:
-        fields = bodies.read(request)
-        key = idempotency.key_of(request, fields)
+        asked = Posted(request, bodies.Body, takes_more=True)
+        fields = asked.further
         entity_id, reason = fields.pop("id", None), fields.pop("reason", "")
         create: Callable[..., Outcome] = creators.get(self.flow.entity_type, door.create)
         given = {name: value for name, value in fields.items() if name.isidentifier()}
         if strange := fields.keys() - given.keys() or fields.keys() & SAID_BY_THE_SERVER:
             raise Invalid({name: ["is not a field that can be set."] for name in sorted(strange)})
-        outcome = create(self.model, actor=acting(request), id=entity_id, reason=reason, request=key, **given)
+        outcome = create(self.model, actor=acting(request), id=entity_id, reason=reason, request=asked.key, **given)
         return self.newborn(outcome)
 
 
@@ -89,38 +90,31 @@ class Transitions(OfMachine):
         return answer(sequences.page(request, events))
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        asked, params = firing_of(body)
+        posted = Posted(request, Firing, takes_more=True)
+        asked = posted.said
         outcome = door.transition(
             self.model,
             entity_id,
             asked.trigger,
             actor=firing(request, self.flow, asked.trigger),
-            params=params,
+            params=posted.further,
             reason=asked.reason,
             metadata=asked.metadata,
             expected_version=asked.expected_version,
-            request=key,
+            request=posted.key,
             dry_run=asked.dry_run,
         )
         return idempotency.reply(outcome)
 
 
 class Firing(bodies.Body):
-    """What stands beside a trigger's own fields."""
+    """What stands beside a trigger's own fields, which the door reads."""
 
     trigger: str
     reason: str = ""
     metadata: dict[str, Any] = {}
     expected_version: int | None = None
     dry_run: bool = False
-
-
-def firing_of(body: dict[str, Any]) -> tuple[Firing, dict[str, Any]]:
-    """The fixed part, and the trigger's own fields, which the door reads."""
-    fixed = {name: body.pop(name) for name in Firing.__struct_fields__ if name in body}
-    return bodies.shaped(fixed, Firing), body
 
 
 class Explain(OfMachine):
@@ -144,9 +138,8 @@ class Override(OfMachine):
         dry_run: bool = False
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        asked = bodies.shaped(body, self.Asked)
+        posted = Posted(request, self.Asked)
+        asked = posted.said
         outcome = door.override(
             self.model,
             entity_id,
@@ -156,7 +149,7 @@ class Override(OfMachine):
             category=asked.category,
             metadata=asked.metadata,
             expected_version=asked.expected_version,
-            request=key,
+            request=posted.key,
             dry_run=asked.dry_run,
         )
         return idempotency.reply(outcome)
@@ -168,10 +161,8 @@ class Retry(OfMachine):
         dry_run: bool = False
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        asked = bodies.shaped(body, self.Asked)
-        actor = acting(request)
+        posted, actor = Posted(request, self.Asked), acting(request)
+        asked, key = posted.said, posted.key
         return self.newborn(
             door.retry(self.model, entity_id, actor=actor, reason=asked.reason, request=key, dry_run=asked.dry_run)
         )
@@ -180,20 +171,17 @@ class Retry(OfMachine):
 BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
 
 
-def addresses(flows: Iterable[Flow] | None = None) -> list[URLResolver]:
+def addresses(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
     from .bulk import BulkTransitions
 
     made = []
     for flow in registry.flows() if flows is None else flows:
-        name, given = flow.collection, {"flow": flow}
-        own = [
-            path("", Collection.as_view(**given), name=f"{name}-list"),
-            path("bulk-transitions/", BulkTransitions.as_view(**given), name=f"{name}-bulk"),
-            path("<str:entity_id>/", Detail.as_view(**given), name=f"{name}-detail"),
+        name, entity = flow.collection, f"{flow.collection}/<str:entity_id>"
+        made += [
+            path(f"{name}/", Collection.made_for(flow=flow), name=f"{name}-list"),
+            path(f"{name}/bulk-transitions/", BulkTransitions.made_for(flow=flow), name=f"{name}-bulk"),
+            path(f"{entity}/", Detail.made_for(flow=flow), name=f"{name}-detail"),
         ]
-        own += [
-            path(f"<str:entity_id>/{call}/", view.as_view(**given), name=f"{name}-{call}") for call, view in BY_ENTITY
-        ]
-        # Below a prefix of its own: a request is compared with one address of each machine, not with all of them.
-        made.append(path(f"{name}/", include(own)))
+        for call, view in BY_ENTITY:
+            made.append(path(f"{entity}/{call}/", view.made_for(flow=flow), name=f"{name}-{call}"))
     return made

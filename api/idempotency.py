@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.request import Request
 
 from statecore.door import Outcome, RequestKey
 from statecore.door.idempotency import answer_once, forget
@@ -18,6 +17,7 @@ from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid
 
 from .bodies import raw_body
+from .request import Request
 from .views import answer
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.urls import path
-from rest_framework.request import Request
 
 from statecore import scheduling
 from statecore.door import rights
@@ -17,8 +16,10 @@ from statecore.machines.worker import Worker
 from statecore.records.compensation_step import Action
 from statecore.records.token import Scope
 
-from . import bodies, entities, idempotency
+from . import bodies, entities
 from .actors import acting
+from .posted import Posted
+from .request import Request
 from .views import ApiView, answer
 
 
@@ -56,16 +57,14 @@ class Approval(ApiView):
         digest: str
 
     def post(self, request: Request, patch_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        asked, actor = bodies.shaped(body, self.Asked), acting(request)
+        asked, actor = Posted(request, self.Asked), acting(request)
         entities.found(PatchLedger, patch_id)
 
         def approve() -> dict[str, Any]:
-            compensation.approve(patch_id, actor, digest=asked.digest)
+            compensation.approve(patch_id, actor, digest=asked.said.digest)
             return told(patch_id)
 
-        return idempotency.reply(idempotency.once(key, actor, approve))
+        return asked.once(actor, approve)
 
 
 class Rollback(ApiView):
@@ -77,16 +76,14 @@ class Rollback(ApiView):
         reason: str
 
     def post(self, request: Request, patch_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        asked, actor = bodies.shaped(body, self.Asked), acting(request)
+        asked, actor = Posted(request, self.Asked), acting(request)
         entities.found(PatchLedger, patch_id)
 
         def ask() -> dict[str, Any]:
-            compensation.request(patch_id, actor, asked.reason)
+            compensation.request(patch_id, actor, asked.said.reason)
             return told(patch_id)
 
-        return idempotency.reply(idempotency.once(key, actor, ask), status=202)
+        return asked.once(actor, ask, 202)
 
 
 class Drain(ApiView):
@@ -95,17 +92,14 @@ class Drain(ApiView):
     writes_need = Scope.OPERATE
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        bodies.shaped(body, bodies.Body)
-        actor = acting(request)
+        asked, actor = Posted(request, bodies.Body), acting(request)
         rights.require(actor, Worker.flow, "operate")
 
         def drain() -> dict[str, Any]:
             scheduling.drain(worker_id, actor=actor)
             return entities.found(Worker, worker_id).as_dict()
 
-        return idempotency.reply(idempotency.once(key, actor, drain))
+        return asked.once(actor, drain)
 
 
 urlpatterns = [

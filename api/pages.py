@@ -13,13 +13,13 @@ import orjson
 from django.db import models
 from django.db.models import Q, QuerySet
 from django.utils.http import urlencode
-from rest_framework.request import Request
 
 from statecore.kernel.clock import rfc3339
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.kernel.ulid import is_valid_id
 
 from .filters import narrowed
+from .request import Request
 
 USUAL_SIZE, LARGEST = 100, 500
 OWN_WORDS = {"cursor", "page_size", "ordering"}
@@ -52,7 +52,7 @@ def orderings(model: type[models.Model]) -> tuple[str, ...]:
 
 def page(request: Request, rows: QuerySet[Any], tell: Callable[[list[Any]], list[Any]], usual: str) -> dict[str, Any]:
     """One page of these rows, narrowed by what the query string says."""
-    given = dict(request.query_params.lists())
+    given = dict(request.GET.lists())
     ordering = _ordering(rows.model, given, usual)
     size, cursor = page_size(given), _cursor(given, rows.model, ordering)
     rows = narrowed(rows, {name: values for name, values in given.items() if name not in OWN_WORDS})

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 import structlog
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
-from rest_framework import exceptions
 
 from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal
 
-from .refusals import (
-    InternalError,
-    MethodNotAllowed,
-    NotAuthenticated,
-    Throttled,
-    TooLarge,
-    Unavailable,
-    UnsupportedMediaType,
-)
+from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, TooLarge, Unavailable
 
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="statecore"'
@@ -41,6 +30,8 @@ def problem(refusal: Refusal) -> HttpResponse:
     response = HttpResponse(orjson.dumps(body, default=str), status=refusal.status, content_type=CONTENT_TYPE)
     if "retry_after" in refusal.facts:
         response["Retry-After"] = str(refusal.facts["retry_after"])
+    if refusal.status == MethodNotAllowed.status:
+        response["Allow"] = ", ".join(refusal.facts["methods"])
     if refusal.status == NotAuthenticated.status:
         response["WWW-Authenticate"] = CHALLENGE
     return response
@@ -50,16 +41,9 @@ def title(code: str) -> str:
     return code.replace("_", " ").capitalize()
 
 
-def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse:
-    """What Django REST framework calls for anything a view raises."""
-    return problem(as_refusal(error))
-
-
 def as_refusal(error: Exception) -> Refusal:
     if isinstance(error, Refusal):
         return error
-    if isinstance(error, exceptions.APIException):
-        return _from_the_framework(error)
     if isinstance(error, Http404):
         return NotFound(str(error) or "there is nothing at this address")
     if isinstance(error, DjangoPermissionDenied):
@@ -73,20 +57,3 @@ def as_refusal(error: Exception) -> Refusal:
         return Unavailable("the database cannot be reached now: try again", retry_after=1)
     log.error("unexpected_error", exc_info=error)
     return InternalError("something went wrong here; it was written to the log")
-
-
-def _from_the_framework(error: exceptions.APIException) -> Refusal:
-    detail = str(error.detail)
-    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
-        return NotAuthenticated(detail)
-    if isinstance(error, exceptions.PermissionDenied):
-        return PermissionDenied(detail)
-    if isinstance(error, exceptions.NotFound):
-        return NotFound(detail)
-    if isinstance(error, exceptions.MethodNotAllowed):
-        return MethodNotAllowed(detail)
-    if isinstance(error, exceptions.UnsupportedMediaType):
-        return UnsupportedMediaType(detail)
-    if isinstance(error, exceptions.Throttled):
-        return Throttled(detail, retry_after=max(1, round(getattr(error, "wait", None) or 1)))
-    return Invalid({"request": [detail]})

@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.http import HttpResponse
 from django.urls import path
-from rest_framework.request import Request
 
 from statecore.kernel.actors import Actor, Kind
 from statecore.kernel.clock import rfc3339
@@ -18,15 +17,17 @@ from statecore.kernel.refusals import DuplicateId, Invalid, NotFound, Permission
 from statecore.kernel.ulid import is_valid_id, new_id
 from statecore.records import Patch, Phase
 
-from . import bodies, idempotency, pages
+from . import bodies, pages
 from .actors import acting
+from .posted import Posted
+from .request import Request
 from .views import ApiView, answer
 
 NEWEST_LAST = "id"
 
 
 class OfRecords(ApiView):
-    model: ClassVar[type[models.Model]] = None  # type: ignore[assignment]
+    model: ClassVar[type[models.Model]]
 
     def require(self, actor: Actor, action: str) -> None:
         """An operator needs Django's permission; an agent adds records and changes none."""
@@ -70,11 +71,8 @@ class Records(OfRecords):
         return answer(pages.page(request, self.model._default_manager.all(), _told, NEWEST_LAST))
 
     def post(self, request: Request) -> HttpResponse:
-        given = bodies.read(request)
-        key = idempotency.key_of(request, given)
-        actor = acting(request)
-        outcome = idempotency.once(key, actor, lambda: self._create(given, actor))
-        return idempotency.reply(outcome, status=201)
+        asked, actor = Posted(request, bodies.Body, takes_more=True), acting(request)
+        return asked.once(actor, lambda: self._create(asked.further, actor), 201)
 
     def _create(self, given: dict[str, Any], actor: Actor) -> dict[str, Any]:
         self.require(actor, "add")
@@ -130,8 +128,8 @@ def _plain(value: Any) -> Any:
 
 
 urlpatterns = [
-    path("phases/", Records.as_view(model=Phase), name="phases-list"),
-    path("phases/<str:record_id>/", Record.as_view(model=Phase), name="phases-detail"),
-    path("diffs/", Records.as_view(model=Patch), name="diffs-list"),
-    path("diffs/<str:record_id>/", FixedRecord.as_view(model=Patch), name="diffs-detail"),
+    path("phases/", Records.made_for(model=Phase), name="phases-list"),
+    path("phases/<str:record_id>/", Record.made_for(model=Phase), name="phases-detail"),
+    path("diffs/", Records.made_for(model=Patch), name="diffs-list"),
+    path("diffs/<str:record_id>/", FixedRecord.made_for(model=Patch), name="diffs-detail"),
 ]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from rest_framework.request import Request
 
 from statecore.kernel.refusals import Invalid
 
 from .pages import page_size
+from .request import Request
 
 WORDS = {"after", "page_size"}
 
 
 def page(request: Request, rows: QuerySet[Any]) -> dict[str, Any]:
     """Those after a number, as many as fit."""
-    given = dict(request.query_params.lists())
+    given = dict(request.GET.lists())
     if strange := given.keys() - WORDS:
         raise Invalid({name: ["is not a parameter of this list."] for name in sorted(strange)})
     size, after = page_size(given), _after(given)

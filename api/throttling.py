@@ -10,18 +10,14 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any
 
 import structlog
 from django.conf import settings
 from redis import Redis
 from redis.exceptions import RedisError
-from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle
-
-from statecore.records.token import Token
 
 from .refusals import Throttled
+from .request import Request
 
 MINUTE = 60
 TOLD_AFTER_SECONDS = 0.5
@@ -39,17 +35,13 @@ class Count:
     told_at: float = 0.0
 
 
-class PerCaller(BaseThrottle):
-    def allow_request(self, request: Request, view: Any) -> bool:
-        """Refuses with the time until the next minute begins."""
-        if not request.user.is_authenticated:
-            return True
-        caller = f"t{request.auth.pk}" if isinstance(request.auth, Token) else f"u{request.user.pk}"
-        now = time.time()
-        if counter.over(caller, settings.STATECORE_CALLS_PER_MINUTE, now):
-            left = max(1, MINUTE - int(now) % MINUTE)
-            raise Throttled(f"more than {settings.STATECORE_CALLS_PER_MINUTE} calls a minute", retry_after=left)
-        return True
+def check(request: Request) -> None:
+    """Refuses with the time until the next minute begins."""
+    caller = f"t{request.auth.pk}" if request.auth else f"u{request.user.pk}"
+    now = time.time()
+    if counter.over(caller, settings.STATECORE_CALLS_PER_MINUTE, now):
+        left = max(1, MINUTE - int(now) % MINUTE)
+        raise Throttled(f"more than {settings.STATECORE_CALLS_PER_MINUTE} calls a minute", retry_after=left)
 
 
 class Counter:

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import orjson
-from django.http import HttpResponse
-from rest_framework.renderers import JSONRenderer
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 
 from statecore.kernel.refusals import NotFound
 from statecore.records.token import Scope
 
-from .negotiation import JSON
+from . import authentication, permissions, throttling
+from .bodies import JSON
+from .problems import as_refusal, problem
+from .refusals import MethodNotAllowed
 
 
 class ApiView(APIView):
-    """Bodies are read by `api.bodies`, answers are written by `answer`: no parser and no renderer is needed."""
+    """Who calls, whether the token is for it, how often: then the method, and whatever it raises is told as a refusal.
+
+    Django REST framework makes the view and lets drf-spectacular find it. Its own way to the method (parsers,
+    renderers, negotiation, a request around the request) would cost more than the change that is asked for.
+    """
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     writes_need: ClassVar[Scope] = Scope.AGENT
-    parser_classes = ()
-    renderer_classes = (JSONRenderer,)
+    # What the framework would do is done here.
+    authentication_classes = permission_classes = throttle_classes = parser_classes = renderer_classes = ()
+
+    @classmethod
+    def made_for(cls, **given: Any) -> Callable[..., HttpResponse]:
+        """The view of one machine, or whatever else it is given."""
+        made: Any = type(cls.__name__, (cls,), given)
+        view: Callable[..., HttpResponse] = made.as_view()
+        return view
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            self.admit(request)
+            response: HttpResponse = self.handler(request)(request, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - told and, where it is a mistake of ours, logged
+            response = problem(as_refusal(error))
+        return response
+
+    def admit(self, request: Any) -> None:
+        authentication.identify(request)
+        permissions.check(request, self.writes_need)
+        throttling.check(request)
+
+    def handler(self, request: HttpRequest) -> Any:
+        method = str(request.method).lower()
+        found = getattr(self, method, None) if method in self.http_method_names else None
+        if found is None:
+            methods = [name.upper() for name in self.http_method_names if hasattr(self, name)]
+            raise MethodNotAllowed(f"{request.method} is not open here", methods=methods)
+        return found
 
 
 def answer(body: Any, status: int = 200, **headers: str) -> HttpResponse:
@@ -39,6 +73,5 @@ class NothingHere(ApiView):
     schema = None
     writes_need = Scope.READ
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
+    def handler(self, request: HttpRequest) -> Any:
         raise NotFound("there is nothing at this address; every address ends with a slash")

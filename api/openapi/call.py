@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.negotiation import JSON
+from api.bodies import JSON
 from api.problems import CONTENT_TYPE
 from statecore.journal import KEY_LENGTH
 

@@ -287,7 +287,6 @@ DESCRIPTIONS: dict[type, Any] = {
     bulk.Results: of_results,
     records.Records: of_records,
     records.Record: of_record,
-    records.FixedRecord: of_record,
     agents.Submit: of_submit,
     claims.Heartbeat: of_heartbeat,
     claims.Claim: of_claim,

@@ -18,7 +18,8 @@ class Inspector(AutoSchema):
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
         from . import calls, screens
 
-        describe = {**calls.DESCRIPTIONS, **screens.DESCRIPTIONS}.get(type(self.view))
+        known = {**calls.DESCRIPTIONS, **screens.DESCRIPTIONS}
+        describe = next((known[kind] for kind in type(self.view).__mro__ if kind in known), None)
         if describe is None:
             return super().get_operation(path, path_regex, path_prefix, method, registry)
         collection, *rest = [part for part in path.removeprefix("/api/v1/").split("/") if part]

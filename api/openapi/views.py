@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path
 from drf_spectacular.generators import SchemaGenerator
-from rest_framework.request import Request
 
+from api.request import Request
 from api.views import ApiView
 
 from .schemas import refusal_classes
@@ -37,7 +37,7 @@ class Docs(ApiView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        return render(request._request, "api/docs.html", {"tags": _by_tag(), "refusals": _refusals()})
+        return render(request, "api/docs.html", {"tags": _by_tag(), "refusals": _refusals()})
 
 
 def _by_tag() -> dict[str, list[dict[str, Any]]]:

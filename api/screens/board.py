@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.request import Request
 
 from statecore import board, stuck
 from statecore.kernel import registry
@@ -14,8 +13,10 @@ from statecore.records import Alert
 from statecore.records.alert import acknowledge
 from statecore.records.token import Scope
 
-from .. import bodies, idempotency
+from .. import bodies
 from ..actors import acting
+from ..posted import Posted
+from ..request import Request
 from ..views import ApiView, answer
 from .parameters import Parameters
 
@@ -49,8 +50,7 @@ class Alerts(ApiView):
             is_open=asked.flag("open"),
             acknowledged=asked.flag("acknowledged"),
         )
-        onward = asked.address(before=found.alerts[-1]["id"]) if found.more else None
-        return answer({"next": onward, "previous": None, "results": found.alerts})
+        return answer(asked.backwards(found.alerts, "id", more=found.more))
 
 
 class Acknowledge(ApiView):
@@ -61,17 +61,15 @@ class Acknowledge(ApiView):
 
     def post(self, request: Request, alert_id: int) -> HttpResponse:
         """Take notice of an alert, as the first who does; whoever comes later is told who was first."""
-        body = bodies.read(request)
-        key = idempotency.key_of(request, body)
-        note, actor = bodies.shaped(body, self.Note).note, acting(request)
+        asked, actor = Posted(request, self.Note), acting(request)
         if not actor.holds(MAY_ACKNOWLEDGE):
             raise PermissionDenied(f"{actor.name} may not acknowledge alerts", required=MAY_ACKNOWLEDGE)
 
         def take_notice() -> dict[str, Any]:
-            acknowledge(alert_id, actor.name, note)
+            acknowledge(alert_id, actor.name, asked.said.note)
             return _found(alert_id).as_dict()
 
-        return idempotency.reply(idempotency.once(key, actor, take_notice))
+        return asked.once(actor, take_notice)
 
 
 def _found(alert_id: int) -> Alert:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.request import Request
 
 from statecore import history, integrity
 from statecore.history import Filters
@@ -13,6 +12,7 @@ from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid
 from statecore.records.position import head
 
+from ..request import Request
 from ..views import ApiView, answer
 from .parameters import Parameters
 
@@ -69,8 +69,7 @@ class Overrides(ApiView):
             actor=asked.words("actor"),
             entity_type=asked.words("entity_type"),
         )
-        onward = asked.address(before=found.events[-1]["position"]) if found.more else None
-        return answer({"next": onward, "previous": None, "results": found.events})
+        return answer(asked.backwards(found.events, "position", more=found.more))
 
 
 class RunAt(ApiView):

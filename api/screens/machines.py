@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.request import Request
 
 from statecore import board
 from statecore.derive.diagrams import mermaid
@@ -13,6 +12,7 @@ from statecore.derive.svg import svg
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
 
+from ..request import Request
 from ..views import ApiView, answer
 from .parameters import Parameters
 

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from django.utils.http import urlencode
-from rest_framework.request import Request
 
 from statecore.kernel.refusals import Invalid
 
 from .. import filters
 from ..pages import page_size
+from ..request import Request
 
 MOST_VALUES, LONGEST_VALUE, LONGEST_NUMBER = 100, 200, 18
 
@@ -19,7 +19,7 @@ MOST_VALUES, LONGEST_VALUE, LONGEST_NUMBER = 100, 200, 18
 class Parameters:
     def __init__(self, request: Request, *known: str) -> None:
         self.request = request
-        self.given = dict(request.query_params.lists())
+        self.given = dict(request.GET.lists())
         if strange := self.given.keys() - set(known):
             raise Invalid({name: ["is not a parameter of this call."] for name in sorted(strange)})
 
@@ -58,6 +58,11 @@ class Parameters:
             return filters.moment(self.given[name][-1])
         except ValueError as error:
             raise Invalid({name: [str(error)]}) from None
+
+    def backwards(self, told: list[dict[str, Any]], mark: str, *, more: bool) -> dict[str, Any]:
+        """A page of what is told newest first: the next one is of what was `before` the last of these."""
+        onward = self.address(before=told[-1][mark]) if more else None
+        return {"next": onward, "previous": None, "results": told}
 
     def address(self, **changed: Any) -> str:
         """The same call with other values; None takes one away."""

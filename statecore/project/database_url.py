@@ -59,7 +59,7 @@ def _postgres(parts: SplitResult, pool: int) -> DatabaseSettings:
     if not name or "/" in name:
         raise Refused(f"DATABASE_URL names no PostgreSQL database; it should be {SHAPES}.")
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "statecore.project.postgresql",
         "NAME": name,
         "USER": unquote(parts.username or query.pop("user", "")),
         "PASSWORD": unquote(parts.password or query.pop("password", "")),

@@ -41,6 +41,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "api.programs.Programs",
     "csp.middleware.CSPMiddleware",
     "statecore.project.static_files.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -141,16 +142,7 @@ STATECORE_READ_ONLY = ENVIRONMENT.read_only
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit
 STATECORE_CALLS_PER_MINUTE = ENVIRONMENT.calls_per_minute
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["api.authentication.BearerToken", "api.authentication.BrowserSession"],
-    "DEFAULT_PERMISSION_CLASSES": ["api.permissions.ScopeAllows"],
-    "DEFAULT_THROTTLE_CLASSES": ["api.throttling.PerCaller"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.AlwaysJson",
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "EXCEPTION_HANDLER": "api.problems.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector",
-}
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Statecore",
     "VERSION": "1.0.0",

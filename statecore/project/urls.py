@@ -7,12 +7,13 @@ from statecore.project import health
 from statecore.project.metrics import metrics
 
 urlpatterns = [
+    # First: what is called most often.
+    path("api/v1/", include("api.urls")),
     path("", include("dashboard.urls")),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
-    path("api/v1/", include("api.urls")),
 ]
 
 handler400 = "api.errors.bad_request"

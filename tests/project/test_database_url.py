@@ -33,7 +33,7 @@ def test_sqlite_takes_its_write_lock_at_the_start_and_fires_every_trigger() -> N
 def test_a_postgres_url_names_user_place_and_database(scheme: str) -> None:
     parsed = database_url.parse(f"{scheme}://ann:p%40ss@db.example:6432/core?sslmode=require")
 
-    assert parsed["ENGINE"] == "django.db.backends.postgresql"
+    assert parsed["ENGINE"] == "statecore.project.postgresql"
     assert (parsed["USER"], parsed["PASSWORD"]) == ("ann", "p@ss")
     assert (parsed["HOST"], parsed["PORT"], parsed["NAME"]) == ("db.example", "6432", "core")
     assert parsed["OPTIONS"]["sslmode"] == "require"

@@ -1,0 +1,67 @@
+"""Programs go straight to the view they call; what the other middleware does is for browsers.
+
+Who brings a token has no session and no form, sees no page and logs in nowhere. Left out for them are sessions, CSRF,
+messages, lockouts, the look for files and the making of a policy for each page: together more work than a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.core.exceptions import DisallowedHost
+from django.http import HttpRequest, HttpResponse
+from django.urls import resolve
+from structlog.contextvars import bind_contextvars, clear_contextvars
+
+from .authentication import HEADER
+from .problems import as_refusal, problem
+
+BASE = "/api/v1/"
+# Nothing that is told here is a page.
+HEADERS = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
+
+log = structlog.get_logger(__name__)
+
+
+class Programs:
+    sync_capable = async_capable = True
+
+    def __init__(self, others: Callable[[HttpRequest], Any]) -> None:
+        self.others = others
+        self.is_async = iscoroutinefunction(others)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if HEADER not in request.META or not request.path_info.startswith(BASE):
+            return self.others(request)
+        return sync_to_async(answer)(request) if self.is_async else answer(request)
+
+
+def answer(request: HttpRequest) -> HttpResponse:
+    """One line in the log for each call, with a number that stands beside everything the call itself logs."""
+    bind_contextvars(request_id=str(uuid4()))
+    try:
+        response = _called(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        who = getattr(request, "auth", None)
+        log.info("called", call=f"{request.method} {request.path}", code=response.status_code, by=who and who.name)
+    finally:
+        clear_contextvars()
+    return response
+
+
+def _called(request: HttpRequest) -> HttpResponse:
+    try:
+        request.get_host()
+    except DisallowedHost as error:
+        return problem(as_refusal(error))
+    found = resolve(request.path_info)
+    request.resolver_match = found
+    response: HttpResponse = found.func(request, *found.args, **found.kwargs)
+    return response
