@@ -49,6 +49,7 @@ def answer(request: HttpRequest) -> HttpResponse:
         response = _called(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
+        response.headers["Content-Length"] = str(len(response.content))
         who = getattr(request, "auth", None)
         log.info("called", call=f"{request.method} {request.path}", code=response.status_code, by=who and who.name)
     finally:
