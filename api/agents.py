@@ -8,11 +8,12 @@ from django.http import HttpResponse
 from django.urls import path
 
 from statecore import agent_events, scheduling
-from statecore.door import rights
 from statecore.kernel.refusals import NotFound
 from statecore.kernel.ulid import is_valid_id
 from statecore.machines.agent_job import AgentJob
+from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.pipeline_job import PipelineJob
+from statecore.machines.run import Run
 from statecore.records import checkpoint
 from statecore.scheduling import breakers
 
@@ -27,6 +28,8 @@ from .views import ApiView, answer
 class Submit(ApiView):
     """The run itself, and how much of a plan it is."""
 
+    flow = Run.flow
+
     def post(self, request: Request) -> HttpResponse:
         asked = Posted(request, bodies.Body, takes_more=True)
         outcome = scheduling.submit(asked.further, actor=acting(request), request=asked.key)
@@ -38,12 +41,16 @@ class Submit(ApiView):
 class Acquire(ApiView):
     """Leave to call a tool, or 503 and when to ask again."""
 
+    flow = CircuitBreaker.flow
+
     def post(self, request: Request, tool: str) -> HttpResponse:
         asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
         return asked.once(actor, lambda: breakers.acquire(_tool(tool), actor=actor).as_dict())
 
 
 class Report(ApiView):
+    flow = CircuitBreaker.flow
+
     class Told(bodies.Body):
         success: bool
         error: str = ""
@@ -67,6 +74,8 @@ def _tool(tool: str) -> str:
 class Checkpoint(ApiView):
     """What was stored is read as it was stored; who stored it, and when, stands in the headers."""
 
+    flow = PipelineJob.flow
+
     def get(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         entities.found(PipelineJob, job_id)
         found = checkpoint.read(job_id, phase) if is_valid_id(phase) else None
@@ -75,12 +84,10 @@ class Checkpoint(ApiView):
         return _stored(found)
 
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        rights.require(acting_as_agent(request), PipelineJob.flow, "operate")
         entities.found(PipelineJob, job_id)
         return _stored(checkpoint.store(job_id, phase, bodies.read(request)))
 
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        rights.require(acting_as_agent(request), PipelineJob.flow, "operate")
         entities.found(PipelineJob, job_id)
         if is_valid_id(phase):
             checkpoint.clear(job_id, phase)
@@ -93,6 +100,8 @@ def _stored(found: checkpoint.Checkpoint) -> HttpResponse:
 
 
 class JobEvents(ApiView):
+    flow = AgentJob.flow
+
     class Appended(bodies.Body):
         type: str
         payload: dict[str, Any] = {}

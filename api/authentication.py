@@ -19,9 +19,9 @@ SCHEME = "bearer"
 LONGEST = 200
 
 
-def identify(request: Request) -> None:
-    """Say in the request whose it is, or refuse it."""
-    token = read(request.META.get(HEADER, ""))
+def identify(request: Request, permission: str = "") -> None:
+    """Say in the request whose it is, or refuse it; the permission is the one that will be asked for."""
+    token = read(request.META.get(HEADER, ""), permission)
     if token is None:
         _check_session(request)
     else:
@@ -29,7 +29,7 @@ def identify(request: Request) -> None:
     request.auth = token
 
 
-def read(header: str) -> Token | None:
+def read(header: str, permission: str = "") -> Token | None:
     """The token of an Authorization header, None without one; a token that is no good is refused.
 
     The sentence does not tell a wrong token from one that expired, was revoked or lost its user.
@@ -38,7 +38,7 @@ def read(header: str) -> Token | None:
         return None
     scheme, _, text = header.partition(" ")
     text = text.strip()
-    token = tokens.find(text) if scheme.lower() == SCHEME and 0 < len(text) <= LONGEST else None
+    token = tokens.find(text, permission) if scheme.lower() == SCHEME and 0 < len(text) <= LONGEST else None
     if token is None:
         raise NotAuthenticated("this token is not valid: `Authorization: Bearer <token>` is expected")
     return token

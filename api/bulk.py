@@ -11,6 +11,7 @@ from django.urls import path, reverse
 from kombu.exceptions import OperationalError as BrokerError
 
 from statecore import bulk
+from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.kernel.ulid import is_valid_id
 from statecore.records import BulkJob
@@ -21,6 +22,7 @@ from . import idempotency
 from .actors import firing
 from .collections import Firing, OfMachine
 from .filters import narrowed
+from .permissions import require_sight
 from .posted import Posted
 from .request import Request
 from .views import ApiView, answer
@@ -98,14 +100,14 @@ def _hand_out(job: BulkJob) -> None:
 
 class Job(ApiView):
     def get(self, request: Request, job_id: str) -> HttpResponse:
-        return answer(_found(job_id).as_dict())
+        return answer(_found(request, job_id).as_dict())
 
 
 class Results(ApiView):
     """What became of each, in the order they were given, a portion at a time; those that wait have none yet."""
 
     def get(self, request: Request, job_id: str) -> HttpResponse:
-        portions = _found(job_id).portions.order_by("number")
+        portions = _found(request, job_id).portions.order_by("number")
         after = request.GET.get("after", "0")
         if request.GET.keys() - {"after"} or not (after.isascii() and after.isdigit() and len(after) <= 9):
             raise Invalid({"after": ["must be a whole number, and is the only parameter."]})
@@ -114,10 +116,11 @@ class Results(ApiView):
         return answer({"next": at, "previous": None, "results": portion.results if portion else []})
 
 
-def _found(job_id: str) -> BulkJob:
+def _found(request: Request, job_id: str) -> BulkJob:
     job = BulkJob.objects.filter(pk=job_id).first() if is_valid_id(job_id) else None
     if job is None:
         raise NotFound(f"there is no bulk job {job_id!r}")
+    require_sight(request, registry.flow(job.entity_type))
     return job
 
 

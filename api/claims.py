@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from statecore import scheduling
 from statecore.kernel.actors import Actor
+from statecore.machines.worker import Worker
 
 from . import bodies
 from .actors import acting_as_agent
@@ -20,6 +21,8 @@ LONGEST_WAIT = 30
 
 
 class Heartbeat(ApiView):
+    flow = Worker.flow
+
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
         return asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor))
@@ -39,6 +42,8 @@ def claim_once(worker_id: str, wanted: Wanted, actor: Actor) -> dict[str, Any]:
 
 
 class Claim(ApiView):
+    flow = Worker.flow
+
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         asked, actor = Posted(request, Wanted), acting_as_agent(request)
 

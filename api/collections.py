@@ -127,7 +127,7 @@ class Explain(OfMachine):
 
 class Override(OfMachine):
     # Whether somebody may override is for the door to say: what it refuses, it keeps on record.
-    writes_need = Scope.READ
+    writes_need, action, leaves_rights_to_the_door = Scope.READ, "override", True
 
     class Asked(bodies.Body):
         to_state: str

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from statecore.kernel.refusals import Invalid
-from statecore.kernel.ulid import ID_PATTERN, is_valid_id
+from statecore.kernel.ulid import ID_PATTERN, UNREACHABLE, is_valid_id
 
 MOST_VALUES = 100
 TEXT_LENGTH = 200
@@ -73,7 +73,7 @@ def _condition(name: str, found: Filter | None, values: list[str]) -> dict[str, 
 
 
 MOMENT = {"type": "string", "format": "date-time"}
-ID = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$"}
+ID = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(UNREACHABLE)}}
 NUMBER = {"type": "integer", "minimum": -NUMBER_LIMIT, "maximum": NUMBER_LIMIT - 1}
 TEXT = {"type": "string", "maxLength": TEXT_LENGTH, "pattern": "^[^\\u0000]*$"}
 

@@ -8,7 +8,6 @@ from django.http import HttpResponse
 from django.urls import path
 
 from statecore import scheduling
-from statecore.door import rights
 from statecore.executors import compensation, steps
 from statecore.executors.plan import digest
 from statecore.machines.patch_ledger import PatchLedger, State
@@ -38,7 +37,7 @@ def told(patch_id: str) -> dict[str, Any]:
 
 
 class Compensation(ApiView):
-    writes_need = Scope.OPERATE
+    flow, writes_need = PatchLedger.flow, Scope.OPERATE
 
     def get(self, request: Request, patch_id: str) -> HttpResponse:
         return answer(told(patch_id))
@@ -51,7 +50,7 @@ class Compensation(ApiView):
 
 
 class Approval(ApiView):
-    writes_need = Scope.OVERRIDE
+    flow, writes_need, action = PatchLedger.flow, Scope.OVERRIDE, "override"
 
     class Asked(bodies.Body):
         digest: str
@@ -70,7 +69,7 @@ class Approval(ApiView):
 class Rollback(ApiView):
     """Ask for the approved plan to be carried out; a worker does it, each step on record."""
 
-    writes_need = Scope.OPERATE
+    flow, writes_need = PatchLedger.flow, Scope.OPERATE
 
     class Asked(bodies.Body):
         reason: str
@@ -89,11 +88,10 @@ class Rollback(ApiView):
 class Drain(ApiView):
     """No new task for this worker; its agent hears of it with the next heartbeat and leaves when it is done."""
 
-    writes_need = Scope.OPERATE
+    flow, writes_need = Worker.flow, Scope.OPERATE
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         asked, actor = Posted(request, bodies.Body), acting(request)
-        rights.require(actor, Worker.flow, "operate")
 
         def drain() -> dict[str, Any]:
             scheduling.drain(worker_id, actor=actor)

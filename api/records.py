@@ -15,6 +15,8 @@ from statecore.kernel.clock import rfc3339
 from statecore.kernel.plain import TEXT_LIMIT, json_complaint, text_complaint
 from statecore.kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
 from statecore.kernel.ulid import is_valid_id, new_id
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.run import Run
 from statecore.records import Patch, Phase
 
 from . import bodies, pages
@@ -27,6 +29,8 @@ NEWEST_LAST = "id"
 
 
 class OfRecords(ApiView):
+    """Seen by who sees the machine they belong to."""
+
     model: ClassVar[type[models.Model]]
 
     def require(self, actor: Actor, action: str) -> None:
@@ -128,8 +132,8 @@ def _plain(value: Any) -> Any:
 
 
 urlpatterns = [
-    path("phases/", Records.made_for(model=Phase), name="phases-list"),
-    path("phases/<str:record_id>/", Record.made_for(model=Phase), name="phases-detail"),
-    path("diffs/", Records.made_for(model=Patch), name="diffs-list"),
-    path("diffs/<str:record_id>/", FixedRecord.made_for(model=Patch), name="diffs-detail"),
+    path("phases/", Records.made_for(model=Phase, flow=Run.flow), name="phases-list"),
+    path("phases/<str:record_id>/", Record.made_for(model=Phase, flow=Run.flow), name="phases-detail"),
+    path("diffs/", Records.made_for(model=Patch, flow=PatchLedger.flow), name="diffs-list"),
+    path("diffs/<str:record_id>/", FixedRecord.made_for(model=Patch, flow=PatchLedger.flow), name="diffs-detail"),
 ]

@@ -9,6 +9,7 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 
+from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import NotFound
 from statecore.records.token import Scope
 
@@ -27,6 +28,10 @@ class ApiView(APIView):
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     writes_need: ClassVar[Scope] = Scope.AGENT
+    # The machine that a call is about, where it is about one: it takes the right to see it, or to operate it.
+    flow: ClassVar[Flow | None] = None
+    action: ClassVar[str] = "operate"
+    leaves_rights_to_the_door: ClassVar[bool] = False
     # What the framework would do is done here.
     authentication_classes = permission_classes = throttle_classes = parser_classes = renderer_classes = ()
 
@@ -46,9 +51,17 @@ class ApiView(APIView):
         return response
 
     def admit(self, request: Any) -> None:
-        authentication.identify(request)
+        permission = self.permission(request)
+        authentication.identify(request, permission)
         permissions.check(request, self.writes_need)
+        if permission and not self.leaves_rights_to_the_door:
+            permissions.require_right(request, permission)
         throttling.check(request)
+
+    def permission(self, request: Any) -> str:
+        if self.flow is None:
+            return ""
+        return self.flow.permission("view" if request.method in permissions.SAFE else self.action)
 
     def handler(self, request: HttpRequest) -> Any:
         method = str(request.method).lower()

@@ -59,7 +59,7 @@ def make_token() -> str:
 
     from statecore.records import token
 
-    return token.make("bench", User.objects.create_user("bench"), "read")[1]
+    return token.make("bench", User.objects.create_superuser("bench"), "read")[1]
 
 
 @contextmanager

@@ -153,6 +153,9 @@ def _actor(job: BulkJob) -> Actor:
     if job.token is not None:
         if not job.token.is_good(now()):
             raise PermissionDenied(f"the token {job.token.name} is not valid any more", required="token")
+        permission = registry.flow(job.entity_type).permission("operate")
+        if not job.token.owner_holds(permission):
+            raise PermissionDenied(f"the owner of {job.token.name} may not do this any more", required=permission)
         return job.token.as_agent() if job.actor_kind == Kind.AGENT else job.token.as_operator()
     if job.user is None or not job.user.is_active:
         raise PermissionDenied(f"{job.actor} is not active any more", required="user")

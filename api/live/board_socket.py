@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+import orjson
+
+from statecore.board import of_machines
+from statecore.kernel import registry
 from statecore.live import Hub, the_board
 
+from .asgi import Scope
 from .socket import Frames, Socket
+from .visitor import Visitor
 
 PACE, QUIET = 0.5, 60.0
 
 
+def _for(seen: frozenset[str], text: bytes) -> bytes:
+    """All see the same bytes but those who see some machines only."""
+    if len(seen) == len(registry.flows()):
+        return text
+    return orjson.dumps(of_machines(orjson.loads(text), seen))
+
+
 class BoardSocket(Socket):
-    async def speak(self, prepared: Any, here: Hub, send: Frames) -> None:
+    async def prepare(self, scope: Scope, visitor: Visitor) -> frozenset[str]:
+        return visitor.seen
+
+    async def speak(self, prepared: frozenset[str], here: Hub, send: Frames) -> None:
         board = the_board()
         async with board.watching():
             version = 0
             while not here.closing.is_set():
                 if await board.beyond(version, QUIET):
                     text, version = board.told_after(version), board.version
-                    await send(text.decode())
+                    await send(_for(prepared, text).decode())
                     await asyncio.sleep(PACE)

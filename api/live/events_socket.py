@@ -10,6 +10,7 @@ from statecore.live import Hub, Told, TooOld
 from . import wishes
 from .asgi import Scope, query
 from .socket import Frames, Socket
+from .visitor import Visitor
 from .wishes import Wishes
 
 PACE = 0.25
@@ -21,8 +22,8 @@ def frame(events: list[Told]) -> str:
 
 
 class EventsSocket(Socket):
-    async def prepare(self, scope: Scope, here: Hub) -> Wishes:
-        return wishes.read(query(scope))
+    async def prepare(self, scope: Scope, visitor: Visitor) -> Wishes:
+        return wishes.read(query(scope), visitor.seen)
 
     async def speak(self, prepared: Wishes, here: Hub, send: Frames) -> None:
         following, is_too_old = await prepared.following(here)

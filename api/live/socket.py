@@ -14,7 +14,7 @@ from statecore.live import Hub, hub
 from .asgi import Message, Receive, Scope, Send, rendered
 from .origin import check_host, check_origin
 from .presence import presence
-from .visitor import BEARER, admit
+from .visitor import BEARER, Visitor, admit
 
 PATIENCE = 20.0  # how long one frame may take to leave
 POLICY, RESTART, TRY_AGAIN = 1008, 1012, 1013
@@ -23,7 +23,7 @@ POLICY, RESTART, TRY_AGAIN = 1008, 1012, 1013
 class Socket:
     """One class for each kind; `speak` runs for each that is open."""
 
-    async def prepare(self, scope: Scope, here: Hub) -> Any:
+    async def prepare(self, scope: Scope, visitor: Visitor) -> Any:
         """Read the address before anybody is let in; what this returns goes to `speak`."""
 
     async def speak(self, prepared: Any, here: Hub, send: Frames) -> None:
@@ -39,7 +39,7 @@ class Socket:
                 raise full
             async with here.watching():
                 visitor = await here.reader.ask(admit, scope)
-                prepared = await self.prepare(scope, here)
+                prepared = await self.prepare(scope, visitor)
                 await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
                 with presence(here).of(visitor) as leaving:
                     await _until_over(self.speak(prepared, here, Frames(send)), receive, send, leaving)

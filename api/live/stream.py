@@ -61,7 +61,7 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
         raise full
     async with here.watching():
         visitor = await here.reader.ask(admit, scope)
-        wished = wishes.read(query(scope), header(scope, b"last-event-id"))
+        wished = wishes.read(query(scope), visitor.seen, header(scope, b"last-event-id"))
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with presence(here).of(visitor) as leaving:
             tasks = [

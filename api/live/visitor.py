@@ -13,11 +13,12 @@ from django.conf import settings
 from django.contrib.auth import get_user
 
 from statecore.kernel.clock import now
+from statecore.kernel.refusals import PermissionDenied
 from statecore.records.token import Scope as TokenScope
 from statecore.records.token import Token
 
 from .. import authentication
-from ..permissions import require
+from ..permissions import require, seen_by
 from ..refusals import NotAuthenticated
 from .asgi import Scope, header
 
@@ -26,10 +27,11 @@ BEARER = "bearer"  # the subprotocol a browser names before its token, for it ca
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """By token or by session; one of the two is given."""
+    """By token or by session; one of the two is given. `seen` are the machines it may be told of."""
 
     token: int | None = None
     session: str = ""
+    seen: frozenset[str] = frozenset()
 
 
 def admit(scope: Scope) -> Visitor:
@@ -38,11 +40,11 @@ def admit(scope: Scope) -> Visitor:
     token = authentication.read(authorization)
     if token is not None:
         require(token, TokenScope.READ)
-        return Visitor(token=token.pk)
+        return Visitor(token=token.pk, seen=_seen(token.user))
     session = _session_key(scope)
     # A socket without an Origin was not opened by a browser, so the cookie is not a browser's either.
-    if session and (scope["type"] == "http" or header(scope, b"origin")) and _is_logged_in(session):
-        return Visitor(session=session)
+    if session and (scope["type"] == "http" or header(scope, b"origin")) and (user := _logged_in(session)):
+        return Visitor(session=session, seen=_seen(user))
     raise NotAuthenticated("authentication is needed: `Authorization: Bearer <token>`, or a session")
 
 
@@ -60,20 +62,33 @@ def _session_key(scope: Scope) -> str:
     return found.value if found else ""
 
 
-def _is_logged_in(session_key: str) -> bool:
+def _seen(user: Any) -> frozenset[str]:
+    return frozenset(flow.entity_type for flow in seen_by(user.has_perm))
+
+
+def _logged_in(session_key: str) -> Any:
     """Django's own way: the session is there and not over, its user is active and has the same password."""
     store: Any = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     request: Any = SimpleNamespace(session=store)
-    return bool(get_user(request).is_authenticated)
+    user = get_user(request)
+    return user if user.is_authenticated else None
 
 
 def gone(visitors: Iterable[Visitor]) -> set[Visitor]:
-    """Those who may not stay: revoked, expired, logged out, or no longer active."""
+    """Those who may not stay: revoked, expired, logged out, no longer active, or with fewer machines to see."""
     visitors, at = set(visitors), now()
     named = [visitor.token for visitor in visitors if visitor.token is not None]
-    good = {token.pk for token in Token.objects.filter(pk__in=named).select_related("user") if token.is_good(at)}
-    return {
-        visitor
-        for visitor in visitors
-        if (visitor.token not in good if visitor.token is not None else not _is_logged_in(visitor.session))
-    }
+    tokens = Token.objects.filter(pk__in=named).select_related("user")
+    owners = {token.pk: token.user for token in tokens if token.is_good(at)}
+
+    def user_of(visitor: Visitor) -> Any:
+        return owners.get(visitor.token) if visitor.token is not None else _logged_in(visitor.session)
+
+    return {visitor for visitor in visitors if not _still_sees(visitor, user_of(visitor))}
+
+
+def _still_sees(visitor: Visitor, user: Any) -> bool:
+    try:
+        return user is not None and visitor.seen <= _seen(user)
+    except PermissionDenied:
+        return False

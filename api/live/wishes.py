@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from statecore.history import Filters
 from statecore.kernel.refusals import Invalid
 from statecore.live import Following, Hub, Wanted
+
+from ..permissions import narrowed_to
 
 NAMES = ("entity_type", "entity", "run", "actor", "kind", "severity")
 LONGEST_NUMBER = 18
@@ -26,12 +28,13 @@ class Wishes(NamedTuple):
         return Following(hub, hub.ring.last, self.wanted), True
 
 
-def read(query: Mapping[str, list[str]], last_event_id: str = "") -> Wishes:
+def read(query: Mapping[str, list[str]], seen: Collection[str], last_event_id: str = "") -> Wishes:
     """A stream that was lost says where it stood, which is later than what its address says."""
     chosen: dict[str, Any] = {
         name: [value for each in query.get(name, []) for value in each.split(",")] for name in NAMES
     }
     Filters(**chosen).check()
+    chosen["entity_type"] = narrowed_to(chosen["entity_type"], seen)
     after = last_event_id or (query["after"][-1] if "after" in query else "")
     wanted = Wanted(**{name: frozenset(values) for name, values in chosen.items()})
     return Wishes(position(after) if after else None, wanted)

@@ -10,12 +10,12 @@ from django.db.backends.base.operations import BaseDatabaseOperations
 
 from statecore.kernel.params import INT_MAX, INT_MIN, Param
 from statecore.kernel.plain import TEXT_LIMIT
-from statecore.kernel.ulid import ID_PATTERN
+from statecore.kernel.ulid import ID_PATTERN, UNREACHABLE
 from statecore.kernel.validators import affinity_object, json_object, list_of_exit_codes, list_of_words
 
 Schema = dict[str, Any]
 
-ID: Schema = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$"}
+ID: Schema = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(UNREACHABLE)}}
 IDS: Schema = {"type": "array", "items": ID}
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 NO_NUL = "^[^\\u0000]*$"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import Any
 
 from django.http import HttpResponse
 
 from statecore import board, stuck
-from statecore.kernel import registry
 from statecore.kernel.refusals import NotFound, PermissionDenied
 from statecore.records import Alert
 from statecore.records.alert import acknowledge
 from statecore.records.token import Scope
 
-from .. import bodies
+from .. import bodies, permissions
 from ..actors import acting
 from ..posted import Posted
 from ..request import Request
@@ -28,21 +28,24 @@ class Stats(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Counts per machine and state, rates, what is stuck, alerts: one cheap call, however much there is."""
         Parameters(request)
-        return answer(board.stats())
+        return answer(board.of_machines(board.stats(), {flow.entity_type for flow in permissions.seen(request)}))
 
 
 class Stuck(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """What is past its deadline or waits for a decision, longest first: as many as fit on one page."""
         asked = Parameters(request, "entity_type", "page_size")
-        kind = registry.flow(asked.word("entity_type")).entity_type if asked.word("entity_type") else None
-        found = stuck.stuck(asked.size(), entity_type=kind)
+        kinds = permissions.narrowed(request, asked.words("entity_type")[-1:])
+        chosen: list[str | None] = [*kinds] or [None]
+        each = [item for kind in chosen for item in stuck.stuck(asked.size(), entity_type=kind)]
+        found = nlargest(asked.size(), each, key=lambda item: item.overdue)
         return answer({"next": None, "previous": None, "results": [item.as_dict() for item in found]})
 
 
 class Alerts(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Alerts, newest first."""
+        permissions.require_right(request, permissions.VIEW_ALERT)
         asked = Parameters(request, "open", "acknowledged", "before", "page_size")
         found = board.alerts(
             before=asked.number("before"),

@@ -10,8 +10,14 @@ from statecore import history, integrity
 from statecore.history import Filters
 from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
 from statecore.records.position import head
 
+from ..permissions import VIEW_EVENT, narrowed, require_right, require_sight
 from ..request import Request
 from ..views import ApiView, answer
 from .parameters import Parameters
@@ -24,8 +30,10 @@ class Events(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Events in the order of their positions; with `Accept: text/event-stream` as they happen."""
         asked = Parameters(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
+        require_right(request, VIEW_EVENT)
+        chosen = {name: asked.words(name) for name in FILTERS}
         filters = Filters(
-            **{name: asked.words(name) for name in FILTERS},
+            **{**chosen, "entity_type": narrowed(request, chosen["entity_type"])},
             since=asked.moment("since"),
             until=asked.moment("until"),
         )
@@ -63,11 +71,12 @@ class Overrides(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """What was forced, newest first: the event, whether it held, and what it was left by."""
         asked = Parameters(request, "actor", "entity_type", "before", "page_size")
+        require_right(request, VIEW_EVENT)
         found = history.forced(
             before=asked.number("before"),
             limit=asked.size(),
             actor=asked.words("actor"),
-            entity_type=asked.words("entity_type"),
+            entity_type=narrowed(request, asked.words("entity_type")),
         )
         return answer(asked.backwards(found.events, "position", more=found.more))
 
@@ -75,6 +84,7 @@ class Overrides(ApiView):
 class RunAt(ApiView):
     def get(self, request: Request, run_id: str) -> HttpResponse:
         """The run with its workstreams, tasks, gates and patches as they were at a moment."""
+        require_sight(request, *(machine.flow for machine in (Run, Workstream, Task, TestGate, PatchLedger)))
         return answer(history.run_at(run_id, Parameters(request, "time").moment("time")))
 
 
@@ -82,11 +92,14 @@ class Verify(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Whether the journal verifies: what moved last, one entity, or stretch by stretch all of it."""
         asked = Parameters(request, "after", "entity_type", "entity")
+        require_right(request, VIEW_EVENT)
         last = head()
         after = asked.number("after")
         if asked.word("entity"):
-            kind = registry.flow(asked.word("entity_type")).entity_type
-            return answer(_verified(integrity.check_entity(kind, asked.word("entity")), "entity", last, last))
+            flow = registry.flow(asked.word("entity_type"))
+            require_sight(request, flow)
+            findings = integrity.check_entity(flow.entity_type, asked.word("entity"))
+            return answer(_verified(findings, "entity", last, last))
         if after is None:
             return answer(_verified(integrity.check_recent(), "recent", last, last))
         upto = min(last, after + STRETCH)

@@ -12,6 +12,7 @@ from statecore.derive.svg import svg
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
 
+from ..permissions import require_sight, seen
 from ..request import Request
 from ..views import ApiView, answer
 from .parameters import Parameters
@@ -29,24 +30,30 @@ def declared(flow: Flow) -> dict[str, Any]:
     return told
 
 
+def _seen(request: Request, entity_type: str) -> Flow:
+    flow = registry.flow(entity_type)
+    require_sight(request, flow)
+    return flow
+
+
 class Machines(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Every machine: its states, its moves, who may make them."""
         Parameters(request)
-        return answer({"results": [declared(flow) for flow in registry.flows()]})
+        return answer({"results": [declared(flow) for flow in seen(request)]})
 
 
 class Machine(ApiView):
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """One machine."""
         Parameters(request)
-        return answer(declared(registry.flow(entity_type)))
+        return answer(declared(_seen(request, entity_type)))
 
 
 class Drawing(ApiView):
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """The machine as a drawing, light or dark as the reader prefers."""
-        flow = registry.flow(entity_type)
+        flow = _seen(request, entity_type)
         counts = board.counts()[flow.entity_type] if Parameters(request, "counts").flag("counts") else None
         response = HttpResponse(svg(flow, counts), content_type="image/svg+xml; charset=utf-8")
         response["Content-Security-Policy"] = DRAWING_POLICY
@@ -57,4 +64,4 @@ class Mermaid(ApiView):
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         """The machine as a Mermaid state diagram."""
         Parameters(request)
-        return HttpResponse(mermaid(registry.flow(entity_type)), content_type="text/plain; charset=utf-8")
+        return HttpResponse(mermaid(_seen(request, entity_type)), content_type="text/plain; charset=utf-8")

@@ -6,11 +6,13 @@ import asyncio
 from importlib import import_module
 from typing import Any
 
-import orjson
 from channels.db import database_sync_to_async
+from django.conf import settings
 
 from api.authentication import read
-from api.refusals import NotAuthenticated
+from api.live.asgi import Message, Receive, refuse
+from api.refusals import NotAuthenticated, TooLarge
+from statecore.kernel.refusals import Refusal
 from statecore.records.token import Token
 
 ADDRESS = "/mcp"
@@ -32,11 +34,12 @@ class WithTools:
             return
         try:
             token = await _caller(scope)
-        except NotAuthenticated as refusal:
-            await _refuse(send, refusal)
+            body = await whole(receive)
+        except Refusal as refusal:
+            await refuse(refusal, send)
             return
         await self._run()
-        await self.manager.handle_request({**scope, TOKEN: token}, receive, send)
+        await self.manager.handle_request({**scope, TOKEN: token}, _told_again(body, receive), send)
 
     async def _run(self) -> None:
         """Started by the first call and kept for the life of the process: there is no other moment to do it."""
@@ -61,8 +64,23 @@ async def _caller(scope: Any) -> Token:
     return token
 
 
-async def _refuse(send: Any, refusal: NotAuthenticated) -> None:
-    problem = {"type": "about:blank", "title": "Unauthorized", "status": refusal.status, **refusal.as_dict()}
-    headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": orjson.dumps(problem)})
+async def whole(receive: Receive) -> bytes:
+    """What was sent, if it is not more than a body of the API may be: the protocol itself would read on and on."""
+    limit, parts, size, more = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, [], 0, True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise TooLarge(f"the body is larger than {limit} bytes")
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _told_again(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def told() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return told

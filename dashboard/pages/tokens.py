@@ -15,11 +15,10 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard import rights, shell
-from statecore.kernel import registry
+from statecore.kernel import refusals
 from statecore.kernel.refusals import Refusal
 from statecore.records import Token
 from statecore.records import token as token_record
-from statecore.records.token import Scope
 
 TEMPLATE = "dashboard/tokens.html"
 LIVES = ((7, "a week"), (30, "a month"), (90, "three months"), (365, "a year"))
@@ -33,12 +32,14 @@ def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return shell.render(request, TEMPLATE, _context(request))
     rights.require_writable()
-    if request.POST.get("scope", "") in set(Scope.values) - set(_scopes(request)):
-        raise PermissionDenied("a token is for no more than its user may do")
+    given = request.POST
     try:
         made, text = token_record.make(
-            request.POST.get("name", ""), request.user, request.POST.get("scope", ""), expires_in=_life(request)
-        )
+            given.get("name", ""), request.user, given.get("scope", ""), expires_in=_life(request),
+            by=rights.actor_of(request),
+        )  # fmt: skip
+    except refusals.PermissionDenied as refusal:
+        raise PermissionDenied("a token is for no more than its user may do") from refusal
     except Refusal as refusal:
         return shell.render(request, TEMPLATE, {**_context(request), "refusal": refusal}, status=422)
     return shell.render(request, TEMPLATE, {**_context(request), "made": made, "text": text})
@@ -50,20 +51,9 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     token = get_object_or_404(Token, prefix=prefix)
     if token.user_id != request.user.pk and not request.user.has_perm("statecore.change_token"):
         raise PermissionDenied("this is somebody else's token")
-    token_record.revoke(token)
+    token_record.revoke(token, rights.actor_of(request))
     messages.success(request, f"{token.name} is revoked: nobody can use it any more.", extra_tags="good")
     return HttpResponseRedirect(reverse("console:tokens"))
-
-
-def _scopes(request: HttpRequest) -> list[str]:
-    """Who may only look makes tokens that only look: an agent's rights are not asked for machine by machine."""
-    held = {action for action in ("operate", "override") if _may_somewhere(request, action)}
-    needed = {Scope.READ: None, Scope.AGENT: "operate", Scope.OPERATE: "operate", Scope.OVERRIDE: "override"}
-    return [str(scope) for scope, action in needed.items() if action is None or action in held]
-
-
-def _may_somewhere(request: HttpRequest, action: str) -> bool:
-    return any(request.user.has_perm(flow.permission(action)) for flow in registry.flows())
 
 
 def _life(request: HttpRequest) -> timedelta:
@@ -77,7 +67,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     sees_all = request.user.has_perm("statecore.view_token")
     return {
         "tokens": (rows if sees_all else rows.filter(user=rights.person(request)))[:MOST],
-        "scopes": _scopes(request),
+        "scopes": [str(scope) for scope in token_record.scopes_of(request.user)],
         "lives": LIVES,
         "given": request.POST,
         "sees_all": sees_all,

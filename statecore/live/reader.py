@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import structlog
 from django.db import DatabaseError, InterfaceError, connection, connections
 
 from .. import journal
@@ -15,6 +16,8 @@ from ..records.commit_order import EVENTS, POSITIONS
 from .ring import Told
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 NO_DATABASE = (DatabaseError, InterfaceError)
 
@@ -51,4 +54,13 @@ def between(after: int, upto: int) -> list[Told]:
             f"WHERE p.position > %s AND p.position <= %s ORDER BY p.position",
             [after, upto],
         )
-        return [Told.of(position, journal.read(body, hash_)) for position, body, hash_ in cursor.fetchall()]
+        return list(_readable(cursor.fetchall()))
+
+
+def _readable(rows: list[tuple[int, str, str]]) -> Iterator[Told]:
+    """One damaged event must not keep all that follow it from everybody; integrity says what is wrong with it."""
+    for position, body, hash_ in rows:
+        try:
+            yield Told.of(position, journal.read(body, hash_))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("live_event_cannot_be_read", position=position, error=f"{type(error).__name__}: {error}")

@@ -48,7 +48,7 @@ class Environment:
     log_format: str
     log_level: str
     start_anyway: bool
-    read_only: bool
+    read_only: str
     deadlines: dict[str, float]
     second_person: frozenset[str]
     idempotency_seconds: int
@@ -95,7 +95,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         log_format=_choice(environ, "STATECORE_LOG_FORMAT", "console", ("console", "json")),
         log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
         start_anyway=_flag(environ, "STATECORE_START_ANYWAY"),
-        read_only=_flag(environ, "STATECORE_READ_ONLY"),
+        read_only=_choice(environ, "STATECORE_READ_ONLY", "0", ("0", "1", "all")),
         deadlines=_deadlines(environ),
         second_person=frozenset(_words(environ, "STATECORE_SECOND_PERSON")),
         idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),

@@ -136,8 +136,9 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 
-# The console
-STATECORE_READ_ONLY = ENVIRONMENT.read_only
+# Whose changes are refused: those of people at a browser, and where all is said those of programs too.
+STATECORE_READ_ONLY = ENVIRONMENT.read_only != "0"
+STATECORE_READ_ONLY_FOR_PROGRAMS = ENVIRONMENT.read_only == "all"
 
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit

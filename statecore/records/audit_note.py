@@ -1,4 +1,4 @@
-"""A note of what the journal does not hold because no state changed: refused overrides and edited fields."""
+"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ DETAIL_LIMIT = 2_000
 class Kind(models.TextChoices):
     OVERRIDE_REFUSED = "override_refused"
     EDITED = "edited"
+    TOKEN_MADE = "token_made"  # noqa: S105 - no password
+    TOKEN_REVOKED = "token_revoked"  # noqa: S105
 
 
 class AuditNote(models.Model):

@@ -10,11 +10,13 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import connection, models
+from django.db import connection, models, transaction
 
-from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, Actor, Channel, Kind
+from ..kernel import registry
+from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, THE_SYSTEM, Actor, Channel, Kind
 from ..kernel.clock import now, rfc3339
-from ..kernel.refusals import DuplicateId, Invalid
+from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
+from . import audit_note
 
 MARK = "stc"  # so that a token is known for one wherever it turns up
 SECRET_BYTES = 32
@@ -71,7 +73,12 @@ class Token(models.Model):
         """What the user may do, as far as the token is for it."""
         _app, _, codename = permission.partition(".")
         needed = Scope.OVERRIDE if codename.startswith("override_") else Scope.OPERATE
-        return self.may(needed) and self.user.has_perm(permission)
+        return self.may(needed) and self.owner_holds(permission)
+
+    def owner_holds(self, permission: str) -> bool:
+        """Whatever the token is for: no token does what its owner may not do now."""
+        known = self.__dict__.get("known", {})
+        return bool(known[permission] if permission in known else self.user.has_perm(permission))
 
     def as_agent(self) -> Actor:
         """An agent goes by the name of its token: several of them may belong to one user."""
@@ -88,8 +95,23 @@ class Token(models.Model):
         return self.revoked_at is None and not expired and bool(self.user.is_active)
 
 
-def make(name: str, user: Any, scope: str, *, expires_in: timedelta | None = None) -> tuple[Token, str]:
-    """A new token and its text, which nobody can read again."""
+NEEDED_FOR = {Scope.READ: "view", Scope.AGENT: "operate", Scope.OPERATE: "operate", Scope.OVERRIDE: "override"}
+
+
+def scopes_of(user: Any) -> list[Scope]:
+    """What a token of this user may be for. Who may only look has tokens that only look."""
+    held = {
+        action
+        for action in set(NEEDED_FOR.values())
+        if any(user.has_perm(flow.permission(action)) for flow in registry.flows())
+    }
+    return [scope for scope, action in NEEDED_FOR.items() if action in held]
+
+
+def make(
+    name: str, user: Any, scope: str, *, expires_in: timedelta | None = None, by: Actor = THE_SYSTEM
+) -> tuple[Token, str]:
+    """A new token and its text, which nobody can read again; who made it, and for whom, is on record."""
     errors = {}
     if NAME_PATTERN.fullmatch(name) is None:
         errors["name"] = [f"must be 1 to {NAME_LENGTH} characters without quotes or controls."]
@@ -99,6 +121,17 @@ def make(name: str, user: Any, scope: str, *, expires_in: timedelta | None = Non
         errors["expires"] = [f"must be more than nothing and at most {LONGEST_LIFE_DAYS} days."]
     if errors:
         raise Invalid(errors)
+    if scope not in scopes_of(user):
+        raise PermissionDenied(
+            f"{user.get_username()} may not hold a token for {scope}", required=NEEDED_FOR[Scope(scope)]
+        )
+    with transaction.atomic():
+        token, text = _made(name, user, scope, expires_in)
+        _note(audit_note.Kind.TOKEN_MADE, token, by)
+    return token, text
+
+
+def _made(name: str, user: Any, scope: str, expires_in: timedelta | None) -> tuple[Token, str]:
     prefix = f"{MARK}_{secrets.token_hex(4)}"
     text = f"{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
     at = now()
@@ -118,14 +151,23 @@ def make(name: str, user: Any, scope: str, *, expires_in: timedelta | None = Non
     return token, text
 
 
+def _note(kind: audit_note.Kind, token: Token, by: Actor) -> None:
+    facts = {"name": token.name, "user": token.user.get_username(), "scope": token.scope}
+    facts["expires_at"] = rfc3339(token.expires_at) if token.expires_at else ""
+    audit_note.note(kind, actor=by, entity_type="token", entity_id=token.prefix, detail=str(token), facts=facts)
+
+
 def hashed(text: str) -> str:
     """A plain hash is enough: 256 random bits cannot be guessed, so there is nothing to slow down."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
-def find(text: str) -> Token | None:
-    """The token with this text if it is good, with its user; the use is noted, at most once a minute."""
-    token = _with_user(hashed(text))
+def find(text: str, permission: str = "") -> Token | None:
+    """The token with this text if it is good, with its user; the use is noted, at most once a minute.
+
+    Whether its owner has this permission is asked with the same question: almost every call wants to know one.
+    """
+    token = _with_user(hashed(text), permission)
     at = now()
     if token is None or not token.is_good(at):
         return None
@@ -151,20 +193,34 @@ def _statement() -> str:
     columns = [f"token.{quote(str(field.column))}" for field in token.concrete_fields]
     columns += [f"owner.{quote(name)}" for name in _of_the_user()]
     return (
-        f"SELECT {', '.join(columns)} FROM {quote(token.db_table)} AS token "  # noqa: S608 - names of columns only
+        f"SELECT {', '.join(columns)}, {HELD} FROM {quote(token.db_table)} AS token "  # noqa: S608 - names of columns only
         f"JOIN {quote(user.db_table)} AS owner ON owner.id = token.user_id WHERE token.hash = %s"
     )
 
 
-def _with_user(hash_: str) -> Token | None:
+# As Django decides it: a superuser everything, others by themselves or by a group. Every step is found by an index.
+HELD = """(owner.is_superuser OR EXISTS (
+    SELECT 1 FROM django_content_type AS kind JOIN auth_permission AS held ON held.content_type_id = kind.id
+    WHERE kind.app_label = %s AND kind.model = %s AND held.codename = %s AND (
+        EXISTS (SELECT 1 FROM auth_user_user_permissions AS own
+            WHERE own.user_id = owner.id AND own.permission_id = held.id)
+        OR EXISTS (SELECT 1 FROM auth_user_groups AS member
+            JOIN auth_group_permissions AS given ON given.group_id = member.group_id
+            WHERE member.user_id = owner.id AND given.permission_id = held.id))))"""
+
+
+def _with_user(hash_: str, permission: str) -> Token | None:
+    app, _, codename = permission.partition(".")
     with connection.cursor() as cursor:
-        cursor.execute(_statement(), [hash_])
+        cursor.execute(_statement(), [app, codename.partition("_")[2], codename, hash_])
         row = cursor.fetchone()
     if row is None:
         return None
     names = [field.attname for field in Token._meta.concrete_fields]
     token = Token.from_db(connection.alias, names, [_aware(value) for value in row[: len(names)]])
-    token.user = get_user_model().from_db(connection.alias, _of_the_user(), list(row[len(names) :]))
+    token.user = get_user_model().from_db(connection.alias, _of_the_user(), list(row[len(names) : -1]))
+    if permission:
+        token.__dict__["known"] = {permission: bool(row[-1])}
     return token
 
 
@@ -173,6 +229,10 @@ def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def revoke(token: Token) -> bool:
-    """For ever; False when it was revoked before."""
-    return bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now()))
+def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:
+    """For ever, and on record; False when it was revoked before."""
+    with transaction.atomic():
+        is_new = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now()))
+        if is_new:
+            _note(audit_note.Kind.TOKEN_REVOKED, token, by)
+    return is_new

@@ -5,12 +5,19 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from statecore.records import token as tokens
 
 _numbers = count(1)
+
+
+def member(name: str, group: str = "viewer") -> User:
+    """Somebody with the rights of one of the groups."""
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get(name=group))
+    return user
 
 
 class Caller:

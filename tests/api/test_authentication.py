@@ -5,6 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from statecore.records import token as tokens
+from tests.api.callers import member
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +32,7 @@ def test_nobody_is_sent_to_the_login_page(client: Client) -> None:
 
 
 def test_an_unknown_address_is_told_in_json(client: Client) -> None:
-    _token, text = tokens.make("t", User.objects.create_user("ada"), "read")
+    _token, text = tokens.make("t", member("ada"), "read")
     response = client.get("/api/v1/nowhere/", headers=bearer(text))
     assert response.status_code == 404
     assert response.json()["code"] == "not_found"

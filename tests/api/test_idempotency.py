@@ -4,7 +4,7 @@ import pytest
 
 from statecore.journal import Event
 from statecore.records import BulkJob, Phase
-from tests.api.callers import Caller, done, refused
+from tests.api.callers import Caller, done, member, refused
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -186,13 +186,12 @@ def test_a_large_bulk_call_that_makes_no_sense_is_refused_before_it_is_a_job(
 
 
 def test_a_large_bulk_call_of_somebody_without_rights_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from django.contrib.auth.models import User
-
     from statecore import bulk
     from statecore.records import BulkJob
 
     monkeypatch.setattr(bulk, "AT_ONCE", 1)
-    nobody = Caller("operate", user=User.objects.create_user("nobody"))
+    nobody = Caller("operate", user=member("nobody", "operator"))
+    nobody.user.groups.clear()
     body = {"ids": ["a", "b"], "trigger": "job_cancelled"}
     refused(nobody.post("pipeline-jobs/bulk-transitions/", body), 403, "permission_denied")
     assert not BulkJob.objects.exists()

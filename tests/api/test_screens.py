@@ -139,6 +139,7 @@ def test_an_alert_is_acknowledged_once_by_who_may(story) -> None:
     path = f"alerts/{raised.pk}/acknowledge/"
     refused(Caller("agent").post(path), 403, "permission_denied")
     plain = User.objects.create_user("plain")
+    plain.user_permissions.add(Permission.objects.get(codename="operate_task"))
     refused(Caller("operate", user=plain).post(path), 403, "permission_denied")
     plain.user_permissions.add(Permission.objects.get(codename="change_alert"))
 

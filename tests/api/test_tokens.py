@@ -6,20 +6,23 @@ from io import StringIO
 
 import pytest
 import time_machine
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.refusals import DuplicateId, Invalid
 from statecore.records import Token
 from statecore.records import token as tokens
+from statecore.records.audit_note import AuditNote
+from statecore.records.token import Scope
+from tests.api.callers import member
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def user() -> User:
-    return User.objects.create_user("ada")
+    return member("ada", "supervisor")
 
 
 def said(*words: str) -> str:
@@ -74,7 +77,7 @@ def test_its_use_is_written_at_most_once_a_minute(user: User, django_assert_num_
     with time_machine.travel("2026-01-01", tick=False) as clock:
         _token, text = tokens.make("builder", user, "read")
         with django_assert_num_queries(2):
-            tokens.find(text)
+            tokens.find(text, "statecore.view_task")
         clock.shift(59)
         with django_assert_num_queries(1):
             tokens.find(text)
@@ -126,5 +129,56 @@ def test_a_token_never_allows_more_than_its_scope(scope: str, operates: bool, ov
 
 
 def test_a_token_never_allows_more_than_its_user(user: User) -> None:
-    token = tokens.make("t", user, "override")[0]
-    assert not token.holds("statecore.override_task")
+    token, text = tokens.make("t", user, "override")
+    assert token.holds("statecore.override_task")
+    user.groups.clear()
+    found = tokens.find(text, "statecore.override_task")
+    assert found is not None
+    assert not found.holds("statecore.override_task")
+
+
+@pytest.mark.parametrize(
+    ("group", "allowed"),
+    [("viewer", ["read"]), ("operator", ["read", "agent", "operate"]), ("supervisor", list(Scope.values)), (None, [])],
+)
+def test_a_token_is_made_for_no_more_than_its_user_may_do(group: str | None, allowed: list[str]) -> None:
+    bob = member("bob", group) if group else User.objects.create_user("bob")
+    assert tokens.scopes_of(bob) == allowed
+    for scope in Scope.values:
+        if scope in allowed:
+            said("create", scope, "--user", "bob", "--scope", scope)
+        else:
+            with pytest.raises(CommandError, match="may not hold"):
+                said("create", scope, "--user", "bob", "--scope", scope)
+    assert Token.objects.count() == len(allowed)
+
+
+PERMISSIONS = ("statecore.view_task", "statecore.operate_task", "statecore.override_run", "statecore.view_event", "x.y")
+
+
+@pytest.mark.parametrize("how", ["nothing", "group", "own", "superuser"])
+def test_what_the_owner_holds_is_what_django_says(how: str) -> None:
+    bob = User.objects.create_superuser("bob")
+    _token, text = tokens.make("t", bob, "override")
+    User.objects.update(is_superuser=how == "superuser")
+    if how == "group":
+        bob.groups.add(Group.objects.get(name="operator"))
+    if how == "own":
+        bob.user_permissions.add(Permission.objects.get(codename="override_run"))
+    for permission in PERMISSIONS:
+        found = tokens.find(text, permission)
+        assert found is not None
+        assert found.owner_holds(permission) is User.objects.get().has_perm(permission)
+
+
+def test_making_and_revoking_a_token_is_on_record(user: User) -> None:
+    text = said("create", "builder", "--user", "ada", "--scope", "agent")
+    said("revoke", "builder")
+    said("revoke", "builder")
+    notes = [note.as_dict() for note in AuditNote.objects.order_by("id")]
+    assert [(note["kind"], note["actor"], note["channel"]) for note in notes] == [
+        ("token_made", "manage.py token", "cli"),
+        ("token_revoked", "manage.py token", "cli"),
+    ]
+    assert notes[0]["facts"] == {"name": "builder", "user": "ada", "scope": "agent", "expires_at": ""}
+    assert text not in str(notes)

@@ -85,7 +85,7 @@ def test_somebody_elses_token_is_neither_seen_nor_revoked(people: dict[str, Any]
 @pytest.mark.parametrize(
     ("person", "scopes"),
     [
-        ("nobody", ["read"]),
+        ("nobody", []),
         ("viewer", ["read"]),
         ("operator", ["read", "agent", "operate"]),
         ("supervisor", ["read", "agent", "operate", "override"]),

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -18,6 +17,7 @@ from statecore.journal import Event
 from statecore.records import token as tokens
 from statecore.records.position import head
 from statecore.records.token import Token
+from tests.api.callers import member
 from tests.live.viewer import Viewer
 from tests.support import world
 from tests.support.waiting import until
@@ -29,9 +29,7 @@ PATHS = ("/ws/events/", "/ws/board/")
 
 def session_cookie() -> dict[str, str]:
     client = Client()
-    client.force_login(
-        User.objects.create_user("browser", password="x" * 20), "django.contrib.auth.backends.ModelBackend"
-    )
+    client.force_login(member("browser"), "django.contrib.auth.backends.ModelBackend")
     return {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
 
 

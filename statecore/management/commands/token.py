@@ -11,9 +11,13 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
+from statecore.kernel.actors import Actor, Channel, Kind
 from statecore.kernel.refusals import Refusal
 from statecore.records import token as tokens
 from statecore.records.token import Scope, Token
+
+# Who has a shell here is nobody in particular.
+BY = Actor("manage.py token", Kind.SYSTEM, Channel.CLI)
 
 
 class Command(BaseCommand):
@@ -40,7 +44,7 @@ class Command(BaseCommand):
         if owner is None:
             raise CommandError(f"there is no user {user!r}.")
         try:
-            _token, text = tokens.make(name, owner, scope, expires_in=_days(expires))
+            _token, text = tokens.make(name, owner, scope, expires_in=_days(expires), by=BY)
         except Refusal as refusal:
             raise CommandError(refusal.detail) from refusal
         self.stdout.write(text)
@@ -54,7 +58,7 @@ class Command(BaseCommand):
         token = Token.objects.filter(Q(name=name) | Q(prefix=name)).first()
         if token is None:
             raise CommandError(f"there is no token {name!r}.")
-        was = "is revoked" if tokens.revoke(token) else "was revoked already"
+        was = "is revoked" if tokens.revoke(token, BY) else "was revoked already"
         self.stdout.write(f"{token} {was}.")
 
 

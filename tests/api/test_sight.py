@@ -1,0 +1,121 @@
+"""Who sees which machine, and what is left of a token when its owner may do less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+
+from statecore.kernel import registry
+from tests.api.callers import Caller, done, member, refused
+from tests.api.test_rights import calls, of, plain_user
+from tests.support import world
+
+pytestmark = pytest.mark.django_db
+
+# What says nothing about any entity.
+FOR_ALL = {"schema/", "docs/"}
+
+
+def logged_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def answers(client: Client) -> dict[str, int]:
+    return {
+        path: client.get(f"/api/v1/{of(path)}").status_code
+        for method, path in calls()
+        if method == "get" and path not in FOR_ALL
+    }
+
+
+def test_an_account_without_a_group_reads_nothing() -> None:
+    client = logged_in(User.objects.create_user("nobody"))
+    told = answers(client)
+    # Of a bulk job that is not there nobody can say whose it would be, and a machine has to be one.
+    missing = {path for path, code in told.items() if code != 403}
+    assert missing == {path for path in told if path.startswith(("bulk-jobs/", "machines/{"))}
+    assert all(told[path] == 404 for path in missing)
+
+
+@pytest.mark.parametrize("group", ["viewer", "operator", "supervisor"])
+def test_a_member_of_a_group_reads_everything(group: str) -> None:
+    told = answers(logged_in(member("somebody", group)))
+    assert 403 not in told.values()
+
+
+def test_who_sees_one_machine_hears_of_no_other() -> None:
+    task = world.task()
+    client = logged_in(plain_user("ada", "view_task", "view_event"))
+    assert {each["entity_type"] for each in done(client.get("/api/v1/machines/"))["results"]} == {"task"}
+    assert done(client.get(f"/api/v1/tasks/{task.pk}/"))["id"] == task.pk
+    refused(client.get(f"/api/v1/runs/{task.run_id}/"), 403, "permission_denied")
+    refused(client.get(f"/api/v1/runs/{task.run_id}/at/"), 403, "permission_denied")
+    stats = done(client.get("/api/v1/stats/"))
+    assert set(stats["counts"]) == {"task"}
+    assert set(stats["rates"]["machines"]) | set(stats["stuck"]["machines"]) <= {"task"}
+    refused(client.get("/api/v1/events/?entity_type=run"), 403, "permission_denied")
+    refused(client.get("/api/v1/stuck/?entity_type=run"), 403, "permission_denied")
+    assert {each["entity_type"] for each in done(client.get("/api/v1/stuck/"))["results"]} <= {"task"}
+    told = done(client.get("/api/v1/events/"))["results"]
+    assert {each["event"]["entity_type"] for each in told} <= {"task"}
+
+
+@pytest.mark.parametrize("scope", ["read", "agent", "operate", "override"])
+def test_a_token_is_worth_what_its_owner_is_worth_now(scope: str) -> None:
+    task, job = world.task(), world.created("PipelineJob")
+    caller = Caller(scope, user=member("ada", "supervisor"))
+    done(caller.get(f"tasks/{task.pk}/"))
+    caller.user.groups.set([Group.objects.get(name="viewer")])
+    done(caller.get(f"tasks/{task.pk}/"))
+    refused(caller.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}), 403, "permission_denied")
+    caller.user.groups.clear()
+    refused(caller.get(f"tasks/{task.pk}/"), 403, "permission_denied")
+    refused(caller.get("stats/"), 403, "permission_denied")
+
+
+def test_a_replay_is_told_only_to_who_may_still_make_the_call() -> None:
+    job, key = world.created("PipelineJob"), {"Idempotency-Key": "once"}
+    caller = Caller("agent", user=member("ada", "operator"))
+    fire = (f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"})
+    first = done(caller.post(*fire, **key))
+    again = caller.post(*fire, **key)
+    assert done(again) == first
+    assert again["Idempotent-Replayed"] == "true"
+    caller.user.groups.set([Group.objects.get(name="viewer")])
+    refused(caller.post(*fire, **key), 403, "permission_denied")
+
+
+def test_where_it_only_shows_a_browser_changes_nothing_and_programs_go_on(settings: Any) -> None:
+    client, agent = logged_in(member("ada", "supervisor")), Caller("agent")
+    job = world.created("PipelineJob")
+    fire = {"data": {"trigger": "analyze"}, "content_type": "application/json"}
+    settings.STATECORE_READ_ONLY = True
+    told = refused(client.post(f"/api/v1/pipeline-jobs/{job.pk}/transitions/", **fire), 403, "permission_denied")
+    assert "STATECORE_READ_ONLY" in told["detail"]
+    assert done(client.get(f"/api/v1/pipeline-jobs/{job.pk}/"))["version"] == job.version
+    done(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}))
+    settings.STATECORE_READ_ONLY_FOR_PROGRAMS = True
+    for method, path in calls():
+        if method != "get":
+            refused(agent(method, of(path), {}), 403, "permission_denied")
+    done(agent.get(f"pipeline-jobs/{job.pk}/"))
+
+
+@pytest.mark.parametrize("strange", [".", ".."])
+def test_an_id_that_no_address_can_hold_is_not_given(strange: str) -> None:
+    caller = Caller("agent")
+    told = refused(caller.post("pipeline-jobs/", {"id": strange}), 400, "invalid")
+    assert "id" in told["errors"]
+    refused(caller.post("phases/", {"id": strange}), 400, "invalid")
+    plan = {"id": "r", "phase": "p", "workstreams": [{"id": "w", "tasks": [{"id": strange}]}]}
+    refused(caller.post("runs/submit/", plan), 400, "invalid")
+
+
+def test_every_machine_has_the_right_to_see_it() -> None:
+    codes = set(Permission.objects.values_list("codename", flat=True))
+    assert {flow.permission("view").partition(".")[2] for flow in registry.flows()} <= codes
