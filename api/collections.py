@@ -12,15 +12,17 @@ from statecore import door, stuck
 from statecore.door import Outcome
 from statecore.journal import Event
 from statecore.kernel import registry
+from statecore.kernel.actors import Actor
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
-from statecore.kernel.refusals import Invalid
+from statecore.kernel.refusals import Invalid, PermissionDenied
 from statecore.records.token import Scope, Token
 
-from . import bodies, entities, idempotency, pages, sequences
+from . import authentication, bodies, entities, idempotency, pages, sequences
 from .actors import acting, firing
 from .creation import creators
 from .posted import Posted
+from .refusals import NotAuthenticated
 from .request import Request
 from .views import ApiView, answer
 
@@ -147,12 +149,25 @@ class Override(OfMachine):
             actor=acting(request),
             reason=asked.reason,
             category=asked.category,
+            approver=_approver(request),
             metadata=asked.metadata,
             expected_version=asked.expected_version,
             request=posted.key,
             dry_run=asked.dry_run,
         )
         return idempotency.reply(outcome)
+
+
+def _approver(request: Request) -> Actor | None:
+    """The second person, who shows a token of their own: whose name it is need not be believed."""
+    try:
+        token = authentication.read(request.META.get(APPROVER, ""))
+    except NotAuthenticated:
+        raise PermissionDenied("the second person's token is not valid", required="second_person") from None
+    return token.as_operator() if token else None
+
+
+APPROVER = "HTTP_APPROVER_AUTHORIZATION"
 
 
 class Retry(OfMachine):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from api.client import GuardFailed, Invalid, StatecoreError
 
-from . import agents, forcing, moving, reading, session, watching
+from . import agents, bulk, forcing, moving, reading, session, watching
 from .desk import Desk, plain
 from .exits import Exit, Stop, code_of
 from .playbooks import commands as playbooks
@@ -48,7 +48,7 @@ def build() -> Parser:
     parser = Parser(prog="statecore", description="Look at Statecore, move things, force them, and work for it.")
     parser.set_defaults(json=False, patience=PATIENCE_SECONDS)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (session, reading, watching, moving, forcing, playbooks, agents):
+    for module in (session, reading, watching, moving, bulk, forcing, playbooks, agents):
         module.add(commands)
     return parser
 

@@ -40,6 +40,7 @@ class Call(Generic[T]):
     # A keyed call is done once however often it is sent; None makes a key of its own.
     keyed: bool = False
     request_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     # How long the server may think, beyond the client's time-out: a long poll is asked to.
     extra_seconds: float = 0.0
 

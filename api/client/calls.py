@@ -82,14 +82,20 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         expected_version: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        approver_token: str | None = None,
         request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Force a state; `dry_run` shows what it would change, and changes nothing."""
+        """Force a state; `dry_run` shows what it would change, and changes nothing.
+
+        Where the policy demands a second person, `approver_token` is a token of theirs.
+        """
+        headers = {"Approver-Authorization": f"Bearer {approver_token}"} if approver_token else {}
         body = {"to_state": to_state, "reason": reason, "category": category}
         body |= given(dry_run=dry_run or None, expected_version=expected_version, metadata=metadata)
         return Call(
-            "POST", address(collection, entity_id, "override"), outcome, body=body, keyed=True, request_id=request_id
-        )
+            "POST", address(collection, entity_id, "override"), outcome, body=body, keyed=True, request_id=request_id,
+            headers=headers,
+        )  # fmt: skip
 
     @call
     def retry(

@@ -74,7 +74,7 @@ class Connection:
 
     def request(self, step: Send) -> dict[str, Any]:
         call = step.call
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **call.headers}
         if step.key is not None:
             headers["Idempotency-Key"] = step.key
         if call.body is not None:

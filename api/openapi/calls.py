@@ -93,7 +93,14 @@ def of_override(view: collections.Override, method: str) -> Call:
         "expected_version": VERSION,
     }
     body = schemas.shape(collections.Override.Asked, **better)
-    return Call("Force a state, on record for ever", {200: schemas.moved(view.flow)}, body=body, conflicts=True)
+    return Call(
+        "Force a state, on record for ever",
+        {200: schemas.moved(view.flow)},
+        body=body,
+        conflicts=True,
+        description="Where the policy demands a second person, a token of theirs for `override` stands in "
+        "`Approver-Authorization: Bearer <token>`. A dry run needs nobody.",
+    )
 
 
 def of_retry(view: collections.Retry, method: str) -> Call:

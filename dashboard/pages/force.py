@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from dashboard import rights, shell
 from statecore import door
-from statecore.kernel.actors import NAME_LENGTH, Actor, Channel, Kind
+from statecore.kernel.actors import NAME_LENGTH, Actor, Channel
 from statecore.kernel.entity import Entity
 from statecore.kernel.plain import text_complaint
 from statecore.kernel.refusals import PermissionDenied, Refusal
@@ -25,8 +24,6 @@ from .found import entity_at
 
 TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
 LOOKING = "Only a preview: nothing of this is kept."
-# Stands in for the second person while a preview is made.
-SOMEBODY = Actor("the second person", Kind.OPERATOR, Channel.CONSOLE, holds=lambda permission: True)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -83,17 +80,12 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
             actor=rights.actor_of(request),
             reason=LOOKING,
             category=door.Category.OTHER,
-            approver=SOMEBODY if _takes_two(entity, to_state) else None,
             dry_run=True,
         )
     except Refusal as refusal:
         return {"impossible": refusal}
     told = outcome.as_dict()
     return {"preview": told["event"], "caused": told["caused"]}
-
-
-def _takes_two(entity: Entity, to_state: str) -> bool:
-    return f"{entity.flow.entity_type}.{entity.state}->{to_state}" in settings.STATECORE_SECOND_PERSON
 
 
 def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
@@ -104,7 +96,7 @@ def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
         "to_state": to_state if to_state in flow.states else "",
         "states": [state for state in flow.states if state != entity.state],
         "holder": _holder(entity),
-        "takes_two": _takes_two(entity, to_state),
+        "takes_two": door.takes_two(entity, to_state),
         "reason": request.POST.get("reason", ""),
         "category": request.POST.get("category", ""),
         "categories": door.Category.choices,

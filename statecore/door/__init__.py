@@ -9,7 +9,7 @@ from .create import create
 from .edit import edit, editable
 from .idempotency import RequestKey
 from .outcome import Outcome
-from .override import Category, override
+from .override import Category, override, takes_two
 from .retry import retry
 from .transition import transition
 
@@ -24,6 +24,7 @@ __all__ = [
     "follow_up",
     "override",
     "retry",
+    "takes_two",
     "transition",
     "transition_chosen",
     "transition_many",

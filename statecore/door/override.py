@@ -64,7 +64,7 @@ def override(
         before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
         _may_leave(entity, to_state, facts)
-        approved_by = _second_person(entity, to_state, actor, approver)
+        approved_by = _second_person(entity, to_state, actor, approver, is_preview=dry_run)
         bypassed = _force(entity, to_state, facts)
         details = {
             "category": str(category),
@@ -143,13 +143,24 @@ def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
         raise GuardFailed(f"{entity} may leave {entity.state} only when", unmet[0], **entity.standing())
 
 
-def _second_person(entity: Entity, to_state: str, actor: Actor, approver: Actor | None) -> str | None:
-    """The name of the operator who approved; nobody is named who was not checked."""
-    edge = f"{entity.flow.entity_type}.{entity.state}->{to_state}"
-    if approver is None and edge not in settings.STATECORE_SECOND_PERSON:
+def takes_two(entity: Entity, to_state: str) -> bool:
+    """Whether the policy demands a second person for this."""
+    return _edge(entity, to_state) in settings.STATECORE_SECOND_PERSON
+
+
+def _edge(entity: Entity, to_state: str) -> str:
+    return f"{entity.flow.entity_type}.{entity.state}->{to_state}"
+
+
+def _second_person(
+    entity: Entity, to_state: str, actor: Actor, approver: Actor | None, *, is_preview: bool
+) -> str | None:
+    """The name of the operator who approved; nobody is named who was not checked, and a look needs nobody."""
+    if approver is None and (is_preview or not takes_two(entity, to_state)):
         return None
     if approver is None or approver.name == actor.name or approver.kind is not Kind.OPERATOR:
-        raise PermissionDenied(f"{edge} takes a second operator's approval", required="second_person")
+        sentence = f"{_edge(entity, to_state)} takes a second operator's approval"
+        raise PermissionDenied(sentence, required="second_person")
     rights.require(approver, entity.flow, "override")
     return approver.name
 

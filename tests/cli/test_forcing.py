@@ -8,9 +8,11 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import time_machine
+from django.contrib.auth.models import User
 
 from statecore import door
 from statecore.executors import compensation
@@ -20,6 +22,7 @@ from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.records import token as tokens
 from statecore.scheduling import breakers
 from tests.agent.process import running, state, submit, task
 from tests.cli.process import REASON, Statecore
@@ -217,3 +220,13 @@ def test_a_worker_is_drained(statecore: Statecore) -> None:
 
     assert statecore("drain", "w1").out == "worker w1 is busy and gets no new task\n"
     assert Worker.objects.get().draining
+
+
+def test_the_second_person_shows_a_token_of_their_own(statecore: Statecore) -> None:
+    submit({"id": "t1"})
+    said = statecore("fail-task", "t1", *REASON, code=4, STATECORE_APPROVER_TOKEN="stc_00000000_x")
+    assert "second person" in said.err
+    other: Any = User.objects.create_superuser("bob")
+    text = tokens.make("bobs", other, "override")[1]
+    statecore("fail-task", "t1", *REASON, STATECORE_APPROVER_TOKEN=text)
+    assert Event.objects.filter(entity_id="t1").latest("sequence").as_dict()["approver"] == "bob"

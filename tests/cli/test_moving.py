@@ -129,3 +129,17 @@ def test_a_run_that_ends_otherwise_is_not_what_was_hoped(statecore: Statecore, t
 
     assert said == "statecore: r1 has ended in failed, not in succeeded\n"
     assert state("t1") == "failed"
+
+
+def test_many_are_moved_and_who_was_refused_is_told(statecore: Statecore) -> None:
+    for name in ("j1", "j2", "j3"):
+        world.created("PipelineJob", id=name)
+    shown = statecore("bulk", "pipeline-jobs", "analyze", "j1", "j2", "--dry-run")
+    assert "2 of 2 would be moved" in shown.out
+    assert "2 of 2 are moved" in statecore("bulk", "pipeline-jobs", "analyze", "j1", "j2").out
+    again = statecore("bulk", "pipeline-jobs", "analyze", "j2", "j3", code=1)
+    assert "1 of 2 are moved" in again.out
+    assert "j2" in again.out
+    statecore("bulk", "pipeline-jobs", "analyze", code=2)
+    (told,) = statecore("--json", "bulk", "pipeline-jobs", "analyze", "-f", "id=j1", code=1).json
+    assert (told["total"], told["refused"]) == (1, 1)

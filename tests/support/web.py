@@ -82,6 +82,6 @@ def free_port() -> int:
 
 def bearer(scope: str = "read", name: str = "wall", **details: object) -> dict[str, str]:
     """The header of a token of this scope."""
-    user, _ = User.objects.get_or_create(username=f"{name}-user", defaults={"password": "!"})
+    user, _ = User.objects.get_or_create(username=f"{name}-user", defaults={"password": "!", "is_superuser": True})
     _token, text = tokens.make(name, user, scope, **details)  # type: ignore[arg-type]
     return {"Authorization": f"Bearer {text}"}
