@@ -12,9 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..journal import Entry
 from ..kernel import registry
+from ..kernel.kept_cursor import kept_cursor
 from . import write
 from .change import Change
-from .work import Work, current, new_cursor, running
+from .work import Work, current, running
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
 
 def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool) -> T:
     with transaction.atomic():
-        work = _work(connection)
+        work = Work(connection, kept_cursor(connection))
         token = running.set(work)
         try:
             with connection.execute_wrapper(write.before_it_is_read):
@@ -79,21 +80,6 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
         for listener in registry.listeners if keep else ():
             transaction.on_commit(listener, robust=True)
     return result
-
-
-def _work(connection: BaseDatabaseWrapper) -> Work:
-    """On PostgreSQL with the connection's own cursor, kept: a new one would look up how to read each column again.
-
-    Not on SQLite, where an open cursor would keep a closed connection, and its lock, alive; and not a cursor that
-    logs its queries, which would go on logging them.
-    """
-    kept = getattr(connection, "door_cursor", None)
-    if kept is not None and kept.cursor.connection is connection.connection and not connection.queries_logged:
-        return Work(connection, kept)
-    work = Work(connection, new_cursor(connection))
-    if connection.vendor == "postgresql" and not connection.queries_logged:
-        connection.door_cursor = work.cursor  # type: ignore[attr-defined]
-    return work
 
 
 def _is_transient(error: OperationalError) -> bool:

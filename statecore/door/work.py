@@ -11,8 +11,8 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..journal import Entry
-from ..kernel.binary import ask_for_binary
 from ..kernel.entity import Entity
+from ..kernel.kept_cursor import new_cursor
 from .change import Change
 
 
@@ -50,12 +50,6 @@ class Work:
 
 
 running: ContextVar[Work | None] = ContextVar("statecore_work", default=None)
-
-
-def new_cursor(connection: BaseDatabaseWrapper) -> Any:
-    cursor = connection.cursor()
-    ask_for_binary(cursor, connection)
-    return cursor
 
 
 def current() -> Work:

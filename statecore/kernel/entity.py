@@ -113,7 +113,11 @@ class Entity(models.Model):
 
     def as_dict(self) -> dict[str, Any]:
         """The plain fields, ready for JSON."""
-        return {field.name: _plain(getattr(self, field.attname)) for field in self._meta.concrete_fields}
+        values = self.__dict__  # descriptors would cost more than all the rest
+        return {
+            name: _plain(values[column] if column in values else getattr(self, column))
+            for name, column in _plain_columns(type(self))
+        }
 
     def refresh_from_db(
         self,
@@ -126,6 +130,11 @@ class Entity(models.Model):
             super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         finally:
             del self.__dict__["_refreshing"]
+
+
+@cache
+def _plain_columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.attname) for field in model._meta.concrete_fields)
 
 
 @cache

@@ -15,6 +15,7 @@ from django.db import connection, models, transaction
 from ..kernel import registry
 from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, THE_SYSTEM, Actor, Channel, Kind
 from ..kernel.clock import now, rfc3339
+from ..kernel.kept_cursor import kept_cursor
 from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
 from . import audit_note
 
@@ -211,17 +212,25 @@ HELD = """(owner.is_superuser OR EXISTS (
 
 def _with_user(hash_: str, permission: str) -> Token | None:
     app, _, codename = permission.partition(".")
-    with connection.cursor() as cursor:
-        cursor.execute(_statement(), [app, codename.partition("_")[2], codename, hash_])
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    names = [field.attname for field in Token._meta.concrete_fields]
-    token = Token.from_db(connection.alias, names, [_aware(value) for value in row[: len(names)]])
-    token.user = get_user_model().from_db(connection.alias, _of_the_user(), list(row[len(names) : -1]))
-    if permission:
-        token.__dict__["known"] = {permission: bool(row[-1])}
-    return token
+    # What Django does before it makes a cursor.
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    cursor = kept_cursor(connection)
+    cursor.execute(_statement(), [app, codename.partition("_")[2], codename, hash_])
+    rows = cursor.fetchall()  # to the end, so that the cursor is free
+    for row in rows:
+        names = _of_the_token()
+        token = Token.from_db(connection.alias, names, [_aware(value) for value in row[: len(names)]])
+        token.user = get_user_model().from_db(connection.alias, _of_the_user(), list(row[len(names) : -1]))
+        if permission:
+            token.__dict__["known"] = {permission: bool(row[-1])}
+        return token
+    return None
+
+
+@cache
+def _of_the_token() -> list[str]:
+    return [field.attname for field in Token._meta.concrete_fields]
 
 
 def _aware(value: Any) -> Any:
