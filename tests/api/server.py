@@ -25,8 +25,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def settings(redis: str) -> dict[str, str]:
+    """The database and the broker of the tests."""
+    return {"DATABASE_URL": database_url(), "REDIS_URL": redis, "STATECORE_LOG_LEVEL": "WARNING"}
+
+
 @contextmanager
-def running(redis: str, log: Path, threads: int = 8) -> Iterator[str]:
+def running(redis: str, log: Path, threads: int = 8, **environ: str) -> Iterator[str]:
     """Yield its address as soon as it answers."""
     port = free_port()
     given = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--blocking-threads", str(threads)]
@@ -34,7 +39,7 @@ def running(redis: str, log: Path, threads: int = 8) -> Iterator[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "granian", *given, "--no-ws", APPLICATION],
             cwd=ROOT,
-            env={**os.environ, "DATABASE_URL": database_url(), "REDIS_URL": redis, "STATECORE_LOG_LEVEL": "WARNING"},
+            env={**os.environ, **settings(redis), **environ},
             stdout=out,
             stderr=out,
         )

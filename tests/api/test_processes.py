@@ -1,0 +1,75 @@
+"""What several processes do together: throttles are counted for all of them, bulk jobs are worked off by a worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from statecore import bulk
+from statecore.machines.pipeline_job import PipelineJob
+from statecore.records import BulkJob
+from tests.api import server
+from tests.api.callers import Caller, done
+from tests.support import world
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+
+LIMIT, CALLS = 10, 40
+
+
+def test_two_servers_count_one_callers_calls_together(redis_server: str, tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {Caller('read').text}"}
+    limit = {"STATECORE_CALLS_PER_MINUTE": str(LIMIT)}
+    with (
+        server.running(redis_server, tmp_path / "one.log", **limit) as one,
+        server.running(redis_server, tmp_path / "other.log", **limit) as other,
+        httpx.Client(headers=headers) as client,
+    ):
+        started = int(time.time()) // 60
+        told = [client.get(f"{(one, other)[number % 2]}/api/v1/tasks/").status_code for number in range(CALLS)]
+        minutes = int(time.time()) // 60 - started + 1  # most often one
+    assert set(told) == {200, 429}
+    assert LIMIT <= told.count(200) <= LIMIT * minutes
+
+
+@contextmanager
+def worker(redis: str, log: Path) -> Iterator[None]:
+    command = ["celery", "--app=statecore.project", "worker", "--pool=solo", "--without-gossip", "--without-mingle"]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=server.ROOT,
+            env={**os.environ, **server.settings(redis)},
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+def test_a_large_bulk_call_is_worked_off_by_a_celery_worker(redis_server: str, tmp_path: Path) -> None:
+    ids = [world.created("PipelineJob", id=f"j{number}").pk for number in range(bulk.AT_ONCE + 1)]
+    operator = Caller("operate")
+    with worker(redis_server, tmp_path / "worker.log"):
+        response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": ids, "trigger": "analyze"})
+        job = done(response, 202)["job"]["id"]
+        until(lambda: BulkJob.objects.get(pk=job).finished_at is not None, 60)
+    told = done(operator.get(f"bulk-jobs/{job}/"))
+    assert (told["done"], told["refused"], told["finished"]) == (len(ids), 0, True)
+    assert set(PipelineJob.objects.values_list("version", flat=True)) == {2}
