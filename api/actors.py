@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from statecore.kernel.actors import Actor, Channel, Kind
@@ -33,9 +34,15 @@ def acting_as_agent(request: Request) -> Actor:
 
 def firing(request: Request, flow: Flow, trigger: str) -> Actor:
     """Scopes include those before them: what only agents fire, an operator's token fires as an agent."""
-    kinds = {kind for move in flow.moves if move.trigger == trigger for kind in move.actors}
-    for_agents_only = Kind.AGENT in kinds and Kind.OPERATOR not in kinds
-    return acting_as_agent(request) if for_agents_only else acting(request)
+    return acting_as_agent(request) if trigger in _for_agents_only(flow) else acting(request)
+
+
+@cache
+def _for_agents_only(flow: Flow) -> frozenset[str]:
+    kinds: dict[str, set[Kind]] = {}
+    for move in flow.moves:
+        kinds.setdefault(move.trigger, set()).update(move.actors)
+    return frozenset(name for name, who in kinds.items() if Kind.AGENT in who and Kind.OPERATOR not in who)
 
 
 def _browsing(user: Any) -> Actor:

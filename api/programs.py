@@ -6,6 +6,7 @@ messages, lockouts, the look for files and the making of a policy for each page:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -50,11 +51,17 @@ def answer(request: HttpRequest) -> HttpResponse:
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers["Content-Length"] = str(len(response.content))
-        who = getattr(request, "auth", None)
-        log.info("called", call=f"{request.method} {request.path}", code=response.status_code, by=who and who.name)
+        _log(request, response)
     finally:
         clear_contextvars()
     return response
+
+
+def _log(request: HttpRequest, response: HttpResponse) -> None:
+    """What is put together for a line that nobody wants would cost as much as the line."""
+    if log.isEnabledFor(logging.INFO):
+        who = getattr(request, "auth", None)
+        log.info("called", call=f"{request.method} {request.path}", code=response.status_code, by=who and who.name)
 
 
 def _called(request: HttpRequest) -> HttpResponse:

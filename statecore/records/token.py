@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, models, transaction
+from django.db.models.base import ModelState
 
 from ..kernel import registry
 from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, THE_SYSTEM, Actor, Channel, Kind
@@ -220,12 +222,21 @@ def _with_user(hash_: str, permission: str) -> Token | None:
     rows = cursor.fetchall()  # to the end, so that the cursor is free
     for row in rows:
         names = _of_the_token()
-        token = Token.from_db(connection.alias, names, [_aware(value) for value in row[: len(names)]])
-        token.user = get_user_model().from_db(connection.alias, _of_the_user(), list(row[len(names) : -1]))
+        token: Token = _built(Token, names, [_aware(value) for value in row[: len(names)]])
+        token._state.fields_cache["user"] = _built(get_user_model(), _of_the_user(), row[len(names) : -1])
         if permission:
             token.__dict__["known"] = {permission: bool(row[-1])}
         return token
     return None
+
+
+def _built(model: Any, names: list[str], values: Sequence[Any]) -> Any:
+    """Without __init__, its signals and its defaults, which would cost as much as the question."""
+    made = model.__new__(model)
+    made.__dict__.update(zip(names, values, strict=True))
+    made._state = ModelState()
+    made._state.adding, made._state.db = False, connection.alias
+    return made
 
 
 @cache
