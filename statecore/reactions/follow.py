@@ -60,8 +60,7 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    changes = _under_their_workstreams(_loud(tasks.noticed(changes)))
-    if not changes:
+    if not (changes := tasks.noticed(changes)) or not (changes := _under_their_workstreams(_loud(changes))):
         return
     completed = own(_to(changes, task.State.COMPLETED))
     tasks.reconsider(own(c for c in changes if c.entry.to_state not in task.FINAL) | tasks.waiting_for_tasks(completed))

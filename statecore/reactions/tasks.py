@@ -125,10 +125,10 @@ def completed_quietly(changes: list[Change]) -> bool | None:
     None if they were unnoticed only until the lock was shared. Whoever has ended the task that was to notice them may
     not have seen them, and nobody can have the lock alone now: two who share it would wait for each other.
     """
-    validating = own(change for change in changes if change.entry.to_state == State.VALIDATING)
-    if not validating or len(validating) < len(changes):
-        return False
     work = current()
+    if any(entry.to_state == State.RUNNING for entry in work.entries) or not all(map(_reports, changes)):
+        return False
+    validating = own(changes)
     # That these tasks are validating makes no difference to the question; what others have become would.
     alone = all(c.entity.pk in validating for c in work.unwritten if isinstance(c.entity, Task))
     with work.reading_others() if alone else nullcontext():
@@ -140,6 +140,11 @@ def completed_quietly(changes: list[Change]) -> bool | None:
     with answered(SEEN["validation_passed"]):
         move(Task, "validation_passed", validating, reconsider)
     return True
+
+
+def _reports(change: Change) -> bool:
+    """Everybody has seen this task started, so nobody has taken it for the other that is still to come."""
+    return (change.entry.from_state, change.entry.to_state) == (State.RUNNING, State.VALIDATING)
 
 
 def _share(validating: Causes) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from django.db import transaction
 
 from statecore import door
+from statecore.door.perform import perform
 from statecore.journal import Event
 from statecore.machines.run import Run
 from statecore.machines.task import Task
@@ -44,6 +45,10 @@ def claimed(*names: str) -> list[tuple[Agent, Task]]:
     return found
 
 
+def claiming_and_finishing(agent: Agent) -> Callable[[], str]:
+    return lambda: finishing(agent, *agent.claim())()
+
+
 def test_who_completes_unnoticed_waits_for_nobody() -> None:
     submit(workstream("a", task("a1", priority=2), task("a2", priority=1), "a3"))
     (first, a1), (second, a2) = claimed("a1", "a2")
@@ -57,13 +62,7 @@ def test_who_completes_unnoticed_waits_for_nobody() -> None:
 def test_the_last_one_waits_for_those_that_completed_unnoticed() -> None:
     submit(workstream("a", task("a1", priority=1), "a2"))
     ((first, a1),) = claimed("a1")
-    second = Agent("w-a2")
-
-    def claim_and_finish() -> str:
-        (a2,) = second.claim()
-        return finishing(second, a2)()
-
-    with beside(claim_and_finish) as told:
+    with beside(claiming_and_finishing(Agent("w-a2"))) as told:
         first.finish(a1)
     assert told == ["completed"]
     assert states(Run) == {"r": "succeeded"}
@@ -78,4 +77,24 @@ def test_who_was_unnoticed_only_until_it_came_to_it_is_looked_at_after_the_commi
         door.override(Task, "a2", "completed", actor=operator(), reason="it is done already", category="other")
     assert told == ["validating"]
     assert states(Task) == {"a1": "completed", "a2": "completed"}
+    assert states(Run) == {"r": "succeeded"}
+
+
+def force_validating() -> None:
+    door.override(Task, "a1", "validating", actor=operator(), reason="it was done by hand", category="other")
+
+
+def claim_and_finish_at_once() -> None:
+    perform(claiming_and_finishing(Agent("w-a1", affinity={"workstreams": ["a"]}, capabilities=["by hand"])))
+
+
+@pytest.mark.parametrize("ends_unseen", [force_validating, claim_and_finish_at_once])
+def test_who_was_never_seen_started_is_nobodys_reason_to_go_unnoticed(ends_unseen: Callable[[], None]) -> None:
+    by_hand = task("a1", priority=1, required_capabilities=["by hand"])
+    submit(workstream("a", task("a0", priority=2), by_hand, "a2"))
+    ((first, a0),) = claimed("a0")
+    first.finish(a0)
+    with beside(claiming_and_finishing(Agent("w-a2"))):
+        ends_unseen()
+    assert states(Task) == {"a0": "completed", "a1": "completed", "a2": "completed"}
     assert states(Run) == {"r": "succeeded"}
