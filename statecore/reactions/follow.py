@@ -103,10 +103,7 @@ def _later(
 
 
 def _workstreams_changed(changes: list[Change]) -> None:
-    left = locks.take(Run, above(filter(_concerns_its_run, changes), "run_id"))
-    changes = _later(
-        changes, lambda c: _concerns_its_run(c) and c.entity.__dict__["run_id"] in left, _workstreams_changed
-    )
+    changes = _under_their_runs(changes)
     ended = _to(changes, *workstream.FINAL)
     live = own(change for change in changes if change.entry.to_state not in workstream.FINAL)
     completed = own(_to(changes, workstream.State.COMPLETED))
@@ -114,6 +111,19 @@ def _workstreams_changed(changes: list[Change]) -> None:
     ready, unfinished = own(_to(changes, workstream.State.READY)), own(_to(changes, *UNFINISHED))
     tasks.reconsider(tasks.of_workstreams(ready, task.State.PENDING) | tasks.of_workstreams(unfinished))
     runs.reconsider(above(ended, "run_id"))
+
+
+def _under_their_runs(changes: list[Change]) -> list[Change]:
+    """With the runs of what a new one waits for, which cannot see it yet."""
+    new = own(filter(_is_new, changes))
+    awaited = workstreams.runs_awaited(new)
+    left = locks.take(Run, above(filter(_concerns_its_run, changes), "run_id").keys() | awaited)
+    newcomers = new if left & awaited else {}
+    return _later(
+        changes,
+        lambda c: c.entity.pk in newcomers or (_concerns_its_run(c) and c.entity.__dict__["run_id"] in left),
+        _workstreams_changed,
+    )
 
 
 UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}

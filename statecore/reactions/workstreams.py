@@ -118,6 +118,15 @@ def waiting_for_workstreams(completed: Causes) -> Causes:
     return handed_on(look(query, completed), completed)
 
 
+def runs_awaited(new: Causes) -> set[str]:
+    """Where the workstreams are that these wait for."""
+    query = (
+        "SELECT DISTINCT other.run_id FROM {workstream_dependencies} AS link "
+        "JOIN {workstreams} AS other ON other.id = link.to_workstream_id WHERE link.from_workstream_id {ids}"
+    )
+    return {pk for (pk,) in look(query, new)} if new else set()
+
+
 def of_runs(parents: Causes) -> Causes:
     """The live workstreams of these runs."""
     if not parents:

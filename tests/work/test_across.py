@@ -1,4 +1,4 @@
-"""Tasks that wait for what belongs elsewhere: for tasks of other workstreams, and for gates."""
+"""What waits for something that belongs elsewhere: for tasks of other workstreams, workstreams of other runs, gates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from statecore import door
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
 from tests.support.waiting import until
 from tests.work.agents import Agent, gate, states, submit, task, workstream
 from tests.work.crowd import in_threads
@@ -37,11 +38,11 @@ def test_two_workstreams_that_wait_for_each_others_tasks_go_on_together() -> Non
     all_is_well()
 
 
-def born_while(deed: Callable[[], str], **fields: Any) -> str:
-    """Let a task be created and committed only when the deed, on another connection, is done or waits for it."""
+def born_while(deed: Callable[[], str], model: Any = Task, **fields: Any) -> str:
+    """Let one be created and committed only when the deed, on another connection, is done or waits for it."""
     told: list[Any] = []
     with transaction.atomic():
-        door.create(Task, id="new", workstream="b", actor=THE_SYSTEM, **fields)
+        door.create(model, id="new", actor=THE_SYSTEM, **fields)
         other = threading.Thread(target=lambda: told.extend(in_threads(deed)))
         other.start()
         until(lambda: told or somebody_waits())
@@ -62,7 +63,7 @@ def test_a_task_that_is_created_while_what_it_waits_for_completes_elsewhere_is_n
     agent = Agent()
     (held,) = agent.claim()
     assert held.pk == "x"
-    born_while(finishing(agent, held), depends_on=["x"])
+    born_while(finishing(agent, held), workstream="b", depends_on=["x"])
     assert states(Task) == {"x": "completed", "x2": "queued", "y": "queued", "new": "queued"}
 
 
@@ -76,5 +77,15 @@ def test_a_task_that_is_created_while_its_gate_is_decided_is_not_forgotten(
 ) -> None:
     submit(workstream("a", "x"), workstream("b", "y"), gates=[gate("g")])
     door.transition(TestGate, "g", "gate_started", actor=THE_SYSTEM)
-    born_while(firing(TestGate, "g", trigger, exit_code=exit_code), **{links: ["g"]})
+    born_while(firing(TestGate, "g", trigger, exit_code=exit_code), workstream="b", **{links: ["g"]})
     assert Task.objects.get(pk="new").state == state
+
+
+@pytest.mark.postgres
+def test_a_workstream_that_is_created_while_what_it_waits_for_completes_in_another_run_is_not_forgotten() -> None:
+    submit(workstream("a", "x"), id="r1")
+    agent = Agent()
+    (held,) = agent.claim()
+    submit(workstream("b", "y"), id="r2")
+    born_while(finishing(agent, held), Workstream, run="r2", depends_on=["a"])
+    assert states(Workstream) == {"a": "completed", "b": "ready", "new": "ready"}
