@@ -57,6 +57,9 @@ def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet
 
 
 def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
+    """One of its own; of what it succeeds, where that had completed them all."""
+    while workstream.retry_of and not workstream.tasks.exists():
+        workstream = workstream.retry_of
     if workstream.tasks.filter(started_at__isnull=False).exists():
         return None
     return Unmet("no_task_started", "none of its tasks has started")

@@ -19,6 +19,7 @@ class Situation(NamedTuple):
     tasks_missing: bool
     dependency_open: bool
     task_started: bool
+    is_successor: bool
     has_tasks: bool
     task_open: bool
     critical_failure: bool
@@ -48,9 +49,9 @@ class Situation(NamedTuple):
                 return "tasks_created"
             case State.BLOCKED if not self.dependency_open:
                 return "dependencies_met"
-            case State.READY if self.task_started:
+            case State.READY if self.task_started or (self.is_successor and not self.has_tasks):
                 return "first_task_started"
-            case State.EXECUTING if self.has_tasks and not self.task_open:
+            case State.EXECUTING if not self.task_open and (self.has_tasks or self.is_successor):
                 return "all_tasks_completed"
             case State.VALIDATING if not (self.task_open or self.gate_open or self.patch_open):
                 return "validation_passed"
@@ -72,6 +73,7 @@ SELECT workstream.id, workstream.state, run.state,
        THEN EXISTS (SELECT 1 FROM {{tasks}} AS task
                     WHERE task.workstream_id = workstream.id AND task.started_at IS NOT NULL)
        ELSE false END,
+  workstream.retry_of_id IS NOT NULL,
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id),
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
           AND {STANDS.format("{tasks}", "task")}),

@@ -8,7 +8,8 @@ from typing import Any
 from django.db import connection
 
 from .. import door
-from ..door import rights
+from ..door import rights, rows
+from ..door.perform import perform
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.refusals import NotFound, Refusal
@@ -68,10 +69,14 @@ def _touch(worker_id: str, actor: Actor, *, tells: bool) -> tuple[str, bool, lis
 
 
 def drain(worker_id: str, *, actor: Actor) -> None:
-    """No new task for this worker; it is shut down as soon as it holds none."""
-    live = Worker.objects.filter(pk=worker_id).exclude(state__in=FINAL)
-    if not is_valid_id(worker_id) or not live.update(draining=True):
-        raise NotFound(f"there is no live worker {worker_id!r}")
-    worker = Worker.objects.get(pk=worker_id)
-    if worker.state == State.IDLE:
-        door.transition(Worker, worker_id, "shutdown_requested", actor=actor, reason="it was drained")
+    """No new task for this worker; it is shut down as soon as it holds none. One that has gone is drained already."""
+
+    def step() -> None:
+        worker: Any = rows.lock(Worker, worker_id)
+        if worker.state in FINAL:
+            return
+        Worker.objects.filter(pk=worker_id).update(draining=True)
+        if worker.state == State.IDLE:
+            door.transition(Worker, worker_id, "shutdown_requested", actor=actor, reason="it was drained")
+
+    perform(step)

@@ -11,6 +11,7 @@ from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from tests.races.contest import operator
 from tests.support import world
 from tests.work.agents import Agent, gate, ran, states, submit, task, workstream
 
@@ -186,6 +187,29 @@ def test_a_failed_workstream_is_retried_with_the_gates_it_never_came_to() -> Non
         agent.work()
         ran(TestGate.objects.get(retry_of=done).pk)
     assert states(Run) == {"r": "succeeded"}
+
+
+def test_a_workstream_that_failed_when_its_tasks_were_completed_is_retried_by_validating_it_again() -> None:
+    submit(workstream("a", "x", gates=[gate("g")]))
+    Agent().work()
+    ran("g", 1)
+    heir = "a"
+    for exit_code in (1, 0):  # the second successor has none of its own either to succeed
+        door.transition(Workstream, heir, "validation_failed", actor=THE_SYSTEM, params={"error": "g has failed"})
+        heir = door.retry(Workstream, heir, actor=THE_SYSTEM).entity.pk
+        assert states(Workstream)[heir] == "validating"
+        ran(TestGate.objects.get(workstream=heir).pk, exit_code)
+    assert states(Workstream)[heir] == "completed"
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()
+
+
+def test_the_successor_of_a_workstream_that_never_had_a_task_waits_for_one() -> None:
+    run = submit(workstream("a", "x"))
+    door.create(Workstream, id="b", run=run.pk, actor=THE_SYSTEM)
+    door.transition(Workstream, "b", "workstream_cancelled", actor=operator())
+    heir = door.retry(Workstream, "b", actor=THE_SYSTEM).entity
+    assert heir.state == "ready"
 
 
 def test_a_failed_workstream_whose_gate_still_runs_is_not_retried_yet() -> None:

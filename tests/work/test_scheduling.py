@@ -178,9 +178,15 @@ def test_an_idle_worker_that_is_drained_is_shut_down_at_once() -> None:
     scheduling.drain("w", actor=THE_SYSTEM)
     assert agent.row.state == "shutdown"
     with pytest.raises(NotFound):
-        scheduling.drain("w", actor=THE_SYSTEM)
-    with pytest.raises(NotFound):
         scheduling.drain("nobody", actor=THE_SYSTEM)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_drain_a_worker_at_once_both_have_what_they_want() -> None:
+    agent = Agent()
+    assert at_once(*[lambda: scheduling.drain("w", actor=THE_SYSTEM)] * 3) == [None, None, None]
+    assert agent.row.state == "shutdown"
+    scheduling.drain("w", actor=THE_SYSTEM)
 
 
 def test_a_busy_worker_that_is_drained_finishes_and_is_then_shut_down() -> None:
