@@ -13,7 +13,7 @@ from statecore.kernel import registry
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
 
-from . import rights
+from . import rights, second_factor
 from .models import Preference
 
 LOOK = "look"  # in the session
@@ -50,6 +50,7 @@ class Shell:
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
         self.read_only = settings.STATECORE_READ_ONLY
+        self.second_factor_is_off = second_factor.is_off()
 
     @property
     def preference(self) -> Preference:

@@ -144,6 +144,11 @@ def dwell_seconds(body: str) -> float:
     return float(body[start : body.index(",", start)])
 
 
+def told_kind(kind: str) -> str:
+    """How the bytes of an event begin its details when such an actor made it: no other member is sorted before."""
+    return f'"details":{{"actor_kind":"{kind}",'
+
+
 def read(body: str, hash_: str) -> dict[str, Any]:
     """An event as it is told: the canonical members, the details among them, the version and the hash."""
     members: dict[str, Any] = orjson.loads(body)

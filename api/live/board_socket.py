@@ -1,4 +1,4 @@
-"""`/ws/board/`: the board, then what changes in it, at most twice a second."""
+"""`/ws/board/`: the board, then what changes in it, at most twice a second; a beat when nothing does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .asgi import Scope
 from .socket import Frames, Socket
 from .visitor import Visitor
 
-PACE, QUIET = 0.5, 60.0
+PACE = 0.5
+QUIET = 15.0  # a link that broke without a word is known by its silence
+BEAT = '{"type":"beat"}'
 
 
 def _for(seen: frozenset[str], text: bytes) -> bytes:
@@ -37,3 +39,5 @@ class BoardSocket(Socket):
                     text, version = board.told_after(version), board.version
                     await send(_for(prepared, text).decode())
                     await asyncio.sleep(PACE)
+                else:
+                    await send(BEAT)

@@ -14,7 +14,9 @@ from .visitor import Visitor
 from .wishes import Wishes
 
 PACE = 0.25
-QUIET = 15.0  # who wants few events is told how far all have come, and need not go back that far
+# Who wants few events is told how far all have come, and need not go back that far. Also when that is no further than
+# before: a link that broke without a word is known by its silence.
+QUIET = 15.0
 
 
 def frame(events: list[Told]) -> str:
@@ -41,7 +43,7 @@ class EventsSocket(Socket):
             else:
                 if text is not None:
                     await send(text)
-                elif following.position == told or time.monotonic() < said_at + QUIET:
+                elif time.monotonic() < said_at + QUIET:
                     continue
                 else:
                     await send.tell(type="position", position=following.position)

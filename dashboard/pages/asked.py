@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 LONGEST = 500
 
@@ -25,3 +27,11 @@ def moment(request: HttpRequest, name: str) -> datetime | None:
         return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def onward(request: HttpRequest, otherwise: str | None = None) -> str:
+    """Where `next` leads, if that is a place of ours; else to the overview."""
+    wanted = request.POST.get("next", request.GET.get("next", ""))
+    if url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure()):
+        return wanted
+    return reverse("console:overview") if otherwise is None else otherwise

@@ -29,7 +29,7 @@ def request_key(request: HttpRequest) -> RequestKey | None:
     return RequestKey(key, request.path, digest) if key else None
 
 
-SECRET = ("csrfmiddlewaretoken", "approver_password")
+SECRET = ("csrfmiddlewaretoken", "approver_password", "approver_code")
 
 
 def expected_version(request: HttpRequest) -> int | None:

@@ -1,4 +1,4 @@
-"""The journal, searched: by entity, actor, kind, severity and time; exported; verified."""
+"""The journal, searched: by entity, actor, channel, kind, severity and time; exported; verified."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dashboard import rights, shell
 from dashboard.queries.bounded import TimedOut, in_time
 from statecore import history, integrity
 from statecore.journal import EventKind
+from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
 from statecore.kernel.moves import Severity
 from statecore.records import Seal
@@ -23,7 +24,7 @@ from statecore.records import Seal
 from .asked import moment, number, text
 
 SIZE, EXPORTED_AT_ONCE = 50, 500
-ASKED = ("machine", "entity", "actor", "kind", "severity", "run", "since", "until")
+ASKED = ("machine", "entity", "actor", "channel", "kind", "severity", "run", "since", "until")
 
 
 @require_safe
@@ -33,6 +34,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "asked": asked,
         "machines": [(flow.entity_type, shell.name_of(flow)) for flow in rights.seen(request)],
+        "channels": [*map(str, Channel)],
         "kinds": EventKind.values,
         "severities": [severity.value for severity in Severity],
         "query": urlencode({name: value for name, value in asked.items() if value}),
@@ -93,6 +95,7 @@ def _filters(request: HttpRequest) -> history.Filters:
         entity=_one(text(request, "entity")),
         run=_one(text(request, "run")),
         actor=_one(text(request, "actor")),
+        channel=[value for value in [text(request, "channel")] if value in [*map(str, Channel)]],
         kind=[value for value in [text(request, "kind")] if value in EventKind.values],
         severity=[value for value in [text(request, "severity")] if value in [*map(str, Severity)]],
         since=moment(request, "since"),

@@ -12,7 +12,7 @@ from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import rights, shell
+from dashboard import rights, second_factor, shell
 from statecore import door
 from statecore.kernel.actors import NAME_LENGTH, Actor, Channel
 from statecore.kernel.entity import Entity
@@ -65,6 +65,8 @@ def _approver(request: HttpRequest) -> Actor | None:
     user: Any = authenticate(request, username=name, password=password)
     if user is None:
         raise PermissionDenied(f"{name} and this password do not belong together", required="second_person")
+    if second_factor.device_of(user) and not second_factor.passes(request, user, request.POST.get("approver_code", "")):
+        raise PermissionDenied(f"{name} has a second factor, and this is not its code", required="second_person")
     return Actor.operator(user, Channel.CONSOLE)
 
 

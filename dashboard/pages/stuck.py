@@ -1,4 +1,4 @@
-"""What is stuck: since when, against which deadline, why, and the way out."""
+"""What is stuck: since when, against which deadline, why, who has seen it, and the way out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dashboard import rights, shell
 from statecore import stuck as stuckness
 from statecore.kernel import registry
 from statecore.kernel.refusals import Refusal
+from statecore.records import acknowledgement
 
 from .found import entity_at
 
@@ -39,9 +40,18 @@ def _row(request: HttpRequest, item: stuckness.Item) -> dict[str, Any]:
     return {
         "item": item,
         "flow": flow,
+        "may_acknowledge": rights.may(request.user, flow, "operate"),
         "may_approve": item.kind is stuckness.Kind.NEEDS_APPROVAL and rights.may(request.user, flow, "operate"),
         "may_force": rights.may(request.user, flow, "override"),
     }
+
+
+@require_POST
+def take_notice(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    entity = entity_at(request, collection, entity_id, "operate")
+    if not acknowledgement.acknowledge(entity, request.user.get_username()):
+        messages.info(request, "Somebody has seen it already.")
+    return HttpResponseRedirect(reverse("console:stuck"))
 
 
 @require_POST

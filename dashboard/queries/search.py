@@ -1,4 +1,4 @@
-"""The words of the search field: `state:blocked,failed worker:w7 age:>30m critical:yes t1-`.
+"""The words of the search field: `state:blocked,failed worker:w7 age:>30m actor:agent t1-`.
 
 A word without a colon is the beginning of an id. Which qualifiers there are is read off the machine's fields.
 """
@@ -15,9 +15,11 @@ from typing import Any
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
-from statecore.journal import Event
+from statecore.journal import Event, told_kind
+from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.flow import Flow
 
+KINDS, CHANNELS = [*map(str, Kind)], [*map(str, Channel)]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 AGE = re.compile(r"([<>]?)(\d{1,6})([smhd])")
 YES, NO = {"yes", "true", "1"}, {"no", "false", "0"}
@@ -64,7 +66,8 @@ def qualifiers(flow: Flow) -> dict[str, Reader]:
     found: dict[str, Reader] = {
         "age": _age("state_entered_at"),
         "created": _age("created_at"),
-        "by": partial(_by, flow),
+        "actor": partial(_by_actor, flow),
+        "channel": partial(_by_channel, flow),
     }
     for column in flow.model._meta.concrete_fields:
         if column.name not in NO_QUALIFIERS and (reader := _reader(column)):
@@ -75,6 +78,7 @@ def qualifiers(flow: Flow) -> dict[str, Reader]:
 def hints(flow: Flow) -> list[dict[str, Any]]:
     """What the search field completes: each qualifier and the values it may have, where they are few."""
     fixed: dict[str, list[str]] = {"state": [*flow.states], "age": [">10m", ">1h", ">1d", "<5m"], "created": ["<1h"]}
+    fixed |= {"actor": KINDS, "channel": CHANNELS}
     booleans = {name for name in qualifiers(flow) if _is_boolean(flow, name)}
     names = ["state", *qualifiers(flow)]
     return [{"name": name, "values": ["yes", "no"] if name in booleans else fixed.get(name, [])} for name in names]
@@ -135,7 +139,17 @@ def _age(column: str) -> Reader:
     return condition
 
 
-def _by(flow: Flow, value: str, at: datetime) -> Exists:
-    """Whose move was the last one."""
-    last = Event.objects.filter(entity_type=flow.entity_type, entity_id=OuterRef("pk"), sequence=OuterRef("version"))
-    return Exists(last.filter(Q(actor=value) | Q(channel=value)))
+def _by_actor(flow: Flow, value: str, at: datetime) -> Exists:
+    """Whose move was the last one: by name, or any agent's, operator's or the system's."""
+    named = Q(actor=value)
+    return Exists(_last_moves(flow).filter(named | Q(body__contains=told_kind(value)) if value in KINDS else named))
+
+
+def _by_channel(flow: Flow, value: str, at: datetime) -> Exists:
+    if value not in CHANNELS:
+        raise ValueError(f"is one of {', '.join(CHANNELS)}")
+    return Exists(_last_moves(flow).filter(channel=value))
+
+
+def _last_moves(flow: Flow) -> Any:
+    return Event.objects.filter(entity_type=flow.entity_type, entity_id=OuterRef("pk"), sequence=OuterRef("version"))

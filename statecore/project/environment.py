@@ -17,6 +17,7 @@ EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 RECOVERY_MODES = ("auto", "approval")
+SECOND_FACTOR = ("off", "optional", "required")
 SHORTEST_TOKEN = 16
 # 001 §7.3.3. A percentage means nothing below the least number it is taken of.
 ALERT_LIMITS = {
@@ -49,6 +50,7 @@ class Environment:
     log_level: str
     start_anyway: bool
     read_only: str
+    second_factor: str
     deadlines: dict[str, float]
     second_person: frozenset[str]
     idempotency_seconds: int
@@ -96,6 +98,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
         start_anyway=_flag(environ, "STATECORE_START_ANYWAY"),
         read_only=_choice(environ, "STATECORE_READ_ONLY", "0", ("0", "1", "all")),
+        second_factor=_choice(environ, "STATECORE_SECOND_FACTOR", "optional", SECOND_FACTOR),
         deadlines=_deadlines(environ),
         second_person=frozenset(_words(environ, "STATECORE_SECOND_PERSON")),
         idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),

@@ -30,6 +30,9 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "axes",
     "csp",
+    "django_otp",
+    "django_otp.plugins.otp_static",
+    "django_otp.plugins.otp_totp",
     "django_structlog",
     "rest_framework",
     "drf_spectacular",
@@ -49,7 +52,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # Nothing is open unless its view says so.
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -139,6 +142,8 @@ STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 # Whose changes are refused: those of people at a browser, and where all is said those of programs too.
 STATECORE_READ_ONLY = ENVIRONMENT.read_only != "0"
 STATECORE_READ_ONLY_FOR_PROGRAMS = ENVIRONMENT.read_only == "all"
+STATECORE_SECOND_FACTOR = ENVIRONMENT.second_factor
+OTP_TOTP_ISSUER = "Statecore"
 
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit

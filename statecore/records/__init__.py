@@ -1,5 +1,6 @@
 """The plain records: what the machines need beside them, and what follows the journal. No states, no moves."""
 
+from .acknowledgement import Acknowledgement
 from .agent_job_event import AgentJobEvent
 from .alert import Alert, AlertNotice
 from .audit_note import AuditNote
@@ -15,7 +16,7 @@ from .sink_cursor import SinkCursor
 from .token import Token
 
 __all__ = [
-    "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep",
-    "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Seal", "SinkCursor", "StateCount", "Token",
-    "TransitionCount", "TransitionRate",
+    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint",
+    "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Seal", "SinkCursor", "StateCount",
+    "Token", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

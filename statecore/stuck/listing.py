@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from ..kernel import registry
 from ..kernel.clock import now, rfc3339
 from ..kernel.entity import Entity
+from ..records import acknowledgement
+from ..records.acknowledgement import Acknowledgement
 from . import chain, scan
 from .by_hand import by_hand
 from .decisions import undecided
@@ -35,6 +37,7 @@ class Item:
     overdue: timedelta
     why: str
     recovery: Proposal
+    seen: Acknowledgement | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -47,6 +50,8 @@ class Item:
             "overdue_seconds": self.overdue.total_seconds(),
             "why": self.why,
             "recovery": self.recovery.as_dict(),
+            "acknowledged_by": self.seen.actor if self.seen else None,
+            "acknowledged_at": rfc3339(self.seen.at) if self.seen else None,
         }
 
 
@@ -69,7 +74,9 @@ def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: f
         found += [*_awaiting_approval(at, limit), *_undecided(at, limit)]
     wanted = (one for one in found if entity_type in (None, one.entity.flow.entity_type))
     each_once = {(one.entity.flow.entity_type, one.entity.pk): one for one in wanted}
-    return [_item(one, at) for one in nlargest(limit, each_once.values(), key=lambda one: one.overdue)]
+    longest = nlargest(limit, each_once.values(), key=lambda one: one.overdue)
+    seen = acknowledgement.acknowledged(one.entity for one in longest)
+    return [_item(one, at, seen.get((one.entity.flow.entity_type, one.entity.pk))) for one in longest]
 
 
 def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
@@ -91,7 +98,7 @@ def _late(entity: Entity, at: datetime) -> _Found:
     return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
 
 
-def _item(found: _Found, at: datetime) -> Item:
+def _item(found: _Found, at: datetime, seen: Acknowledgement | None) -> Item:
     entity, links = found.entity, chain.chain_of(found.entity, at)
     proposal = None if found.is_decision else proposal_for(entity, at)
     return Item(
@@ -102,6 +109,7 @@ def _item(found: _Found, at: datetime) -> Item:
         overdue=found.overdue,
         why=chain.sentence(links),
         recovery=proposal or by_hand(entity, links, at),
+        seen=seen,
     )
 
 

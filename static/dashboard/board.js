@@ -17,6 +17,6 @@ export function watch(show) {
     const { type, ...rest } = message;
     if (type === "snapshot") board = rest;
     else if (type === "delta" && board) board = patched(board, rest);
-    if (board) show(board);
+    if (board) show(board, rest);
   });
 }

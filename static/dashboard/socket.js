@@ -1,7 +1,8 @@
-// A socket that comes back by itself: jittered back-off, asleep while the page is hidden.
+// A socket that comes back by itself: jittered back-off, asleep while the page is hidden, given up when it is silent.
 import { opened, tell } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
+const SILENT = 45_000; // the server says something every fifteen seconds: a cable that was pulled tells nobody
 
 export class Socket {
   // `address` is asked each time, because it names the position to go on from.
@@ -10,6 +11,7 @@ export class Socket {
     this.hear = hear;
     this.wait = FIRST;
     this.timer = 0;
+    this.silence = 0;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.sleep() : this.open()));
     addEventListener("online", () => this.open());
     if (!document.hidden) this.open();
@@ -22,23 +24,34 @@ export class Socket {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.socket = new WebSocket(url));
     socket.onopen = opened;
+    this.listen(socket);
     socket.onmessage = (message) => {
       this.wait = FIRST;
+      this.listen(socket);
       tell("live");
       this.hear(JSON.parse(message.data));
     };
-    socket.onclose = () => {
-      if (this.socket !== socket) return;
-      this.socket = null;
-      tell("disconnected");
-      this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
-      this.wait = Math.min(this.wait * 2, LONGEST);
-    };
+    socket.onclose = () => this.lose(socket);
+  }
+
+  listen(socket) {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => { this.lose(socket); socket.close(); }, SILENT);
+  }
+
+  lose(socket) {
+    if (this.socket !== socket) return;
+    clearTimeout(this.silence);
+    this.socket = null;
+    tell("disconnected");
+    this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
+    this.wait = Math.min(this.wait * 2, LONGEST);
   }
 
   // Whoever is not looked at costs nothing; it catches up from its position when it is.
   sleep() {
     clearTimeout(this.timer);
+    clearTimeout(this.silence);
     const socket = this.socket;
     this.socket = null;
     socket?.close();

@@ -2,17 +2,31 @@
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
 import { set, showBoard } from "./tiles.js";
-import { tellTimes } from "./times.js";
+import { ago, tellTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
-const STALE = 30_000, BEAT = 30_000, A_DAY = 86_400_000;
+const STALE = 60_000, BEAT = 30_000, A_DAY = 86_400_000;
 const loadedAt = Date.now();
-let shownAt = Date.now();
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayAndTime = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
-watch((board) => {
-  shownAt = Date.now();
+// Each tile knows when its own numbers changed last; a snapshot after a reconnect that tells the same is no change.
+const tiles = [...document.querySelectorAll(".tile")];
+const told = new Map();
+watch((board, news) => {
+  for (const machine of Object.keys(news.counts ?? {})) {
+    const [before, counts] = [told.get(machine), JSON.stringify(board.counts[machine])];
+    if (before?.counts !== counts) told.set(machine, { counts, at: before ? Date.now() : 0 });
+  }
   showBoard(board);
 });
+
+function tellAge(tile, isStale) {
+  const changed = told.get(tile.dataset.machine)?.at;
+  tile.classList.toggle("stale", isStale);
+  const words = changed ? `changed ${ago(new Date(changed))}` : `no change since ${clock.format(loadedAt)}`;
+  set(tile.querySelector("[data-updated]"), isStale ? `as of ${clock.format(connection.heardAt)}` : words);
+}
 
 const pages = [...document.querySelectorAll("[data-page]")];
 let turned = 0;
@@ -25,13 +39,15 @@ turned = pages.length - 1;
 turn();
 setInterval(turn, Number(seconds) * 1000);
 
-const clock = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-setInterval(() => {
-  set(document.getElementById("clock"), clock.format(Date.now()));
-  set(document.getElementById("updated"), `updated ${new Date(shownAt).toLocaleTimeString()}`);
-  document.body.classList.toggle("stale", connection.state === "disconnected" && Date.now() - connection.heardAt > STALE);
+function look() {
+  const isStale = Date.now() - connection.heardAt > STALE;
+  set(document.getElementById("clock"), dayAndTime.format(Date.now()));
+  document.body.classList.toggle("stale", isStale);
+  for (const tile of tiles) tellAge(tile, isStale);
   tellTimes();
-}, 1000);
+}
+look();
+setInterval(look, 1000);
 
 async function beat() {
   try {

@@ -23,6 +23,7 @@ PAGES = [
     Page("start", ANYBODY),
     Page("stuck", ANYBODY),
     Page("tokens", ANYBODY),
+    Page("second_factor", ANYBODY),
     Page("wall", ANYBODY),
     Page("screens", VIEW),
     Page("alerts", VIEW),
@@ -44,7 +45,7 @@ PAGES = [
 ]
 # These take a POST, or are for who is not in yet.
 NOT_PAGES = {
-    *("login", "logout", "preferences", "acknowledge", "approve", "revoke"),
+    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "take_notice", "revoke"),
     *("save_view", "drop_view", "select", "bulk", "bulk_job"),
     *("revoke_screen", "alive", "pairing", "paired"),
 }

@@ -110,7 +110,11 @@ def test_no_search_breaks_the_page(query: str, people: dict[str, Any], scene: Sc
         ("age:<1h", {"scene-t1", "scene-t2", "scene-t3"}),
         ("age:>1h", set()),
         ("critical:yes", set()),
-        ("by:ada", {"scene-t3"}),
+        ("actor:ada", {"scene-t3"}),
+        ("actor:operator", {"scene-t3"}),
+        ("actor:system", {"scene-t1", "scene-t2"}),
+        ("actor:agent", set()),
+        ("channel:system", {"scene-t1", "scene-t2"}),
         ("", {"scene-t1", "scene-t2", "scene-t3"}),
     ],
 )

@@ -36,6 +36,7 @@ CHANGES = [
     ("move", ("runs", "scene", "run_canceled"), {}, "operate"),
     ("retry", ("tasks", "scene-t1"), {}, "operate"),
     ("approve", ("tasks", "scene-t1"), {}, "operate"),
+    ("take_notice", ("tasks", "scene-t1"), {}, "operate"),
     (
         "force",
         ("tasks", "scene-t1"),

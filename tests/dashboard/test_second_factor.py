@@ -1,0 +1,273 @@
+"""A second factor: got, asked for, on paper, locked out, required, off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+import time_machine
+from django.conf import settings as configured
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from django_otp.oath import totp
+
+from dashboard import second_factor
+from tests.dashboard.scene import Scene
+
+PASSWORD = "correct horse battery"
+PAGE, CODE, ENROL = "/second-factor/", "/login/code/", "/login/enrol/"
+
+
+@pytest.fixture
+def clock() -> Iterator[Any]:
+    with time_machine.travel(datetime(2031, 5, 4, 12, tzinfo=UTC), tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def ann(db: Any, clock: Any) -> User:
+    return User.objects.create_superuser("ann", password=PASSWORD)
+
+
+def code_of(user: User) -> str:
+    device = second_factor.device_of(user) or second_factor.begin(user)
+    return f"{totp(device.bin_key, device.step, device.t0, device.digits, device.drift):06}"
+
+
+def wait(clock: Any) -> None:
+    """Until the next code: none is good twice."""
+    clock.shift(timedelta(minutes=1))
+
+
+def enrolled(user: User, clock: Any) -> list[str]:
+    codes = second_factor.confirm(user, code_of(user))
+    wait(clock)
+    return codes
+
+
+def password_step(client: Client, following: str = "") -> Any:
+    return client.post(reverse("console:login"), {"username": "ann", "password": PASSWORD, "next": following})
+
+
+def is_in(client: Client) -> bool:
+    return client.get(reverse("console:tokens")).status_code == 200
+
+
+def test_who_has_none_logs_in_by_password_alone(ann: User, client: Client) -> None:
+    assert password_step(client)["Location"] == "/"
+    assert is_in(client)
+
+
+def test_one_is_got_by_scanning_and_confirming_with_the_password(ann: User, client: Client, clock: Any) -> None:
+    client.force_login(ann)
+    page = client.get(PAGE)
+    device = second_factor.begin(ann)
+    assert "<svg" in page.content.decode()
+    assert second_factor.secret_of(device) in page.content.decode()
+    assert client.post(PAGE, {"do": "enrol", "code": code_of(ann), "password": "wrong"}).status_code == 422
+    assert client.post(PAGE, {"do": "enrol", "code": "000000", "password": PASSWORD}).status_code == 422
+    assert second_factor.device_of(ann) is None
+
+    wait(clock)
+    answer = client.post(PAGE, {"do": "enrol", "code": code_of(ann), "password": PASSWORD})
+
+    assert len(answer.context["codes"]) == second_factor.RECOVERY_CODES
+    assert second_factor.device_of(ann) is not None
+    shown_again = client.get(PAGE).content.decode()
+    assert not any(code in shown_again for code in answer.context["codes"])
+    assert second_factor.secret_of(device) not in shown_again
+
+
+def test_the_password_alone_opens_nothing_and_the_code_does(ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    assert password_step(client, "/stuck/")["Location"] == f"{CODE}?next=%2Fstuck%2F"
+    assert not is_in(client)
+    assert client.get("/api/v1/stats/").status_code == 401
+
+    answer = client.post(f"{CODE}?next=/stuck/", {"code": code_of(ann), "next": "/stuck/"})
+
+    assert answer["Location"] == "/stuck/"
+    assert is_in(client)
+
+
+def test_a_code_is_good_once(ann: User, clock: Any) -> None:
+    enrolled(ann, clock)
+    code, answers = code_of(ann), []
+    for client in (Client(), Client()):
+        password_step(client)
+        answers.append(client.post(CODE, {"code": code}).status_code)
+
+    assert answers == [302, 200]
+
+
+def test_a_code_from_the_paper_lets_in_once(ann: User, clock: Any) -> None:
+    paper = enrolled(ann, clock)
+    answers = []
+    for client in (Client(), Client()):
+        password_step(client)
+        answers.append(client.post(CODE, {"code": f" {paper[0].upper()} "}).status_code)
+
+    assert answers == [302, 200]
+    assert second_factor.recovery_codes_left(ann) == second_factor.RECOVERY_CODES - 1
+
+
+def test_codes_on_paper_are_kept_as_hashes(ann: User, clock: Any) -> None:
+    from django_otp.plugins.otp_static.models import StaticToken
+
+    paper = enrolled(ann, clock)
+    kept = set(StaticToken.objects.values_list("token", flat=True))
+    assert not kept & {second_factor.plain(code) for code in paper}
+
+
+def test_without_a_password_no_code_is_asked_for(ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    assert client.get(CODE)["Location"] == "/login/"
+    assert client.post(CODE, {"code": code_of(ann)})["Location"] == "/login/"
+    assert not is_in(client)
+
+
+def test_a_password_is_remembered_for_some_minutes_only(ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    password_step(client)
+    clock.shift(second_factor.PATIENCE + timedelta(seconds=1))
+
+    assert client.post(CODE, {"code": code_of(ann)})["Location"] == "/login/"
+
+
+@pytest.mark.parametrize("place", ["https://elsewhere.example/", "//elsewhere.example", "javascript:alert(1)"])
+def test_the_way_on_is_a_place_of_ours(place: str, ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    password_step(client)
+    assert client.post(CODE, {"code": code_of(ann), "next": place})["Location"] == "/"
+
+
+def test_a_guesser_of_codes_is_locked_out_with_the_right_password(ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    answers = []
+    for _ in range(configured.AXES_FAILURE_LIMIT):
+        password_step(client)  # right each time: that wins nothing back
+        answers.append(client.post(CODE, {"code": "000000"}).status_code)
+    assert answers == [200] * (configured.AXES_FAILURE_LIMIT - 1) + [429]
+
+    assert client.post(CODE, {"code": code_of(ann)}).status_code == 429
+    assert password_step(client).status_code == 429
+    assert not is_in(client)
+
+
+@pytest.mark.parametrize("code", ["", "\0", "é" * 50, "9" * 400, "-", "\uff11\uff12"])
+def test_no_code_breaks_it(code: str, ann: User, client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    password_step(client)
+    assert client.post(CODE, {"code": code}).status_code == 200
+    assert not is_in(client)
+
+
+def test_it_is_taken_away_and_the_paper_renewed_with_a_code(ann: User, client: Client, clock: Any) -> None:
+    old = enrolled(ann, clock)
+    client.force_login(ann)
+    assert client.post(PAGE, {"do": "renew", "code": "000000"}).status_code == 422
+    wait(clock)
+    new = client.post(PAGE, {"do": "renew", "code": code_of(ann)}).context["codes"]
+    assert not set(old) & set(new)
+
+    wait(clock)
+    assert client.post(PAGE, {"do": "remove", "code": old[0]}).status_code == 422
+    wait(clock)
+    assert client.post(PAGE, {"do": "remove", "code": new[0]}).status_code == 302
+    assert second_factor.device_of(ann) is None
+    assert not second_factor.recovery_codes_left(ann)
+
+
+def test_where_it_is_required_who_has_none_gets_one_on_the_way_in(
+    ann: User, client: Client, clock: Any, settings: Any
+) -> None:
+    settings.STATECORE_SECOND_FACTOR = "required"
+    assert password_step(client, "/stuck/")["Location"] == f"{ENROL}?next=%2Fstuck%2F"
+    assert "<svg" in client.get(ENROL).content.decode()
+    assert client.post(ENROL, {"code": "000000"}).context["is_wrong"]
+    assert not is_in(client)
+    wait(clock)
+
+    answer = client.post(ENROL, {"code": code_of(ann), "next": "/stuck/"})
+
+    assert len(answer.context["codes"]) == second_factor.RECOVERY_CODES
+    assert b'href="/stuck/"' in answer.content
+    assert is_in(client)
+    wait(clock)
+    assert client.post(PAGE, {"do": "remove", "code": code_of(ann)}).status_code == 422
+    assert client.get(ENROL)["Location"] == "/login/"  # not a second time
+
+
+def test_a_session_from_before_it_was_required_is_at_an_end(ann: User, client: Client, settings: Any) -> None:
+    password_step(client)
+    assert is_in(client)
+    settings.STATECORE_SECOND_FACTOR = "required"
+
+    assert client.get("/api/v1/stats/").status_code == 401
+    assert client.get(reverse("console:tokens"))["Location"].startswith("/login/")
+    settings.STATECORE_SECOND_FACTOR = "optional"
+    assert not is_in(client)
+
+
+def test_where_it_is_off_nobody_is_asked_and_nobody_gets_one(
+    ann: User, client: Client, clock: Any, settings: Any
+) -> None:
+    enrolled(ann, clock)
+    settings.STATECORE_SECOND_FACTOR = "off"
+
+    assert password_step(client)["Location"] == "/"
+    assert client.get(PAGE).status_code == 404
+    assert b"second-factor" not in client.get(reverse("console:tokens")).content
+
+
+def test_the_admin_has_no_way_in_of_its_own(ann: User, people: dict[str, Any], client: Client, clock: Any) -> None:
+    enrolled(ann, clock)
+    assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/login/?next=%2Fadmin%2F"
+    assert client.post("/admin/login/", {"username": "ann", "password": PASSWORD}).status_code == 405
+    assert password_step(client, "/admin/")["Location"].startswith(CODE)
+    assert client.get("/admin/").status_code == 302
+    client.post(CODE, {"code": code_of(ann)})
+    assert client.get("/admin/").status_code == 200
+
+    client.force_login(people["supervisor"])
+    assert client.get("/admin/", follow=True).status_code == 403
+
+
+def test_secrets_are_not_in_the_admin(ann: User, client: Client) -> None:
+    client.force_login(ann)
+    assert client.get("/admin/otp_totp/totpdevice/").status_code == 404
+    assert client.get("/admin/otp_static/staticdevice/").status_code == 404
+
+
+def test_a_second_person_who_has_one_confirms_with_a_code(
+    ann: User, people: dict[str, Any], scene: Scene, client: Client, clock: Any, settings: Any
+) -> None:
+    settings.STATECORE_SECOND_PERSON = frozenset({"task.queued->failed"})
+    enrolled(ann, clock)
+    client.force_login(people["supervisor"])
+    body = {"to": "failed", "reason": "long enough a reason", "category": "other"}
+    words = {**body, "approver": "ann", "approver_password": PASSWORD}
+    url = reverse("console:force", args=["tasks", "scene-t1"])
+    assert client.post(url, words).status_code == 422
+    wait(clock)
+
+    assert client.post(url, {**words, "approver_code": code_of(ann)}).status_code == 302
+    scene.first.refresh_from_db()
+    assert scene.first.state == "failed"
+
+
+def test_who_has_lost_both_is_helped_on_the_server(ann: User, clock: Any) -> None:
+    enrolled(ann, clock)
+    told = StringIO()
+    call_command("second_factor", "ann", stdout=told)
+    call_command("second_factor", "ann", "--remove", stdout=told)
+    call_command("second_factor", "ann", stdout=told)
+
+    assert told.getvalue().splitlines() == ["ann: has one, and 8 codes on paper", "ann: removed", "ann: has none"]
+    with pytest.raises(CommandError, match="there is no user bob"):
+        call_command("second_factor", "bob")

@@ -1,0 +1,71 @@
+"""Who has seen what is stuck, and what the journal says of its channel."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from statecore import stuck
+from tests.dashboard.scene import Scene
+from tests.support import world
+
+STUCK = "/stuck/"
+
+
+@pytest.fixture
+def late(scene: Scene) -> Any:
+    return long_ago(scene.first)
+
+
+def long_ago(task: Any) -> Any:
+    """As if it had been in its state for days."""
+    task.refresh_from_db()
+    type(task).objects.filter(pk=task.pk).update(state_entered_at=task.state_entered_at - timedelta(days=2))
+    task.refresh_from_db()
+    return task
+
+
+def row(client: Client, entity_id: str) -> Any:
+    rows = client.get(STUCK).context["rows"]
+    return next(row for row in rows if row["item"].entity.pk == entity_id)
+
+
+def test_the_first_who_has_seen_it_stands_there_until_it_moves(
+    late: Any, people: dict[str, Any], client: Client
+) -> None:
+    see = reverse("console:take_notice", args=["tasks", late.pk])
+    client.force_login(people["operator"])
+    assert row(client, late.pk)["item"].seen is None
+    client.post(see)
+    client.force_login(people["supervisor"])
+    client.post(see)
+
+    assert row(client, late.pk)["item"].seen.actor == "operator"
+    told = next(item for item in stuck.stuck() if item.entity.pk == late.pk).as_dict()
+    assert (told["acknowledged_by"], bool(told["acknowledged_at"])) == ("operator", True)
+    world.forced(late, "pending")
+    long_ago(late)
+    assert row(client, late.pk)["item"].seen is None
+
+
+def test_who_may_only_look_is_not_offered_it(late: Any, people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["viewer"])
+    assert not row(client, late.pk)["may_acknowledge"]
+    assert reverse("console:take_notice", args=["tasks", late.pk]) not in client.get(STUCK).content.decode()
+
+
+@pytest.mark.parametrize(("channel", "found"), [("console", {"scene-t3"}), ("cli", set()), ("nonsense", None)])
+def test_the_audit_is_filtered_by_channel(
+    channel: str, found: set[str] | None, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["viewer"])
+    told = client.get(reverse("console:audit"), {"channel": channel}).context["events"]
+
+    if found is None:  # no channel is called that: as if it had not been asked for
+        assert len({event["channel"] for event in told}) > 1
+    else:
+        assert {event["entity_id"] for event in told} == found
