@@ -79,6 +79,8 @@ class Screen(models.Model):
     secret_hash = models.CharField(max_length=64, unique=True)
     name = models.CharField(max_length=80, blank=True)
     address = models.CharField(max_length=500, blank=True)
+    # From where it asked, so that one place cannot ask for all.
+    asked_from = models.GenericIPAddressField(null=True)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     paired_by = models.CharField(max_length=150, blank=True)
     asked_at = models.DateTimeField()

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from django.contrib.auth.models import Group, User
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from statecore.kernel.clock import now
 
@@ -21,24 +22,37 @@ from .models import Screen
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # nothing that is read as something else from afar
 CODE_LENGTH = 6
 CODE_LIVES = timedelta(minutes=15)
-WAITING_AT_MOST = 50
+UNHEARD_LIVES = timedelta(minutes=1)  # a screen that waits asks every other second
+WAITING_AT_MOST, FROM_ONE_PLACE = 50, 5
 BLIND_AFTER = timedelta(minutes=2)
 SESSION_LIVES = timedelta(days=365)
 
 
-class TooManyWaiting(Exception):
-    """Anybody may ask, so only so many may be asking at once."""
+def ask(asked_from: str | None) -> tuple[Screen, str]:
+    """A new screen that asks to be let in, and the secret it will be known by.
 
-
-def ask() -> tuple[Screen, str]:
-    """A new screen that asks to be let in, and the secret it will be known by."""
+    Anybody may ask, so only so many may be asking at once. The oldest gives way: first of the same place, so that
+    a stranger who asks all day pushes out nobody but himself.
+    """
+    _forget_who_is_gone()
     waiting = Screen.objects.filter(paired_at=None)
-    waiting.filter(asked_at__lt=now() - CODE_LIVES).delete()
-    if waiting.count() >= WAITING_AT_MOST:
-        raise TooManyWaiting
+    _make_room(waiting.filter(asked_from=asked_from), FROM_ONE_PLACE)
+    _make_room(waiting, WAITING_AT_MOST)
     secret = secrets.token_urlsafe(32)
     code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
-    return Screen.objects.create(code=code, secret_hash=hashed(secret), asked_at=now()), secret
+    made = Screen.objects.create(code=code, secret_hash=hashed(secret), asked_at=now(), asked_from=asked_from)
+    return made, secret
+
+
+def _forget_who_is_gone() -> None:
+    too_old, unheard = Q(asked_at__lt=now() - CODE_LIVES), Q(last_seen_at__lt=now() - UNHEARD_LIVES)
+    never_came_back = Q(last_seen_at=None, asked_at__lt=now() - UNHEARD_LIVES)
+    Screen.objects.filter(too_old | unheard | never_came_back, paired_at=None).delete()
+
+
+def _make_room(waiting: QuerySet[Screen], most: int) -> None:
+    kept = waiting.order_by("-asked_at", "-pk").values_list("pk", flat=True)[: most - 1]
+    waiting.exclude(pk__in=list(kept)).delete()
 
 
 def known_by(secret: str) -> Screen | None:

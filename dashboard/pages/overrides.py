@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
 from statecore import history
-from statecore.records import AuditNote
+from statecore.records import AuditNote, TransitionCount
 from statecore.records.audit_note import Kind
 
 from .asked import number
@@ -40,8 +40,12 @@ def _refused(seen: list[str]) -> list[AuditNote]:
 
 
 def _edges(seen: list[str]) -> list[tuple[str, str, str, int, int]]:
-    """Of the last overrides, how many took each edge: an edge that is often forced is a missing edge."""
+    """Of the last overrides, how many took each edge, and how many moves did: what is often forced is a missing edge."""
     wanted = history.Filters(kind=["override"], entity_type=seen)
     events = [each["event"] for each in history.page(wanted, limit=SAMPLE, newest_first=True).events]
     counts = Counter((event["entity_type"], event["from_state"], event["to_state"]) for event in events)
-    return [(*edge, count, round(100 * count / len(events))) for edge, count in counts.most_common(8)]
+    taken = TransitionCount.objects.filter(entity_type__in=seen).values_list(
+        "entity_type", "from_state", "to_state", "count"
+    )
+    moves = {(machine, source, target): count for machine, source, target, count in taken}
+    return [(*edge, count, max(count, moves.get(edge, 0))) for edge, count in counts.most_common(8)]

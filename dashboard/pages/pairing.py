@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axes.helpers import get_client_ip_address
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -23,10 +24,7 @@ def pairing(request: HttpRequest) -> HttpResponse:
     screen = _screen(request)
     secret = ""
     if screen is None:
-        try:
-            screen, secret = screens.ask()
-        except screens.TooManyWaiting:
-            return HttpResponse("Too many screens are waiting to be let in.", status=429, content_type="text/plain")
+        screen, secret = screens.ask(get_client_ip_address(request))
     response = render(request, "dashboard/pairing.html", {"screen": screen})
     if secret:
         lives = int(screens.SESSION_LIVES.total_seconds())
@@ -43,6 +41,7 @@ def paired(request: HttpRequest) -> JsonResponse:
     if screen is None:
         return JsonResponse({"state": "gone"}, status=410)
     if screen.user is None:
+        screens.seen(screen)
         return JsonResponse({"state": "waiting"})
     login(request, screen.user, backend="django.contrib.auth.backends.ModelBackend")
     request.session.set_expiry(screens.SESSION_LIVES)

@@ -31,7 +31,7 @@ def figures(stats: dict[str, Any]) -> list[Figure]:
         _figure(stats, "alerts.open", "open alerts", reverse("console:alerts"), how_bad),
         _in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
         _in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
-        _figure(stats, "minutes.*.overrides", "overrides in the last hour", reverse("console:overrides"), "careful"),
+        _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),
     ]
 
 

@@ -49,6 +49,7 @@ MIDDLEWARE = [
     "statecore.project.static_files.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "statecore.project.admin_addresses.AdminAddresses",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # Nothing is open unless its view says so.

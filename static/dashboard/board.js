@@ -1,4 +1,4 @@
-// The board: a snapshot, then merge patches (RFC 7396), the same for everybody who looks.
+// The board: a snapshot, then merge patches (RFC 7396), the same for everybody who looks. One socket for the whole page.
 import { Socket } from "./socket.js";
 
 export function patched(old, patch) {
@@ -11,12 +11,17 @@ export function patched(old, patch) {
   return made;
 }
 
+const shown = [];
+let board = null;
+
+function hear({ type, ...rest }) {
+  if (type === "snapshot") board = rest;
+  else if (type === "delta" && board) board = patched(board, rest);
+  if (board) for (const show of shown) show(board, rest);
+}
+
 export function watch(show) {
-  let board = null;
-  return new Socket(() => "/ws/board/", (message) => {
-    const { type, ...rest } = message;
-    if (type === "snapshot") board = rest;
-    else if (type === "delta" && board) board = patched(board, rest);
-    if (board) show(board, rest);
-  });
+  shown.push(show);
+  if (board) show(board, board);
+  if (shown.length === 1) new Socket(() => "/ws/board/", hear);
 }

@@ -1,8 +1,10 @@
 // What every page has: the menu, keys, times, copying, and how fresh it all is.
+import { watch } from "./board.js";
 import { key, listen, writeHelp } from "./keys.js";
 import { walkRows } from "./rows.js";
 import { tellTimes } from "./times.js";
 import { connection } from "./freshness.js";
+import { numberAt, showTallies } from "./tiles.js";
 
 const side = document.getElementById("side");
 const toggle = document.getElementById("side-toggle");
@@ -42,6 +44,18 @@ key("g", "to the overview", () => { location.href = "/"; });
 key("s", "to what is stuck", () => { location.href = "/stuck/"; });
 walkRows();
 listen();
+
+// Beside the navigation, and on pages that are made from the board's numbers but do not follow them.
+const outdated = document.querySelector("[data-outdated-by]");
+let first = null;
+if (side) watch((board) => {
+  showTallies(board);
+  if (!outdated) return;
+  const number = numberAt(board, outdated.dataset.outdatedBy);
+  first ??= number;
+  if (number !== first) outdated.classList.remove("hidden");
+});
+outdated?.addEventListener("click", () => location.reload());
 
 tellTimes();
 setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 1000);

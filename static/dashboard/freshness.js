@@ -10,7 +10,10 @@ export const connection = {
 };
 
 const element = document.getElementById("freshness");
-const WORDS = { live: "live", delayed: "delayed, as of", disconnected: "disconnected since" };
+const madeAt = element?.querySelector("time").dateTime ?? Date.now();
+// What does not follow the server is as old as it is, however good the connection.
+const follows = document.body.dataset.position !== undefined || document.body.classList.contains("wall");
+const WORDS = { static: "", live: "live", delayed: "delayed", disconnected: "disconnected" };
 
 export function tell(state) {
   if (state !== "disconnected") connection.heardAt = Date.now();
@@ -18,10 +21,11 @@ export function tell(state) {
   connection.state = state;
   document.body.dataset.connection = state;
   if (!element) return;
-  element.dataset.state = state;
-  element.querySelector(".word").textContent = WORDS[state];
-  element.querySelector("time").dateTime = new Date(connection.heardAt).toISOString();
-  element.querySelector(".asof").hidden = state === "live";
+  const seen = state === "live" && !follows ? "static" : state;
+  element.dataset.state = seen;
+  element.querySelector(".word").textContent = WORDS[seen];
+  element.querySelector("time").dateTime = new Date(follows ? connection.heardAt : madeAt).toISOString();
+  element.querySelector(".asof").hidden = seen === "live";
 }
 
 export function opened() {

@@ -4,7 +4,6 @@ import { draw } from "./diagram.js";
 import { follow } from "./events.js";
 import { chip, forcedMark, readJson } from "./marks.js";
 import { completeSearch } from "./search.js";
-import { showTallies } from "./tiles.js";
 import { timeElement } from "./times.js";
 
 const machine = document.body.dataset.machine;
@@ -15,7 +14,6 @@ draw(box, drawing);
 completeSearch(document.querySelector("[data-search]"), readJson("hints"));
 
 watch((board) => {
-  showTallies(board);
   const counts = board.counts[machine] ?? {};
   for (const [state, count] of Object.entries(counts)) {
     const place = box.querySelector(`[data-node="${CSS.escape(state)}"] .count`);

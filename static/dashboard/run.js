@@ -2,6 +2,7 @@
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { follow } from "./events.js";
 import { chip, readJson, svg, use } from "./marks.js";
+import { clock } from "./times.js";
 
 const drawn = readJson("drawn");
 const looks = readJson("looks");
@@ -18,12 +19,13 @@ const toneOf = (type, state) => look(type, state)?.tone ?? "ended";
 const isFinal = (type, state) => ["done", "failed", "ended"].includes(toneOf(type, state));
 const address = (node) => `/machines/${looks[node.type].collection}/${encodeURIComponent(node.id)}/`;
 
-// The graph: workstreams are boxes around their parts.
+// The graph: workstreams are boxes around their parts, with their name above.
+const NAMED = 16;
 function drawGraph() {
   const box = document.getElementById("graph");
   if (!drawn.nodes.length) return box.replaceChildren("This run has no parts.");
   const graph = new Graph({ compound: true });
-  graph.setGraph({ rankdir: box.clientWidth < 620 ? "TB" : "LR", nodesep: 12, ranksep: 46, marginx: 8, marginy: 8 });
+  graph.setGraph({ rankdir: box.clientWidth < 620 ? "TB" : "LR", nodesep: 12, ranksep: 46, marginx: 8, marginy: 8 + NAMED });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const [key, node] of parts) {
     if (node.type === "workstream") graph.setNode(key, { label: node.id });
@@ -52,10 +54,10 @@ function drawGraph() {
 }
 
 function cluster(place, node) {
-  const text = svg("text", { x: place.x - place.width / 2 + 8, y: place.y - place.height / 2 + 14 });
+  const text = svg("text", { x: place.x - place.width / 2 + 8, y: place.y - place.height / 2 - 2 });
   text.textContent = node.id;
   const group = svg("g", { class: "cluster", "data-part": keyOf(node.type, node.id) });
-  group.append(svg("rect", { x: place.x - place.width / 2, y: place.y - place.height / 2, width: place.width, height: place.height, rx: 8 }), text);
+  group.append(svg("rect", { x: place.x - place.width / 2, y: place.y - place.height / 2 - NAMED, width: place.width, height: place.height + NAMED, rx: 8 }), text);
   return group;
 }
 
@@ -71,7 +73,7 @@ function member(place, node) {
 }
 
 // Who was when in which state.
-const LABEL = 190, ROW = 20, WIDTH = 1200;
+const LABEL = 190, ROW = 20, NARROWEST = 560, TICK = 150;
 function drawGantt() {
   const box = document.getElementById("gantt");
   const spans = new Map();
@@ -83,12 +85,14 @@ function drawGantt() {
   const { first, last } = range();
   const rows = [...spans].filter(([key]) => parts.has(key) || key === runKey).slice(0, 250);
   const height = rows.length * ROW + 26;
-  const x = (at) => LABEL + ((at - first) / Math.max(last - first, 0.001)) * (WIDTH - LABEL - 8);
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, height });
-  for (let step = 0; step <= 6; step += 1) {
-    const at = first + ((last - first) * step) / 6;
-    const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === 6 ? "end" : "start" });
-    text.textContent = new Date(at * 1000).toLocaleTimeString();
+  const width = Math.max(box.clientWidth, NARROWEST);
+  const x = (at) => LABEL + ((at - first) / Math.max(last - first, 0.001)) * (width - LABEL - 8);
+  const picture = svg("svg", { width, height });
+  const steps = Math.max(2, Math.floor((width - LABEL) / TICK));
+  for (let step = 0; step <= steps; step += 1) {
+    const at = first + ((last - first) * step) / steps;
+    const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === steps ? "end" : "start" });
+    text.textContent = clock.format(at * 1000);
     picture.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), text);
   }
   rows.forEach(([key, stays], place) => {
@@ -143,7 +147,7 @@ function show() {
   document.getElementById("ended").textContent = ended;
   document.getElementById("total").textContent = total;
   document.getElementById("progress").value = ended;
-  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${new Date(moment * 1000).toLocaleTimeString()}`;
+  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${clock.format(moment * 1000)}`;
   const line = document.getElementById("gantt-now");
   const at = document.getElementById("gantt").x?.(isLive ? last : moment);
   if (line && at !== undefined) { line.setAttribute("x1", at); line.setAttribute("x2", at); }

@@ -30,16 +30,20 @@ function found(tree, [first, ...rest]) {
   return found(tree?.[first], rest);
 }
 
+export function numberAt(board, path) {
+  return found(board, path.split("."));
+}
+
 function showFigures(board) {
   for (const place of document.querySelectorAll("[data-figure]")) {
-    const value = Math.round(found(board, place.dataset.figure.split(".")) * 10) / 10;
+    const value = Math.round(numberAt(board, place.dataset.figure) * 10) / 10;
     set(place, value);
     const { mood } = place.parentElement.dataset;
     if (mood) place.parentElement.classList.toggle(mood, value !== 0);
   }
 }
 
-// The two numbers beside the navigation, on every page that watches the board.
+// The two numbers beside the navigation.
 export function showTallies(board) {
   for (const [name, count] of [["stuck", board.stuck.total], ["alerts", board.alerts.open]]) {
     const tally = document.querySelector(`[data-tally="${name}"]`);
@@ -50,7 +54,6 @@ export function showTallies(board) {
 }
 
 export function showBoard(board) {
-  showTallies(board);
   for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {});
   showFigures(board);
 }

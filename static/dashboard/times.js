@@ -12,7 +12,7 @@ export function ago(when, at = Date.now()) {
 }
 
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+export const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 const FORMATS = { clock: (when) => clock.format(when), ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
 

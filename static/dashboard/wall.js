@@ -2,12 +2,11 @@
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
 import { set, showBoard } from "./tiles.js";
-import { ago, tellTimes } from "./times.js";
+import { ago, clock, tellTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
 const STALE = 60_000, BEAT = 30_000, A_DAY = 86_400_000;
 const loadedAt = Date.now();
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const dayAndTime = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 // Each tile knows when its own numbers changed last; a snapshot after a reconnect that tells the same is no change.

@@ -67,6 +67,54 @@ def test_nobody_gets_past_it(path: str, body: dict[str, str], staff: Client, sce
     assert world.trace(scene.first) == before
 
 
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/admin/statecore/task/?state=%00", 400),
+        ("/admin/statecore/task/?q=%00", 400),
+        ("/admin/statecore/task/?%00=1", 400),
+        ("/admin/statecore/event/?kind__exact=a%00", 400),
+        ("/admin/auth/user/?username=%00", 400),
+        ("/admin/statecore/task/a%00b/change/", 400),
+        ("/admin/statecore/task/_00/change/", 302),
+        ("/admin/statecore/task/_00/history/", 302),
+        ("/admin/statecore/task/_00/delete/", 403),
+        ("/admin/auth/user/_00/change/", 302),
+    ],
+)
+def test_an_address_no_database_keeps_is_no_error_of_ours(
+    address: str, status: int, people: dict[str, Any], client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    assert client.get(address).status_code == status
+
+
+MACHINES = ("run", "task", "worker", "testgate", "patchledger", "event", "phase")
+
+
+def test_who_may_see_one_machine_gets_past_it_to_no_other(staff: Client, scene: Scene) -> None:
+    """Neither by the list, nor by an entity, nor by looking things up through relations or the completion."""
+    for name in set(MACHINES) - {"task"}:
+        for rest in ("", "x/change/", "x/history/", "x/delete/", "add/"):
+            assert staff.get(f"/admin/statecore/{name}/{rest}").status_code in (302, 403), f"{name}/{rest}"
+        assert staff.get(f"/admin/statecore/{name}/").status_code == 403, name
+    assert staff.get("/admin/statecore/task/?workstream__run__metadata__contains=x").status_code in (302, 400)
+    assert staff.get("/admin/statecore/task/?worker__last_error__startswith=a").status_code in (302, 400)
+    asked = {"app_label": "statecore", "model_name": "task", "field_name": "workstream", "term": "scene"}
+    assert staff.get("/admin/autocomplete/", asked).status_code == 403
+    assert staff.get("/admin/auth/user/").status_code == 403
+    assert staff.get("/admin/axes/accessattempt/").status_code == 403
+
+
+def test_it_gives_nobody_rights_who_has_none_to_give(staff: Client, people: dict[str, Any]) -> None:
+    me = people["nobody"]
+    staff.post(f"/admin/auth/user/{me.pk}/change/", {"username": me.username, "is_superuser": "on", "is_staff": "on"})
+    staff.post("/admin/auth/group/add/", {"name": "mine"})
+    me.refresh_from_db()
+    assert not me.is_superuser
+    assert not me.groups.exists()
+
+
 def test_a_list_asks_the_same_however_many_it_shows(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["superuser"])
 

@@ -99,12 +99,47 @@ def test_a_strangers_secret_is_nobody(scene: Scene) -> None:
     assert client.post(reverse("console:paired")).status_code == 410
 
 
-def test_only_so_many_may_be_asking_at_once(scene: Scene) -> None:
+def ask_from(place: str) -> Client:
+    client = Client(REMOTE_ADDR=place)
+    assert client.get(reverse("console:pairing")).status_code == 200
+    return client
+
+
+def waits(client: Client) -> bool:
+    return client.post(reverse("console:paired")).status_code == 200
+
+
+def test_who_asks_for_many_codes_pushes_out_nobody_but_himself(people: dict[str, Any], scene: Scene) -> None:
     from dashboard import screens
 
-    answers = [Client().get(reverse("console:pairing")).status_code for _ in range(screens.WAITING_AT_MOST + 1)]
+    honest = ask_from("192.0.2.7")
+    greedy = [ask_from("198.51.100.9") for _ in range(screens.WAITING_AT_MOST + 5)]
 
-    assert answers == [200] * screens.WAITING_AT_MOST + [429]
+    assert waits(honest)
+    assert [waits(client) for client in greedy[-screens.FROM_ONE_PLACE :]] == [True] * screens.FROM_ONE_PLACE
+    assert not waits(greedy[0])
+
+
+def test_of_too_many_places_the_oldest_gives_way(scene: Scene) -> None:
+    from dashboard import screens
+    from dashboard.models import Screen
+
+    asked = [ask_from(f"192.0.2.{number}") for number in range(1, screens.WAITING_AT_MOST + 2)]
+
+    assert Screen.objects.filter(paired_at=None).count() == screens.WAITING_AT_MOST
+    assert (waits(asked[0]), waits(asked[-1])) == (False, True)
+
+
+def test_a_code_that_nobody_shows_any_more_is_forgotten(scene: Scene) -> None:
+    from dashboard.models import Screen
+    from statecore.kernel.clock import now
+
+    shown, gone = ask_from("192.0.2.7"), ask_from("192.0.2.8")
+    assert waits(shown)
+    Screen.objects.update(asked_at=now() - timedelta(minutes=2))
+    ask_from("192.0.2.9")
+
+    assert (waits(shown), waits(gone)) == (True, False)
 
 
 def test_words_that_no_database_keeps_let_nobody_in_and_break_nothing(people: dict[str, Any], scene: Scene) -> None:
