@@ -90,6 +90,37 @@ def fill_finished(cursor: Any, template: str, count: int) -> None:
     fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
 
 
+def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int) -> None:
+    """Finished tasks with so many events each, all of them numbered, as the sequencer would have."""
+    done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
+    done |= {"worker_id": "NULL", "lease_expires_at": "NULL", "version": str(length)}
+    _fill(cursor, "statecore_task", template, prefix, count, done)
+    columns = _columns(cursor, "statecore_event")
+    for sequence in range(2, length + 1):
+        given = {"event_id": f"'evt_{sequence}' || substr(event_id, 4)", "sequence": str(sequence)}
+        given |= {"from_state": "'pending'", "to_state": "'completed'", "kind": "'normal'"}
+        cursor.execute(
+            f"INSERT INTO statecore_event ({', '.join(columns)}) SELECT {', '.join(given.get(n, n) for n in columns)} "
+            f"FROM statecore_event WHERE event_id LIKE 'evt_{prefix}_%'"
+        )
+    _number_all(cursor)
+
+
+def _number_all(cursor: Any) -> None:
+    told = "event_id, entity_type, kind, severity, actor"
+    cursor.execute(
+        f"INSERT INTO statecore_position (position, run_id, {told}) "
+        "SELECT row_number() OVER () + (SELECT coalesce(max(position), 0) FROM statecore_position), '', "
+        f"{told} FROM statecore_event AS e "
+        "WHERE NOT EXISTS (SELECT 1 FROM statecore_position AS p WHERE p.event_id = e.event_id)"
+    )
+    cursor.execute("DELETE FROM statecore_numbering")
+    cursor.execute(
+        "INSERT INTO statecore_numbering (id, head, seen, cluster) "
+        "SELECT 1, max(position), '', '' FROM statecore_position"
+    )
+
+
 def _fill_peers(cursor: Any, count: int) -> None:
     others = [name for name in _columns(cursor, "peer_peertask") if name != "id"]
     cursor.execute(

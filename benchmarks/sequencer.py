@@ -52,12 +52,13 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def running(home: Path, settings: Environ) -> Iterator[None]:
+def running(home: Path, settings: Environ, *, with_sequencer: bool = True) -> Iterator[None]:
     """A real Redis and the real command, as scripts/up starts them."""
     from statecore.project import redis_server, redis_url
 
     home.mkdir(parents=True, exist_ok=True)
-    commands = (redis_server.command(redis_url.socket_path(home)), [sys.executable, "manage.py", "sequencer"])
+    sequencer = [[sys.executable, "manage.py", "sequencer"]] if with_sequencer else []
+    commands = [redis_server.command(redis_url.socket_path(home)), *sequencer]
     started = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}) for command in commands]
     try:
         yield

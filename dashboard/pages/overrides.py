@@ -40,7 +40,7 @@ def _refused(seen: list[str]) -> list[AuditNote]:
 
 
 def _edges(seen: list[str]) -> list[tuple[str, str, str, int, int]]:
-    """Of the last overrides, how many took each edge, and how many moves did: what is often forced is a missing edge."""
+    """Of the last overrides, how many took each edge, and how many moves: what is often forced is a missing edge."""
     wanted = history.Filters(kind=["override"], entity_type=seen)
     events = [each["event"] for each in history.page(wanted, limit=SAMPLE, newest_first=True).events]
     counts = Counter((event["entity_type"], event["from_state"], event["to_state"]) for event in events)
