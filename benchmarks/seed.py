@@ -94,7 +94,7 @@ def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: 
     """Finished tasks with so many events each, all of them numbered, as the sequencer would have."""
     done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
     done |= {"worker_id": "NULL", "lease_expires_at": "NULL", "version": str(length)}
-    _fill(cursor, "statecore_task", template, prefix, count, done)
+    fill(cursor, "statecore_task", template, prefix, count, done)
     columns = _columns(cursor, "statecore_event")
     for sequence in range(2, length + 1):
         given = {"event_id": f"'evt_{sequence}' || substr(event_id, 4)", "sequence": str(sequence)}

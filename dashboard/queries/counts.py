@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from django.core.cache import cache
-from django.db.models import QuerySet, Sum
+from django.db.models import BigIntegerField, QuerySet, Sum, Value
 
 from statecore.derive.tones import Look, looks
 from statecore.kernel.clock import now
@@ -71,16 +71,25 @@ def traffic(flow: Flow) -> Traffic:
 
 
 def _traffic(flow: Flow) -> Traffic:
-    taken = TransitionCount.objects.filter(entity_type=flow.entity_type).values_list("from_state", "to_state")
+    rates = _edge_rates(flow.entity_type)
     declared = {(source, move.target) for move in flow.moves for source in move.sources}
-    forced = [edge for edge in taken if edge[0] and edge not in declared]
-    return Traffic(forced, _edge_rates(flow.entity_type), dwell.medians(flow.entity_type))
+    forced = [edge for edge in rates if edge[0] and edge not in declared]
+    moving = {edge: rate for edge, rate in rates.items() if rate}
+    return Traffic(forced, moving, dwell.medians(flow.entity_type))
 
 
 def _edge_rates(entity_type: str) -> dict[tuple[str, str], float]:
-    """Moves a minute along each edge, lately."""
-    rows = _lately(MINUTES).filter(entity_type=entity_type).values("from_state", "to_state")
-    return {(row["from_state"], row["to_state"]): row["moves"] / MINUTES for row in rows.annotate(moves=Sum("count"))}
+    """Moves a minute along each edge that was ever taken, lately."""
+    ever = TransitionCount.objects.filter(entity_type=entity_type).values_list("from_state", "to_state")
+    lately = _lately(MINUTES).filter(entity_type=entity_type).values_list("from_state", "to_state")
+    none: Any = Value(0, output_field=BigIntegerField())
+    rows = ever.annotate(moves=none).union(
+        lately.annotate(moves=Sum("count", output_field=BigIntegerField())), all=True
+    )
+    rates: dict[tuple[str, str], float] = {}
+    for source, target, moves in rows:
+        rates[source, target] = rates.get((source, target), 0.0) + moves / MINUTES
+    return rates
 
 
 def _lately(minutes: int) -> QuerySet[TransitionRate]:

@@ -17,6 +17,7 @@ from ..records.acknowledgement import Acknowledgement
 from . import chain, scan
 from .by_hand import by_hand
 from .decisions import undecided
+from .gauge import overdue_counts
 from .recovery import APPROVAL, Proposal, awaiting_approval, proposal_for
 
 USUAL_LIMIT = 100
@@ -80,9 +81,10 @@ def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: f
 
 
 def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
-    for flow in registry.flows() if entity_type is None else (registry.flow(entity_type),):
-        for state in flow.states:
-            yield from (_late(row, at) for row in scan.overdue(flow, state, at, limit, beyond))
+    """Asks for rows only where there are some."""
+    for kind, state, count in overdue_counts(at):
+        if count and entity_type in (None, kind):
+            yield from (_late(row, at) for row in scan.overdue(registry.flow(kind), state, at, limit, beyond))
 
 
 def _awaiting_approval(at: datetime, limit: int) -> Iterator[_Found]:

@@ -9,17 +9,24 @@ from typing import Any
 
 
 def prepare() -> None:
-    from django.contrib.auth.models import Group, User
+    from django.contrib.auth.models import User
     from django.core.management import call_command
 
     from tests.browser.site import PASSWORD
 
     call_command("migrate", verbosity=0, interactive=False)
     for name in ("viewer", "operator", "supervisor"):
-        user = User.objects.create_user(name, password=PASSWORD)
-        user.groups.add(Group.objects.get(name=name))
+        person(name, name)
     User.objects.create_superuser("admin", password=PASSWORD)
     world()
+
+
+def person(name: str, group: str = "supervisor") -> None:
+    from django.contrib.auth.models import Group, User
+
+    from tests.browser.site import PASSWORD
+
+    User.objects.create_user(name, password=PASSWORD).groups.add(Group.objects.get(name=group))
 
 
 def world() -> None:
@@ -92,7 +99,7 @@ def board() -> dict[str, Any]:
 
 
 DEEDS: dict[str, Callable[..., Any]] = {
-    deed.__name__: deed for deed in (prepare, plan, force, create, state, events, board)
+    deed.__name__: deed for deed in (prepare, person, plan, force, create, state, events, board)
 }
 
 

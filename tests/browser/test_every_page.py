@@ -30,6 +30,11 @@ PAGES = {
     "move": "/machines/runs/show/move/run_canceled/",
     "retry": "/machines/tasks/show-t5/retry/",
     "force": "/machines/tasks/show-t1/force/?to=cancelled",
+    "second factor": "/second-factor/",
+    "admin": "/admin/",
+    "list in the admin": "/admin/statecore/task/",
+    "entity in the admin": "/admin/statecore/task/show-t5/change/",
+    "event in the admin": "/admin/statecore/event/",
 }
 
 
@@ -42,10 +47,11 @@ def violations(page: Any) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Callable[..., Any]) -> None:
-    page = visit(path)
+    page = visit(path, who="admin" if path.startswith("/admin/") else "supervisor")
     page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("#feed li")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        page.evaluate("Promise.all(document.getAnimations().map((each) => each.finished))")  # the admin fades over
         assert violations(page) == [], theme
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "something sticks out at 360 px"

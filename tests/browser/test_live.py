@@ -82,21 +82,6 @@ def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callab
     visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
 
 
-def test_snapshot_and_events_make_a_fresh_snapshot(site: Any, visit: Callable[..., Any]) -> None:
-    old = visit("/")
-    is_live(old)
-    for number in range(5):
-        site.do("plan", run=f"fresh-{number}", tasks=2)
-        site.do("force", machine="task", entity_id=f"fresh-{number}-t1", to_state="failed")
-    expect(old.locator("#feed")).to_contain_text("fresh-4-t1")
-    script = """() => Object.fromEntries(
-      [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) =>
-        [share.closest("[data-machine]").dataset.machine + share.dataset.state, share.querySelector("b").innerText]))"""
-    fresh = visit("/")
-    expected = fresh.evaluate(script)
-    old.wait_for_function(f"(expected) => JSON.stringify(({script})()) === JSON.stringify(expected)", arg=expected)
-
-
 def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="replay", tasks=3)
     site.do("force", machine="task", entity_id="replay-t1", to_state="failed")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +19,10 @@ from tests.dashboard.scene import Scene
 from tests.support import world
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
-# A list of what is stuck asks each machine and state once, and each cause; a preview is a real override rolled back;
-# an explanation walks to the root; a verification reads everything recent.
-DEAR = {"stuck", "why", "force", "audit_verify", "proof"}
+# These do what they show, for one who asks, and grow with that and not with the tables. A list of what is stuck asks for
+# the cause of each row it shows; an explanation walks to the root; a preview is a real override with all that follows,
+# rolled back; a verification of all that is recent reads it, table by table.
+DEAR = {"stuck", "why", "force", "audit_verify"}
 
 
 @pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
@@ -204,3 +208,25 @@ def test_a_page_beyond_the_ends_of_time_is_the_first(people: dict[str, Any], sce
     client.force_login(people["viewer"])
     url = reverse("console:machine", args=["tasks"])
     assert client.get(f"{url}?q=state:queued&after=0001-01-01T00:00:00%2B14:00~x").status_code == 200
+
+
+VENDOR = Path(__file__).parents[2] / "static" / "vendor"
+
+
+@pytest.mark.parametrize("packed", sorted(VENDOR.glob("*.gz")), ids=lambda path: path.name)
+def test_what_is_packed_is_what_lies_beside_it(packed: Path, client: Client, db: Any) -> None:
+    plain = packed.with_suffix("")
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+
+    answer = client.get(f"/static/vendor/{plain.name}", headers={"accept-encoding": "gzip"})
+    assert answer["Content-Encoding"] == "gzip"
+    assert len(answer.content) == packed.stat().st_size
+
+
+def test_how_much_is_stuck_takes_one_question(scene: Scene, django_assert_max_num_queries: Any) -> None:
+    from statecore.kernel.clock import now
+    from statecore.stuck.gauge import overdue_counts
+
+    with django_assert_max_num_queries(2):  # the other one asks which breakers are cooling down
+        counts = overdue_counts(now() + timedelta(days=30))
+    assert {(machine, state) for machine, state, count in counts if count} >= {("task", "queued"), ("run", "running")}

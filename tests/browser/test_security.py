@@ -1,0 +1,154 @@
+"""A second factor from the picture to the paper; markup in every field that is typed; everything by keys alone."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.browser.test_every_page import violations
+
+EVIL = """<img src=x onerror="console.error('evil')"><script>console.error('evil')</script>"><svg onload=alert(1)>"""
+
+
+def code_from(page: Any) -> str:
+    from django_otp.oath import totp
+
+    text = page.locator("#secret").inner_text().replace(" ", "")
+    return f"{totp(base64.b32decode(text)):06}"
+
+
+def log_in(page: Any, name: str) -> None:
+    from tests.browser.site import PASSWORD
+
+    page.fill("#id_username", name)
+    page.fill("#id_password", PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_second_factor_is_got_asked_for_and_replaced_by_the_paper(site: Any, visit: Callable[..., Any]) -> None:
+    from tests.browser.site import PASSWORD
+
+    site.do("person", name="careful")
+    page = visit("/login/?next=/second-factor/", who="stranger")
+    log_in(page, "careful")
+    expect(page.locator("svg.qr")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_label("The code it shows now").fill(code_from(page))
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_role("button", name="Confirm").click()
+    codes = page.locator("#recovery-codes li").all_inner_texts()
+    assert len(codes) == 8
+    assert violations(page) == []
+
+    other = visit("/login/?next=/stuck/", who="stranger")
+    log_in(other, "careful")
+    expect(other.get_by_role("heading", level=1)).to_have_text("Your code")
+    for theme in ("light", "dark"):
+        other.emulate_media(color_scheme=theme)
+        assert violations(other) == [], theme
+    other.get_by_label("Code").fill("000000")
+    other.keyboard.press("Enter")
+    expect(other.get_by_role("alert")).to_contain_text("That did not work")
+    other.get_by_label("Code").fill(codes[0].upper())
+    other.keyboard.press("Enter")
+    expect(other.get_by_role("heading", level=1)).to_have_text("Stuck")
+
+
+def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) -> None:
+    """The page would complain of what ran, and of what the policy kept from running."""
+    site.do("plan", run="evil", tasks=2)
+    page = visit("/machines/tasks/evil-t1/force/?to=failed")
+    page.get_by_label("other").check()
+    page.fill("#reason", EVIL)
+    page.locator("#force-button").click()
+    expect(page.locator("main dl.facts")).to_contain_text("<script>")
+    page.goto(f"{site.url}/machines/tasks/?q=run:evil")
+    page.locator("#views-menu summary").click()
+    page.get_by_label("Keep this search as").fill(EVIL[:80])
+    page.get_by_role("button", name="Save").click()
+    page.locator("#views-menu summary").click()
+    expect(page.locator("#views-menu")).to_contain_text("<img")
+    page.goto(f"{site.url}/tokens/")
+    page.get_by_label("Name").fill("<img src=x onerror=alert(1)>")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator("main")).to_contain_text("<img")
+    page.goto(f"{site.url}/machines/runs/evil/move/run_canceled/")
+    page.fill("#reason", EVIL)
+    page.get_by_role("button", name="Run canceled").click()
+    expect(page.locator("main")).to_contain_text("<img")
+    search = visit("/machines/tasks/")
+    search.fill("#q", EVIL)
+    search.keyboard.press("Enter")
+    expect(search.locator("main")).to_contain_text("Nothing matches")
+    for path in (
+        "/",
+        "/overrides/",
+        "/audit/?entity=evil-t1",
+        "/machines/tasks/evil-t1/",
+        "/runs/evil/",
+        "/stuck/",
+        "/admin/",
+    ):
+        each = visit(path, who="admin")
+        each.wait_for_load_state("networkidle")
+    evil = visit("/screens/")
+    evil.get_by_label("Where it hangs").fill(EVIL[:80])
+    evil.get_by_label("Code on the screen").fill('"><b>')
+    evil.get_by_role("button", name="Let it in").click()
+    expect(evil.locator("main")).to_contain_text("No screen shows this code")
+
+
+def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="keys", tasks=1)
+    page = visit("/machines/tasks/?q=run:keys")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("keys-t1")
+    expect(page.locator("#why")).not_to_contain_text("Looking")  # the browser complains of what it leaves unanswered
+
+    def tab_to(what: Any) -> None:
+        for _ in range(80):
+            if what.evaluate("(element) => element === document.activeElement"):
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"{what} cannot be reached by Tab")
+
+    tab_to(page.get_by_role("link", name="Force a state"))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/force/"))
+    tab_to(page.get_by_role("radio", name="pending", exact=True))
+    while not page.get_by_role("radio", name="failed", exact=True).is_checked():
+        page.keyboard.press("ArrowDown")
+    page.wait_for_selector('#preview [data-to="failed"]')
+    tab_to(page.get_by_label("Stuck", exact=True))
+    page.keyboard.press("Space")
+    tab_to(page.locator("#reason"))
+    page.keyboard.type("by keys alone, as some must")
+    tab_to(page.locator("#force-button"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
+
+
+def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[..., Any]) -> None:
+    """In the list of a machine: rows change in place, new ones are counted once."""
+    site.do("plan", run="restart", tasks=2)
+    page = visit("/machines/tasks/?q=run:restart")
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    site.close_web()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
+    site.do("force", machine="task", entity_id="restart-t1", to_state="failed")
+    site.do("plan", run="restart-2", tasks=3)
+    site.open_web()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+
+    expect(page.locator('tr[data-id="restart-t1"] [data-chip]')).to_have_text("failed")
+    expect(page.locator("#news")).to_have_text("+3 new")
+    page.locator("#news").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    ids = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.id)")
+    assert sorted(ids) == ["restart-t1", "restart-t2"]
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
