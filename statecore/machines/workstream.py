@@ -58,9 +58,10 @@ def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet
 
 def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
     """One of its own; of what it succeeds, where that had completed them all."""
-    while workstream.retry_of and not workstream.tasks.exists():
-        workstream = workstream.retry_of
-    if workstream.tasks.filter(started_at__isnull=False).exists():
+    answering: Any = workstream
+    while answering.retry_of and not answering.tasks.exists():
+        answering = answering.retry_of
+    if answering.tasks.filter(started_at__isnull=False).exists():
         return None
     return Unmet("no_task_started", "none of its tasks has started")
 

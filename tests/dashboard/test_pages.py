@@ -19,9 +19,9 @@ from tests.dashboard.scene import Scene
 from tests.support import world
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
-# These do what they show, for one who asks, and grow with that and not with the tables. A list of what is stuck asks for
-# the cause of each row it shows; an explanation walks to the root; a preview is a real override with all that follows,
-# rolled back; a verification of all that is recent reads it, table by table.
+# These do what they show, for one who asks, and grow with that and not with the tables. A list of what is stuck asks
+# for the cause of each row it shows; an explanation walks to the root; a preview is a real override with all that
+# follows, rolled back; a verification of all that is recent reads it, table by table.
 DEAR = {"stuck", "why", "force", "audit_verify"}
 
 
