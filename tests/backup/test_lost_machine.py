@@ -57,7 +57,6 @@ def worked(client: Client, worker: str) -> str:
 
 
 @pytest.mark.postgres  # two whole installations: once is enough, and the round trip is tested on both
-@pytest.mark.django_db
 def test_work_goes_on_elsewhere(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     first, second = Site(tmp_path), Site(tmp_path_factory.mktemp("elsewhere"))
     kept = tmp_path_factory.mktemp("backup")

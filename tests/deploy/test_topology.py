@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     directory = tmp_path_factory.mktemp("deploy")
     with (
         redis.running(directory / "redis.sock") as broker,

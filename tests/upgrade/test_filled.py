@@ -16,7 +16,6 @@ from tests.upgrade import filled
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("order", ["fill, then migrate", "migrate, then fill as the previous version would"])
 def test_a_database_of_the_first_schema_is_upgraded(tmp_path: Path, order: str) -> None:
     """The second order is the hour in which both versions run: the old one writes to the new schema."""
