@@ -6,6 +6,7 @@ version, not with the files of whoever operates it. `prepare` is what happens on
 
 import os
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +14,12 @@ from dataclasses import replace
 from statecore.project import environment, metrics_folder, preflight, secret, startup
 from statecore.project.commands import COMMANDS
 from statecore.project.environment import Environment
+from statecore.project.refusal import Refused
 
 PREPARE = "prepare"
 LISTENING = ("live", "rest", "web")
 NAMED = ("executors", "worker")
+PAUSE = 1.0
 
 
 def read(arguments: Sequence[str]) -> Namespace:
@@ -30,6 +33,7 @@ def read(arguments: Sequence[str]) -> Namespace:
             kind.add_argument("--name", help="needed where several run on one machine")
         if name == PREPARE:
             kind.add_argument("--first", action="store_true", help="nothing else runs yet: counts begin anew")
+            kind.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for the database, at most")
     return parser.parse_args(arguments)
 
 
@@ -40,16 +44,28 @@ def command(given: Namespace, env: Environment) -> list[str]:
     return COMMANDS[given.process](env, **named)
 
 
-def prepare(env: Environment, *, is_first: bool) -> None:
+def prepare(given: Namespace, env: Environment) -> None:
     """Safe to repeat and to run beside the others: migrates, and refuses a journal that does not verify."""
     import django
 
-    if is_first:
+    if given.first:
         metrics_folder.prepare(env.home)
     django.setup()
-    preflight.check_database()
+    await_database(given.wait)
     startup.migrate()
     startup.check_integrity(start_anyway=env.start_anyway)
+
+
+def await_database(seconds: float) -> None:
+    """After a power cut the machine of the database may be the last to come back."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return preflight.check_database()
+        except Refused:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(PAUSE)
 
 
 def main() -> None:
@@ -61,7 +77,7 @@ def main() -> None:
     secret.make_home(env.home)
     metrics_folder.choose(env.home)
     if given.process == PREPARE:
-        prepare(env, is_first=given.first)
+        prepare(given, env)
         return
     program = command(given, env)
     os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell
