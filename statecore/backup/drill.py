@@ -83,7 +83,7 @@ def _throw_away(into: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="statecore-drill-") as folder:
             yield f"sqlite:///{quote(folder)}/drill.sqlite3"
     else:
-        name = f"statecore_drill_{uuid.uuid4().hex}"
+        name = f"statecore_drill_{os.getpid()}_{uuid.uuid4().hex}"
         _execute(f"CREATE DATABASE {name}")
         try:
             yield urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
