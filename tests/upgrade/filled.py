@@ -41,22 +41,24 @@ def rows() -> dict[str, list[dict[str, Any]]]:
 
 def fill() -> int:
     """As the first version would have written it, whatever the schema is by now."""
+    from django.core.management.color import no_style
     from django.db import connection, transaction
     from django.db.migrations.loader import MigrationLoader
 
     from statecore.backup import tables
     from statecore.kernel import triggers
-    from statecore.records import commit_order
 
     then = MigrationLoader(connection).project_state(FIRST).apps
     count = 0
     with transaction.atomic():
         triggers.remove(connection)
+        models = {name: then.get_model("statecore", name) for name in rows()}
         for name, given in rows().items():
-            count += tables.load(then.get_model("statecore", name), given)
+            count += tables.load(models[name], given)
         triggers.install(connection)
-        tables.continue_numbering()
-    commit_order.mark()
+        with connection.cursor() as cursor:
+            for statement in connection.ops.sequence_reset_sql(no_style(), list(models.values())):
+                cursor.execute(statement)
     return count
 
 
@@ -69,6 +71,7 @@ def main(order: str) -> None:
 
     from statecore import integrity
     from statecore.journal import Event
+    from statecore.records import commit_order
     from tests.support import world
     from tests.support.sequencer import catch_up, ordered
 
@@ -77,12 +80,12 @@ def main(order: str) -> None:
         return
     if order == "fill, then migrate":
         call_command("migrate", *FIRST, verbosity=0)
-        # The rest of the tables, which the first version had as well.
         filled = fill()
         call_command("migrate", verbosity=0)
     else:
         call_command("migrate", verbosity=0)
         filled = fill()
+    commit_order.mark()  # the rows come from another server
     before = Event.objects.count()
     errors = [str(finding) for finding in integrity.check_all() if finding.severity == integrity.ERROR]
     task = world.running_task()

@@ -20,11 +20,13 @@ LATER = sorted(key for key in LOADER.graph.nodes if key[0] in OURS and not key[1
 
 
 def test_each_one_is_safe_while_the_previous_version_runs() -> None:
-    found = {
-        key: objections(LOADER.get_migration(*key), LOADER.project_state(LOADER.graph.node_map[key].parents))
-        for key in LATER
-    }
+    found = {key: objections(LOADER.get_migration(*key), before(key)) for key in LATER}
     assert {key: why for key, why in found.items() if why} == {}
+
+
+def before(key: tuple[str, str]) -> ProjectState:
+    """How everything stood when this migration came."""
+    return LOADER.project_state([parent.key for parent in LOADER.graph.node_map[key].parents])
 
 
 STATE = ProjectState()
