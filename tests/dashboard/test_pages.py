@@ -185,6 +185,17 @@ def test_a_statement_is_ended_in_time(db: Any) -> None:
         cursor.execute(endless)
 
 
+def test_the_export_goes_on_to_its_end(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from statecore.records.position import head
+
+    monkeypatch.setattr("dashboard.pages.audit.EXPORTED_AT_ONCE", 2)
+    client.force_login(people["viewer"])
+    body = b"".join(client.get(reverse("console:audit_export")).streaming_content)  # type: ignore[arg-type]
+    assert [json.loads(line)["position"] for line in body.splitlines()] == [*range(1, head() + 1)]
+
+
 def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["viewer"])
 

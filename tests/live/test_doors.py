@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -48,11 +49,15 @@ def test_who_gets_in(web: Web) -> None:
     revoked = bearer(name="revoked")
     tokens.revoke(Token.objects.get(name="revoked"))
     cookie = session_cookie()
+    no_group = User.objects.create_superuser("nobody")
+    sees_nothing = {"Authorization": f"Bearer {tokens.make('blind', no_group, 'read')[1]}"}
+    User.objects.filter(pk=no_group.pk).update(is_superuser=False)
     here, elsewhere = {"Origin": web.url}, {"Origin": "http://elsewhere.example"}
     for path, first in zip(PATHS, ("hello", "snapshot"), strict=True):
         assert opened(web, path) == 401
         assert opened(web, path, {"Authorization": "Bearer nonsense"}) == 401
         assert opened(web, path, revoked) == 401
+        assert opened(web, path, sees_nothing) == 403
         assert opened(web, f"{path}?token={text}") == 401
         assert opened(web, path, good) == first
         assert opened(web, path, {**good, **here}) == first
@@ -69,6 +74,7 @@ def test_who_gets_in(web: Web) -> None:
     asks = {"Accept": "text/event-stream"}
     assert httpx.get(streams, headers=asks).status_code == 401
     assert httpx.get(streams, headers={**asks, **revoked}).status_code == 401
+    assert httpx.get(streams, headers={**asks, **sees_nothing}).status_code == 403
     assert httpx.get(f"{streams}?after=soon", headers={**asks, **good}).status_code == 400
     assert httpx.get(streams, headers={**asks, **good, "Host": "elsewhere.example"}).status_code == 400
     for way_in in (good, cookie):

@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from django.contrib.auth.models import Group, Permission, User
 from django.contrib.sessions.models import Session
 from django.db import connection
 
 from api.live import presence
+from statecore.journal import Event
+from statecore.kernel import triggers
 from statecore.live import ring
 from statecore.live.hub import Hub
 from statecore.records import token as tokens
 from statecore.records.position import head
 from statecore.records.token import Token
 from statecore.sinks.live import Live
+from tests.api.callers import member
 from tests.live.inside import Inside, inside
 from tests.support import world
 from tests.support.sequencer import catch_up
@@ -87,6 +91,36 @@ def test_a_message_that_was_lost_is_read_from_the_journal(here: Inside) -> None:
     until(lambda: socket.positions == [*range(1, 8)])
 
 
+def test_an_event_that_cannot_be_read_is_passed_over(here: Inside) -> None:
+    socket = here.socket("/ws/events/", bearer())
+    until(lambda: socket.of_type("hello"))
+    runs(3)
+    second = Event.objects.order_by("timestamp", "event_id")[1].pk
+    with triggers.lowered(connection):
+        Event.objects.filter(pk=second).update(body="{")
+    catch_up()
+    until(lambda: socket.positions == [1, 3])
+    runs(1)
+    catch_up()
+    until(lambda: socket.positions == [1, 3, 4])
+
+
+def test_who_sees_one_machine_is_told_of_no_other(here: Inside) -> None:
+    Group.objects.create(name="runners").permissions.set(Permission.objects.filter(codename="view_run"))
+    ada = member("ada", "runners")
+    headers = {"Authorization": f"Bearer {tokens.make('runs only', ada, 'read')[1]}"}
+    everything, some = here.socket("/ws/events/", bearer()), here.socket("/ws/events/", headers)
+    board = here.socket("/ws/board/", headers)
+    until(lambda: everything.of_type("hello") and some.of_type("hello") and board.of_type("snapshot"))
+    assert set(board.of_type("snapshot")[0]["counts"]) == {"run"}
+    world.task()
+    catch_up(Live())
+    until(lambda: everything.positions[-1:] == [head()])
+    until(lambda: some.positions)
+    told = [each["event"]["entity_type"] for message in some.of_type("events") for each in message["events"]]
+    assert set(told) == {"run"}
+
+
 def test_who_comes_with_a_position_that_was_not_heard_of_yet_goes_on_from_there(here: Inside, monkeypatch) -> None:
     """A page reads the head of the journal itself, and may be ahead of what follows it."""
     monkeypatch.setattr(sys.modules[Hub.__module__], "TICK", 60.0)  # as if it had just looked
@@ -146,9 +180,12 @@ def test_who_may_not_stay_is_shown_out(here: Inside, monkeypatch, client) -> Non
     logged_out = here.socket("/ws/board/", {**session_cookie(), "Origin": "http://localhost"})
     until(lambda: stays.messages and revoked.messages and logged_out.messages)
 
+    demoted = here.socket("/ws/events/", {"Authorization": f"Bearer {tokens.make('d', member('d'), 'read')[1]}"})
+    until(lambda: demoted.messages)
     tokens.revoke(Token.objects.get(name="revoked"))
+    User.objects.get(username="d").groups.clear()
     Session.objects.all().delete()
-    until(lambda: (revoked.closed, logged_out.closed) == (1008, 1008))
+    until(lambda: (revoked.closed, logged_out.closed, demoted.closed) == (1008, 1008, 1008))
     assert stays.closed is None
     assert presence.EVERY < 60
 

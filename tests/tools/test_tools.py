@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx
@@ -154,6 +154,19 @@ def test_nobody_comes_in_without_a_token(site: Site, header: dict[str, str]) -> 
     assert answer.status_code == 401
     assert answer.json()["code"] == "not_authenticated"
     assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
+    headers = {"Authorization": f"Bearer {sites.token('read')}", "Content-Type": "application/json"}
+
+    def portions() -> Iterator[bytes]:
+        for _ in range(10):
+            yield b" " * 1024 * 1024
+
+    answer = httpx.post(f"{site.url}/mcp/", content=portions(), headers=headers, timeout=30)
+
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "too_large"
 
 
 def test_a_header_cannot_claim_to_be_a_tool(site: Site) -> None:
