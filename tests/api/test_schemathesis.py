@@ -14,7 +14,8 @@ from tests.api import server
 from tests.api.callers import Caller
 from tests.support import world
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# On one database: what differs between them is looked at elsewhere.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
 
 # How much is tried, and which exceptions there are, stands in the configuration with the reasons.
 CONFIG = Path(__file__).parent / "schemathesis.toml"
