@@ -1,5 +1,7 @@
 """The Django application of the installation itself; it has no models."""
 
+import os
+
 from django.apps import AppConfig
 
 
@@ -9,3 +11,6 @@ class ProjectConfig(AppConfig):
 
     def ready(self) -> None:
         from . import request_logs  # noqa: F401  it signs up by being imported
+        from .traces import traces
+
+        traces.switch_on(os.environ)

@@ -15,6 +15,7 @@ from django_structlog import signals
 
 from statecore.kernel import registry
 from statecore.kernel.ulid import ID_PATTERN
+from statecore.project.traces import traces
 from statecore.records.token import Token
 
 HEADER = "X-Request-ID"
@@ -25,7 +26,8 @@ NO_IDS = {"submit", "bulk-transitions"}
 
 @receiver(signals.bind_extra_request_metadata)
 def bind_entity(request: HttpRequest, **_: Any) -> None:
-    structlog.contextvars.bind_contextvars(**entity_of(request.path))
+    trace_id = traces.begin(request)
+    structlog.contextvars.bind_contextvars(**entity_of(request.path), **({"trace_id": trace_id} if trace_id else {}))
 
 
 def entity_of(path: str) -> dict[str, str]:
@@ -40,13 +42,14 @@ def entity_of(path: str) -> dict[str, str]:
 
 @receiver(signals.bind_extra_request_finished_metadata)
 def name_who_asked(request: HttpRequest, response: HttpResponse, log_kwargs: dict[str, Any], **_: Any) -> None:
-    _tell_the_id(response)
-    log_kwargs |= actor_of(request)
+    actor = actor_of(request)
+    log_kwargs |= actor
+    _answered(request, response, actor)
 
 
 @receiver(signals.update_failure_response)
-def name_the_failure(response: HttpResponse, **_: Any) -> None:
-    _tell_the_id(response)
+def name_the_failure(request: HttpRequest, response: HttpResponse, **_: Any) -> None:
+    _answered(request, response, actor_of(request))
 
 
 def actor_of(request: HttpRequest) -> dict[str, str]:
@@ -58,5 +61,8 @@ def actor_of(request: HttpRequest) -> dict[str, str]:
     return {"actor": user.get_username(), "by": "session"} if user is not None and user.is_authenticated else {}
 
 
-def _tell_the_id(response: HttpResponse) -> None:
-    response[HEADER] = str(structlog.contextvars.get_contextvars().get("request_id", ""))
+def _answered(request: HttpRequest, response: HttpResponse, actor: dict[str, str]) -> None:
+    known = structlog.contextvars.get_contextvars()
+    response[HEADER] = str(known.get("request_id", ""))
+    told = {name: str(known[name]) for name in ("request_id", "entity_type", "entity_id") if name in known}
+    traces.end(request, response, told | actor)

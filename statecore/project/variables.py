@@ -61,6 +61,8 @@ TOLD = (
     Variable("STATECORE_LOG_FORMAT", "console", "or `json`, for programs"),
     Variable("STATECORE_LOG_LEVEL", "INFO", "or `DEBUG`, `WARNING`, `ERROR`"),
     Variable("STATECORE_START_ANYWAY", "0", "`1` starts although recent rows do not verify"),
+    Variable("OTEL_EXPORTER_OTLP_ENDPOINT", "", "`http://collector:4318`: where a span for each request is sent; takes the packages of the extra `otel`. The other `OTEL_…` variables of the OpenTelemetry SDK hold too"),
+    Variable("OTEL_SERVICE_NAME", "", "the name under which it is traced; `statecore` unless given"),
     Variable("PROMETHEUS_MULTIPROC_DIR", "", "the folder in which the processes of one machine add up what they count; `metrics` in `STATECORE_HOME` under `scripts/up`"),
 )  # fmt: skip
 GROUPS = {

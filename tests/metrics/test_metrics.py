@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,7 +16,10 @@ from statecore.derive import metrics
 from statecore.door import RequestKey
 from statecore.journal import Event, dwell_seconds
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
+from statecore.records import Alert
+from statecore.sequencer.gauge import SequencerLag
 from statecore.sinks.counters import Counters
 from statecore.sinks.metrics import Metrics
 from tests.machines.worlds import fixed_clock
@@ -163,3 +167,20 @@ def test_many_durations_at_once_are_as_many_one_by_one() -> None:
         return [(name.removeprefix("once_").removeprefix("by_one_"), *rest) for name, *rest in found][:-1]
 
     assert told(at_once) == told(one_by_one)
+
+
+def test_open_alerts_are_told_by_rule_and_a_rule_without_one_is_zero(read) -> None:
+    assert read("statecore_open_alerts", rule="stuck", severity="critical") == 0.0
+    alert = Alert.objects.create(rule="stuck", key="task.queued", severity="critical", detail="x", opened_at=now())
+    assert read("statecore_open_alerts", rule="stuck", severity="critical") == 1.0
+    assert read("statecore_open_alerts", rule="rollback", severity="critical") == 0.0
+    Alert.objects.filter(pk=alert.pk).update(resolved_at=now())
+    assert read("statecore_open_alerts", rule="stuck", severity="critical") == 0.0
+
+
+def test_how_far_the_sequencer_is_behind_is_told(read) -> None:
+    with time_machine.travel(now() - timedelta(minutes=5), tick=False):
+        world.run()
+    behind = dict(SequencerLag().values())
+    assert behind[("numbering",)] == pytest.approx(300, abs=60)
+    assert read("statecore_sequencer_lag_seconds", what="numbering") == 0.0

@@ -1,0 +1,82 @@
+"""Traces: off unless asked for; then a collector hears of each request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from statecore.project.refusal import Refused
+from statecore.project.traces import VARIABLE, Traces
+from tests.support import site as sites
+from tests.support.waiting import until
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+class Collector(BaseHTTPRequestHandler):
+    heard: list[Any]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") is None:
+            told = ExportTraceServiceRequest.FromString(body)
+            self.heard += [span for each in told.resource_spans for scope in each.scope_spans for span in scope.spans]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[Any]]]:
+    heard: list[Any] = []
+    server = HTTPServer(("127.0.0.1", 0), type("Heard", (Collector,), {"heard": heard}))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", heard
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_collector_hears_of_each_request(collector: tuple[str, list[Any]], redis_server: str, tmp_path: Path) -> None:
+    address, heard = collector
+    environ = {VARIABLE: address, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    with sites.running(tmp_path, redis_server, **environ) as site:
+        headers = {"Authorization": f"Bearer {sites.token('read', 'reader')}", "traceparent": f"00-{TRACE}-{PARENT}-01"}
+        answer = httpx.get(f"{site.url}/api/v1/runs/r-nobody/", headers=headers)
+        until(lambda: any(span.trace_id.hex() == TRACE for span in heard))
+    (span,) = (span for span in heard if span.trace_id.hex() == TRACE)
+    told = attributes(span)
+
+    assert answer.status_code == 404
+    assert (span.parent_span_id.hex(), span.name) == (PARENT, "GET api/v1/runs/<str:entity_id>/")
+    assert told["http.response.status_code"] == 404
+    assert (told["statecore.entity_type"], told["statecore.entity_id"]) == ("run", "r-nobody")
+    assert (told["statecore.actor"], told["statecore.request_id"]) == ("ada", answer.headers["X-Request-ID"])
+
+
+def test_without_an_address_nothing_is_loaded() -> None:
+    traces = Traces()
+
+    assert traces.switch_on({}) is False
+    assert traces.tracer is None
+
+
+def test_an_address_without_the_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.trace", None)
+
+    with pytest.raises(Refused, match="extra `otel`"):
+        Traces().switch_on({VARIABLE: "http://127.0.0.1:1"})
