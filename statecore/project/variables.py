@@ -30,6 +30,7 @@ WHERE = (
 )  # fmt: skip
 WHO = (
     Variable("STATECORE_ALLOWED_HOSTS", "", "host names under which the site is reached, separated by commas, beside loopback and `HOST`"),
+    Variable("STATECORE_TRUSTED_PROXIES", "127.0.0.1, ::1", "addresses or networks of the proxies in front, whose word about a caller's address is taken, separated by commas"),
     Variable("STATECORE_HTTPS", "0", "`1` behind TLS: secure cookies, HSTS"),
     Variable("STATECORE_SECRET_KEY", "", "Django's secret key; made once and kept in `STATECORE_HOME` unless given. Every process needs the same"),
     Variable("STATECORE_READ_ONLY", "0", "`1` makes a console that shows everything and changes nothing"),

@@ -44,6 +44,7 @@ def _word(action: Action) -> str:
 
 def _meaning(action: Action) -> str:
     said = (action.help or "").replace("%(default)s", "its own name" if action.dest == "name" else str(action.default))
-    choices = f"one of {', '.join(f'`{choice}`' for choice in action.choices)}" if action.choices else ""
+    listed_there = all(str(choice) in said for choice in action.choices or ())
+    choices = "" if listed_there else f"one of {', '.join(f'`{choice}`' for choice in action.choices or ())}"
     needed = "required" if action.required and action.option_strings else ""
     return "; ".join(part for part in (said, choices, needed) if part)
