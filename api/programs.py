@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.urls import resolve
-from structlog.contextvars import bind_contextvars, clear_contextvars
+from structlog.contextvars import clear_contextvars
+
+from statecore import observing
 
 from .authentication import HEADER
 from .problems import as_refusal, problem
@@ -45,12 +46,13 @@ class Programs:
 
 def answer(request: HttpRequest) -> HttpResponse:
     """One line in the log for each call, with a number that stands beside everything the call itself logs."""
-    bind_contextvars(request_id=str(uuid4()))
+    observing.begin(request)
     try:
         response = _called(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers["Content-Length"] = str(len(response.content))
+        observing.answered(request, response)
         _log(request, response)
     finally:
         clear_contextvars()
@@ -60,8 +62,8 @@ def answer(request: HttpRequest) -> HttpResponse:
 def _log(request: HttpRequest, response: HttpResponse) -> None:
     """What is put together for a line that nobody wants would cost as much as the line."""
     if log.isEnabledFor(logging.INFO):
-        who = getattr(request, "auth", None)
-        log.info("called", call=f"{request.method} {request.path}", code=response.status_code, by=who and who.name)
+        call = f"{request.method} {request.path}"
+        log.info("called", call=call, code=response.status_code, **observing.actor_of(request))
 
 
 def _called(request: HttpRequest) -> HttpResponse:

@@ -10,7 +10,12 @@ class ProjectConfig(AppConfig):
     label = "statecore_project"
 
     def ready(self) -> None:
-        from . import request_logs  # noqa: F401  it signs up by being imported
-        from .traces import traces
+        from statecore import observing
 
-        traces.switch_on(os.environ)
+        from . import request_logs  # noqa: F401  it signs up by being imported
+        from .refusal import Refused
+
+        try:
+            observing.traces.switch_on(os.environ)
+        except observing.NotInstalled as missing:
+            raise Refused(str(missing)) from None

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from statecore.observing import HEADER, entity_of
 from statecore.project import logs
-from statecore.project.request_logs import HEADER, entity_of
 from statecore.records import token as tokens
 from tests.support import world
 
@@ -46,12 +46,11 @@ def bearer(name: str, scope: str) -> dict[str, str]:
 def test_a_line_of_the_api_names_the_request_the_token_and_the_entity(lines: Lines) -> None:
     task = world.task()
     answer = Client().get(f"/api/v1/tasks/{task.pk}/", headers=bearer("builder", "agent"))
-    started, finished = (line for line in lines() if line["event"].startswith("request_"))
+    (finished,) = (line for line in lines() if line["event"] == "called")
 
     assert answer.status_code == 200
-    assert started["request_id"] == finished["request_id"] == answer[HEADER]
-    for line in (started, finished):
-        assert (line["entity_type"], line["entity_id"]) == ("task", task.pk)
+    assert finished["request_id"] == answer[HEADER]
+    assert (finished["entity_type"], finished["entity_id"]) == ("task", task.pk)
     assert (finished["actor"], finished["by"], finished["code"]) == ("builder", "token builder", 200)
 
 

@@ -12,8 +12,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from statecore.project.refusal import Refused
-from statecore.project.traces import VARIABLE, Traces
+from statecore.observing.traces import VARIABLE, NotInstalled, Traces
 from tests.support import site as sites
 from tests.support.waiting import until
 
@@ -78,5 +77,5 @@ def test_without_an_address_nothing_is_loaded() -> None:
 def test_an_address_without_the_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.trace", None)
 
-    with pytest.raises(Refused, match="extra `otel`"):
+    with pytest.raises(NotInstalled, match="extra `otel`"):
         Traces().switch_on({VARIABLE: "http://127.0.0.1:1"})

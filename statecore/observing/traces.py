@@ -11,10 +11,12 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from statecore.project.refusal import Refused
-
 VARIABLE, SERVICE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME"
 KEPT_AT = "_statecore_span"
+
+
+class NotInstalled(Exception):
+    """Somebody wants traces, and the packages for them are not there."""
 
 
 class Traces:
@@ -22,6 +24,10 @@ class Traces:
 
     def __init__(self) -> None:
         self.tracer: Any = None
+
+    @property
+    def are_on(self) -> bool:
+        return self.tracer is not None
 
     def switch_on(self, environ: Mapping[str, str]) -> bool:
         if not environ.get(VARIABLE):
@@ -32,7 +38,7 @@ class Traces:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError:
-            raise Refused(f"{VARIABLE} is set, but the packages of the extra `otel` are not installed.") from None
+            raise NotInstalled(f"{VARIABLE} is set, but the packages of the extra `otel` are not installed.") from None
         provider = TracerProvider(resource=Resource.create({"service.name": environ.get(SERVICE) or "statecore"}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self.tracer = provider.get_tracer("statecore")
