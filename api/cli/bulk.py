@@ -17,11 +17,13 @@ EVERY = 0.5  # seconds between two looks at a job
 
 def add(commands: Any) -> None:
     bulk = commands.add_parser("bulk", help="make a move for many")
-    bulk.add_argument("collection")
-    bulk.add_argument("trigger")
+    bulk.add_argument("collection", help="tasks, runs, workers, …")
+    bulk.add_argument("trigger", help="which move")
     bulk.add_argument("id", nargs="*", help="for these; or give a filter")
-    bulk.add_argument("-f", "--filter", type=pair, action="append", default=[], metavar="FIELD=VALUE")
-    bulk.add_argument("--reason")
+    bulk.add_argument(
+        "-f", "--filter", type=pair, action="append", default=[], metavar="FIELD=VALUE", help="as for `get`"
+    )
+    bulk.add_argument("--reason", help="goes on record")
     bulk.add_argument("--dry-run", action="store_true", help="show what would become of each, and change nothing")
     bulk.add_argument("--yes", action="store_true", help="do not ask")
     bulk.set_defaults(run=move_many)

@@ -35,6 +35,7 @@ WHO = (
     Variable("STATECORE_SECRET_KEY", "", "Django's secret key; made once and kept in `STATECORE_HOME` unless given. Every process needs the same"),
     Variable("STATECORE_READ_ONLY", "0", "`1` makes a console that shows everything and changes nothing"),
     Variable("STATECORE_SECOND_PERSON", "", "`patch_ledger.committed->rolled_back`: overrides that take a second operator, separated by commas"),
+    Variable("STATECORE_SECOND_FACTOR", "optional", "or `required`, `off`: whether people are asked for a code from their telephone after the password"),
     Variable("STATECORE_METRICS_TOKEN", "", "the bearer token for `/metrics`, 16 characters or more; without one `/metrics` is for logged-in staff alone"),
     Variable("STATECORE_BODY_LIMIT", "8388608", "bytes that a body sent to the API may have"),
     Variable("STATECORE_CALLS_PER_MINUTE", "120000", "calls of the API that one token may make in a minute, at all processes together"),
@@ -77,6 +78,7 @@ GROUPS = {
 CALLERS = (
     Variable("STATECORE_URL", "", "the server; goes before what `statecore login` has kept"),
     Variable("STATECORE_TOKEN", "", "the token; goes before what `statecore login` has kept"),
+    Variable("STATECORE_APPROVER_TOKEN", "", "a token of the second person, where forcing takes one"),
     Variable("XDG_CONFIG_HOME", "~/.config", "the folder below which `statecore login` keeps the token"),
 )
 

@@ -14,8 +14,8 @@ class Command(BaseCommand):
     help = "Tells whether a user has a second factor; --remove takes it away, so that the password alone lets them in."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user")
-        parser.add_argument("--remove", action="store_true")
+        parser.add_argument("user", help="the name they log in with")
+        parser.add_argument("--remove", action="store_true", help="take it away")
 
     def handle(self, *_: Any, user: str, remove: bool, **__: Any) -> None:
         found = User.objects.filter(username=user).first()
