@@ -60,7 +60,8 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
             del work.entries[before:]
             work.held, work.shared = held, shared
             work.known.clear()
-            work.seen.clear()
+            work.standings.clear()
+            work.unnoticed = set()
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -76,7 +76,8 @@ def told(entry: Entry) -> list[Any]:
     return [entry[index] for index in TOLD]
 
 
-@cache
+# Changes meet in few combinations, but nothing says how few.
+@lru_cache(maxsize=1_000)
 def together(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -> str:
     """The same for a few rows of different machines, each with one event or more.
 

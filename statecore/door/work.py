@@ -33,8 +33,10 @@ class Work:
     unwritten: list[Change] = field(default_factory=list)
     # Whether the statement that is run now would read the same once they are written.
     unaffected: bool = False
-    # What its own reads have told about others, for those who would ask next.
-    seen: dict[Any, Any] = field(default_factory=dict)
+    # The states of workstreams and their runs that were read along with their tasks, for those who would ask next.
+    standings: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Entities that are about to change without anything following from it, as somebody has made sure of.
+    unnoticed: set[str] = field(default_factory=set)
 
     @contextmanager
     def reading_others(self) -> Iterator[None]:

@@ -13,11 +13,11 @@ from typing import Any
 from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
 
 from ..kernel.indexes import is_live
+from ..machines import task, workstream
 from ..machines.patch_ledger import FINAL as PATCH_ENDED
 from ..machines.patch_ledger import TESTED, PatchLedger
 from ..machines.task import Task
 from ..machines.test_gate import State, TestGate
-from ..machines.workstream import FINAL as WORKSTREAM_ENDED
 from ..machines.workstream import Workstream
 from . import allowed, holding, repository
 
@@ -81,7 +81,7 @@ def reruns() -> Rows:
 
 def validating_tasks() -> Rows:
     """Where we apply the patches, the patch of the task comes first: the gate is to see it."""
-    validating = Task.objects.filter(is_live(Task.flow.final), state="validating")
+    validating = Task.objects.filter(is_live(Task.flow.final), state=task.State.VALIDATING)
     if repository.is_on():
         validating = validating.filter(Q(patch=None) | ~Q(patch__state__in=ON_ITS_WAY))
     return validating
@@ -93,7 +93,7 @@ def exit_gates_of(tasks: Rows) -> Rows:
 
 
 def validating_workstreams() -> Rows:
-    return Workstream.objects.filter(is_live(Workstream.flow.final), state="validating")
+    return Workstream.objects.filter(is_live(Workstream.flow.final), state=workstream.State.VALIDATING)
 
 
 def own_gates_of(workstreams: Rows) -> Rows:
@@ -109,7 +109,7 @@ def waiting_gates() -> Rows:
 
 def entry_gates_among(gates: Rows) -> Rows:
     """Those that let in a task that waits, in a workstream that has started or may."""
-    waits = Q(task__state__in=("pending", "blocked"), task__workstream__state__in=("ready", "executing"))
+    waits = Q(task__state__in=sorted(task.WAITING), task__workstream__state__in=sorted(workstream.WORKING))
     nobody_waits = _none(ENTRY.objects.filter(waits, testgate=OuterRef("pk")))
     found = TestGate.objects.filter(~nobody_waits, _nothing_unmet("pk"), _of_a_live_workstream(), pk__in=gates)
     return found.values_list("state_entered_at", "pk")
@@ -134,4 +134,4 @@ def _none(links: Rows) -> Q:
 
 
 def _of_a_live_workstream(gate: str = "") -> Q:
-    return Q(**{f"{gate}workstream": None}) | ~Q(**{f"{gate}workstream__state__in": sorted(WORKSTREAM_ENDED)})
+    return Q(**{f"{gate}workstream": None}) | ~Q(**{f"{gate}workstream__state__in": sorted(workstream.FINAL)})

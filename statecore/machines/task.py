@@ -41,6 +41,7 @@ class State(models.TextChoices):
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
 VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
 LIVE = set(State) - FINAL
+WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
 
 
 def zero_only() -> list[int]:

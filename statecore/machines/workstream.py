@@ -36,6 +36,8 @@ class State(models.TextChoices):
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED, State.SKIPPED}
 LIVE = set(State) - FINAL
+WAITING = {State.PLANNED, State.BLOCKED}  # for what is to come before it
+WORKING = {State.READY, State.EXECUTING}  # its tasks may start
 
 
 def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -58,30 +60,35 @@ def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet
 
 def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
     """One of its own; of what it succeeds, where that had completed them all."""
-    answering: Any = workstream
-    while answering.retry_of and not answering.tasks.exists():
-        answering = answering.retry_of
-    if answering.tasks.filter(started_at__isnull=False).exists():
+    begun: Any = workstream
+    while begun.retry_of and not begun.tasks.exists():
+        begun = begun.retry_of
+    if begun.tasks.filter(started_at__isnull=False).exists():
         return None
     return Unmet("no_task_started", "none of its tasks has started")
 
 
 def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _child_outside(workstream.tasks, "task", {"completed"})
+    return _undone_child(workstream.tasks, "task")
 
 
 def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _child_outside(workstream.gates, "gate", {"PASSED"})
+    return _undone_child(workstream.gates, "gate")
 
 
 def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
     """A dropped patch does not count."""
-    return _child_outside(workstream.patches, "patch", {"committed", "dropped"})
+    return _undone_child(workstream.patches, "patch")
 
 
-def _child_outside(children: Any, noun: str, states: set[str]) -> Unmet | None:
-    """One that is in none of these states; what was retried is answered for by its successor."""
-    other = children.filter(successor=None).exclude(state__in=states).values_list("pk", "state").first()
+def _undone_child(children: Any, noun: str) -> Unmet | None:
+    """What was retried is answered for by its successor."""
+    other = (
+        children.filter(successor=None)
+        .exclude(state__in=sorted(children.model.flow.done))
+        .values_list("pk", "state")
+        .first()
+    )
     return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0])
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..kernel.many import quoted
 from ..machines.run import Run, State
+from ..machines.workstream import Workstream
 from .causes import Causes
 from .consequences import move_each
 from .look import look
@@ -30,7 +32,8 @@ SITUATION = f"""
 SELECT run.id, run.state,
   EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id),
   EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
-          AND workstream.state NOT IN ('completed', 'skipped') AND {STANDS.format("{workstreams}", "workstream")}),
+          AND workstream.state NOT IN ({quoted(Workstream.flow.done)})
+          AND {STANDS.format("{workstreams}", "workstream")}),
   EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
           AND workstream.state = 'failed' AND workstream.is_critical
           AND {STANDS.format("{workstreams}", "workstream")})

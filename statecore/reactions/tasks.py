@@ -8,21 +8,17 @@ from typing import Any, NamedTuple
 from ..door.change import Change
 from ..door.work import current
 from ..kernel.links import answered, question
+from ..kernel.many import quoted
 from ..machines import run as runs
 from ..machines import workstream as workstreams
-from ..machines.task import FINAL, LIVE, VERIFIED, State, Task
+from ..machines.task import FINAL, LIVE, VERIFIED, WAITING, State, Task
 from ..machines.workstream import Workstream
 from . import locks
 from .causes import Causes, handed_on, own
 from .consequences import move, move_each
 from .look import look
 
-WORKING = (workstreams.State.READY, workstreams.State.EXECUTING)
 UNSTARTED = LIVE - {State.RUNNING, State.VALIDATING}
-
-
-def _quoted(states: object) -> str:
-    return ", ".join(f"'{state}'" for state in sorted(map(str, states)))  # type: ignore[call-overload]
 
 
 class Situation(NamedTuple):
@@ -55,7 +51,7 @@ class Situation(NamedTuple):
         return None
 
     def _is_wanted(self) -> bool:
-        return self.run_state == runs.State.RUNNING and self.workstream_state in WORKING
+        return self.run_state == runs.State.RUNNING and self.workstream_state in workstreams.WORKING
 
     def _patch_is_verified(self) -> bool:
         return self.patch_state is None or self.patch_state in VERIFIED
@@ -108,7 +104,7 @@ SELECT task.workstream_id, task.patch_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id)
   AND NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
   AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND other.state IN ({_quoted(UNSTARTED)})
+       AND other.state <> 'completed' AND other.state IN ({quoted(UNSTARTED)})
        ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL AS is_quiet
 FROM {{tasks}} AS task WHERE task.id {{ids}}
 """
@@ -136,9 +132,10 @@ def completed_quietly(changes: list[Change]) -> bool | None:
             return False
         if not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):
             return None if work.shared else False
-    work.seen["unnoticed"] = set(validating)
+    work.unnoticed = set(validating)
     with answered(SEEN["validation_passed"]):
         move(Task, "validation_passed", validating, reconsider)
+    work.unnoticed = set()
     return True
 
 
@@ -161,8 +158,8 @@ def _share(validating: Causes) -> bool:
 
 def noticed(changes: list[Change]) -> list[Change]:
     """Without the tasks of which it is known, under their workstream's quiet lock, that nothing follows from them."""
-    unnoticed = current().seen.get("unnoticed", ())
-    return [c for c in changes if c.entity.pk not in unnoticed or c.entry.to_state != State.COMPLETED]
+    unnoticed = current().unnoticed
+    return [change for change in changes if change.entity.pk not in unnoticed]
 
 
 def waiting_for_tasks(completed: Causes) -> Causes:
@@ -170,7 +167,7 @@ def waiting_for_tasks(completed: Causes) -> Causes:
     return _found(
         "SELECT link.from_task_id, link.to_task_id FROM {task_dependencies} AS link "
         "JOIN {tasks} AS task ON task.id = link.from_task_id "
-        "WHERE link.to_task_id {ids} AND task.state IN ('blocked', 'pending')",
+        f"WHERE link.to_task_id {{ids}} AND task.state IN ({quoted(WAITING)})",
         completed,
     )
 
@@ -182,7 +179,7 @@ def behind_gates(gates: Causes) -> Causes:
         query = (
             f"SELECT link.task_id, link.testgate_id FROM {{{links}}} AS link "
             "JOIN {tasks} AS task ON task.id = link.task_id "
-            f"WHERE link.testgate_id {{ids}} AND task.state IN ({_quoted(LIVE)})"
+            f"WHERE link.testgate_id {{ids}} AND task.state IN ({quoted(LIVE)})"
         )
         found |= _found(query, gates)
     return found
@@ -223,7 +220,7 @@ def with_patches(patches: Causes) -> Causes:
 
 def of_workstreams(parents: Causes, *states: str) -> Causes:
     """The live tasks of these workstreams, or those in the given states only."""
-    among_states = _quoted(states or LIVE)
+    among_states = quoted(states or LIVE)
     return _found(
         f"SELECT id, workstream_id FROM {{tasks}} WHERE workstream_id {{ids}} AND state IN ({among_states})",
         parents,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..door.work import current
+from ..kernel.many import quoted
 from ..machines import run as runs
-from ..machines.workstream import FINAL, State, Workstream
+from ..machines.patch_ledger import PatchLedger
+from ..machines.workstream import FINAL, LIVE, WAITING, State, Workstream
 from .causes import Causes, handed_on
 from .consequences import move_each
 from .look import look
@@ -82,7 +84,7 @@ SELECT workstream.id, workstream.state, run.state,
   EXISTS (SELECT 1 FROM {{gates}} AS gate WHERE gate.workstream_id = workstream.id AND gate.state <> 'PASSED'
           AND {STANDS.format("{gates}", "gate")}),
   EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
-          AND patch.state NOT IN ('committed', 'dropped') AND {STANDS.format("{patches}", "patch")}),
+          AND patch.state NOT IN ({quoted(PatchLedger.flow.done)}) AND {STANDS.format("{patches}", "patch")}),
   EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
           AND patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")})
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
@@ -98,7 +100,7 @@ def reconsider(causes: Causes) -> None:
 
 def standings(parents: Causes) -> dict[str, tuple[str, str]]:
     """The states of workstreams and of their runs, as far as this piece of work has not seen them."""
-    seen: dict[str, tuple[str, str]] = current().seen.get("standings", {})
+    seen = current().standings
     if parents.keys() <= seen.keys():
         return {pk: seen[pk] for pk in parents}
     query = (
@@ -115,7 +117,7 @@ def waiting_for_workstreams(completed: Causes) -> Causes:
     query = (
         "SELECT link.from_workstream_id, link.to_workstream_id FROM {workstream_dependencies} AS link "
         "JOIN {workstreams} AS workstream ON workstream.id = link.from_workstream_id "
-        "WHERE link.to_workstream_id {ids} AND workstream.state IN ('blocked', 'planned')"
+        f"WHERE link.to_workstream_id {{ids}} AND workstream.state IN ({quoted(WAITING)})"
     )
     return handed_on(look(query, completed), completed)
 
@@ -133,6 +135,5 @@ def of_runs(parents: Causes) -> Causes:
     """The live workstreams of these runs."""
     if not parents:
         return {}
-    final = ", ".join(f"'{state}'" for state in sorted(FINAL))
-    query = f"SELECT id, run_id FROM {{workstreams}} WHERE run_id {{ids}} AND state NOT IN ({final})"
+    query = f"SELECT id, run_id FROM {{workstreams}} WHERE run_id {{ids}} AND state IN ({quoted(LIVE)})"
     return handed_on(look(query, parents), parents)

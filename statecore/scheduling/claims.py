@@ -78,5 +78,5 @@ def _choose(worker: Any, most: int | None) -> list[Entity]:
     condition = CHOICE.format(can=CAN[vendor], near=near, limit="1" if most == 1 else "%s")
     params += [most] if most > 1 else []
     found = rows.lock_chosen_with(Task, STANDING, condition, params)
-    current().seen["standings"] = {task.workstream_id: (state, of_run) for task, state, of_run in found}
+    current().standings = {task.workstream_id: (state, of_run) for task, state, of_run in found}
     return [task for task, *_ in found]

@@ -12,6 +12,7 @@ from ..door import rights, rows
 from ..door.perform import perform
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
+from ..kernel.many import quoted
 from ..kernel.refusals import NotFound, Refusal
 from ..kernel.ulid import is_valid_id
 from ..machines.worker import FINAL, State, Worker
@@ -50,7 +51,6 @@ def _touch(worker_id: str, actor: Actor, *, tells: bool) -> tuple[str, bool, lis
     at = now()
     later, length = LATER_AND_LENGTH[connection.vendor]
     told = f", commands_told = {length}(commands)" if tells else ""
-    final = ", ".join(f"'{state}'" for state in sorted(FINAL))
     at_column: Any = connection.ops.adapt_datetimefield_value(at)
     # In the statement itself: whose worker it is costs no second one.
     mine = " AND registered_by IN ('', %s)" if actor.kind is Kind.AGENT else ""
@@ -59,7 +59,7 @@ def _touch(worker_id: str, actor: Actor, *, tells: bool) -> tuple[str, bool, lis
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s){told} "
-            f"WHERE id = %s AND state NOT IN ({final}){mine} RETURNING state, draining, commands",
+            f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, commands",
             [at_column, worker_id, *([actor.name] if mine else ())],
         )
         rows = cursor.fetchall()

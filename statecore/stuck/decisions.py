@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from ..kernel.indexes import is_live
+from ..machines import run, task, workstream
 from ..machines.run import Run
 from ..machines.task import Task
-from ..machines.workstream import State, Workstream
+from ..machines.workstream import Workstream
 
 
 class Undecided(NamedTuple):
@@ -28,20 +29,20 @@ def undecided(limit: int) -> Iterator[Undecided]:
 
 
 def _runs() -> QuerySet[Any]:
-    failed = Workstream.objects.filter(run=OuterRef("pk"), state="failed", successor=None)
-    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state="running"), failed)
+    failed = Workstream.objects.filter(run=OuterRef("pk"), state=workstream.State.FAILED, successor=None)
+    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state=run.State.RUNNING), failed)
 
 
 def _workstreams() -> QuerySet[Any]:
-    failed = Task.objects.filter(workstream=OuterRef("pk"), state="failed", successor=None)
+    failed = Task.objects.filter(workstream=OuterRef("pk"), state=task.State.FAILED, successor=None)
     return _with_the_first_of(Workstream.objects.filter(is_live(Workstream.flow.final)), failed)
 
 
 def _dependents() -> QuerySet[Any]:
     """A dependency that ended without being completed stays that way, until it is retried."""
     links: Any = Workstream.depends_on.through.objects
-    ended = sorted(set(Workstream.flow.final) - {State.COMPLETED})
-    waiting = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("planned", "blocked"))
+    ended = sorted(workstream.FINAL - {workstream.State.COMPLETED})
+    waiting = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=sorted(workstream.WAITING))
     dead = links.filter(from_workstream=OuterRef("pk"), to_workstream__state__in=ended)
     return _with_the_first_of(waiting, dead, "to_workstream__completed_at")
 
