@@ -35,6 +35,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.PASSED, State.FAILED}
+WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
 
 
 class Type(models.TextChoices):

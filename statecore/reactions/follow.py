@@ -31,7 +31,7 @@ def follow(changes: list[Change]) -> None:
     if changed := by_machine.get(Run):
         _runs_changed(changed)
     if changed := by_machine.get(TestGate):
-        gates.reconsider(own(filter(_is_new, changed)))
+        _gates_created([change for change in changed if _is_new(change)])
         _gates_changed(_to(changed, *test_gate.FINAL))
     if changed := by_machine.get(patch_ledger.PatchLedger):
         _patches_changed(changed)
@@ -135,6 +135,15 @@ def _concerns_its_run(change: Change) -> bool:
 
 def _runs_changed(changes: list[Change]) -> None:
     workstreams.reconsider(workstreams.of_runs(own(c for c in changes if c.entry.to_state != run.State.PENDING)))
+
+
+def _gates_created(changes: list[Change]) -> None:
+    """What they wait for is locked, as for a new task."""
+    new = own(changes)
+    if locks.take(TestGate, gates.awaited(new)):
+        _later(changes, lambda c: True, _gates_created)
+        return
+    gates.reconsider(new)
 
 
 def _gates_changed(changes: list[Change]) -> None:

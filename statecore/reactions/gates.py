@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from ..machines.test_gate import State, TestGate
+from ..kernel.many import quoted
+from ..machines.test_gate import WAITING, State, TestGate
 from .causes import Causes, handed_on
 from .consequences import move_each
 from .look import look
+
+
+def awaited(new: Causes) -> set[str]:
+    """What these wait for."""
+    query = "SELECT DISTINCT to_testgate_id FROM {gate_dependencies} WHERE from_testgate_id {ids}"
+    return {pk for (pk,) in look(query, new)} if new else set()
 
 
 def dependents(decided: Causes) -> Causes:
@@ -15,7 +22,7 @@ def dependents(decided: Causes) -> Causes:
     query = (
         "SELECT link.from_testgate_id, link.to_testgate_id FROM {gate_dependencies} AS link "
         "JOIN {gates} AS gate ON gate.id = link.from_testgate_id "
-        "WHERE link.to_testgate_id {ids} AND gate.state IN ('PENDING', 'BLOCKED')"
+        f"WHERE link.to_testgate_id {{ids}} AND gate.state IN ({quoted(WAITING)})"
     )
     return handed_on(look(query, decided), decided)
 

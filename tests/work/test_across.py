@@ -15,7 +15,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from tests.support.waiting import until
-from tests.work.agents import Agent, gate, states, submit, task, workstream
+from tests.work.agents import PHASE, Agent, gate, states, submit, task, workstream
 from tests.work.crowd import in_threads
 from tests.work.test_crowd import all_is_well, crew, finishing, firing, rounds
 
@@ -89,3 +89,12 @@ def test_a_workstream_that_is_created_while_what_it_waits_for_completes_in_anoth
     submit(workstream("b", "y"), id="r2")
     born_while(finishing(agent, held), Workstream, run="r2", depends_on=["a"])
     assert states(Workstream) == {"a": "completed", "b": "ready", "new": "ready"}
+
+
+@pytest.mark.postgres
+def test_a_gate_that_is_created_while_the_gate_it_waits_for_fails_is_blocked() -> None:
+    submit(workstream("a", "x"), gates=[gate("g")])
+    door.transition(TestGate, "g", "gate_started", actor=THE_SYSTEM)
+    fields = {"gate_type": "UNIT", "command": "true", "phase": PHASE, "depends_on": ["g"]}
+    born_while(firing(TestGate, "g", "gate_failed", exit_code=1), TestGate, **fields)
+    assert states(TestGate) == {"g": "FAILED", "new": "BLOCKED"}
