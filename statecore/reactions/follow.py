@@ -60,23 +60,15 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    if not (changes := tasks.noticed(changes)) or not (changes := _under_their_workstreams(_loud(changes))):
+    changes = tasks.noticed(changes)
+    if not changes or tasks.completed_quietly(changes):
         return
+    changes = _under_their_workstreams(changes)
     completed = own(_to(changes, task.State.COMPLETED))
     tasks.reconsider(own(c for c in changes if c.entry.to_state not in task.FINAL) | tasks.waiting_for_tasks(completed))
     # A new task may be the one its workstream has waited for.
     ended = [change for change in changes if change.entry.to_state in task.FINAL or _is_new(change)]
     workstreams.reconsider(above(ended, "workstream_id"))
-
-
-def _loud(changes: list[Change]) -> list[Change]:
-    """Without those that could be completed without anybody noticing."""
-    match tasks.completed_quietly(changes):
-        case True:
-            return []
-        case None:
-            return _later(changes, lambda c: True, _tasks_changed)
-    return changes
 
 
 def _under_their_workstreams(changes: list[Change]) -> list[Change]:

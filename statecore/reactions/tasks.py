@@ -115,12 +115,8 @@ FROM (SELECT DISTINCT workstream_id FROM found WHERE (SELECT bool_and(is_quiet) 
 """
 
 
-def completed_quietly(changes: list[Change]) -> bool | None:
-    """Complete tasks beside others of their workstream that are completing too, if nobody notices any of them.
-
-    None if they were unnoticed only until the lock was shared. Whoever has ended the task that was to notice them may
-    not have seen them, and nobody can have the lock alone now: two who share it would wait for each other.
-    """
+def completed_quietly(changes: list[Change]) -> bool:
+    """Complete tasks beside others of their workstream that are completing too, if nobody notices any of them."""
     work = current()
     if any(entry.to_state == State.RUNNING for entry in work.entries) or not all(map(_reports, changes)):
         return False
@@ -128,10 +124,9 @@ def completed_quietly(changes: list[Change]) -> bool | None:
     # That these tasks are validating makes no difference to the question; what others have become would.
     alone = all(c.entity.pk in validating for c in work.unwritten if isinstance(c.entity, Task))
     with work.reading_others() if alone else nullcontext():
-        if not _share(validating):
+        # Once more when the lock is shared: whoever had it may have ended the task that was still to come.
+        if not _share(validating) or not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):
             return False
-        if not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):
-            return None if work.shared else False
     work.unnoticed = set(validating)
     with answered(SEEN["validation_passed"]):
         move(Task, "validation_passed", validating, reconsider)
