@@ -82,7 +82,8 @@ def of_stuck(view: Any, method: str) -> Call:
     item = {"entity_type": WORD, "id": WORD, "state": WORD, "kind": WORD, "since": MOMENT, "why": WORD}
     times = {"deadline_seconds": nullable(NUMBER), "overdue_seconds": NUMBER, "recovery": ANY_OBJECT}
     chosen = query("entity_type", {"type": "string", "enum": entity_types()})
-    told = listed(obj({**item, **times}))
+    seen = {"acknowledged_by": nullable(WORD), "acknowledged_at": nullable(MOMENT)}
+    told = listed(obj({**item, **times, **seen}))
     return Call("What is past its deadline or needs a decision", {200: told}, parameters=[chosen, SIZE])
 
 

@@ -82,8 +82,9 @@ def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: f
 
 def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
     """Asks for rows only where there are some."""
+    wanted = None if entity_type is None else registry.flow(entity_type).entity_type
     for kind, state, count in overdue_counts(at):
-        if count and entity_type in (None, kind):
+        if count and wanted in (None, kind):
             yield from (_late(row, at) for row in scan.overdue(registry.flow(kind), state, at, limit, beyond))
 
 

@@ -44,6 +44,8 @@ def test_an_item_says_what_where_since_when_why_and_what_to_do(later) -> None:
         "overdue_seconds": 120.0,
         "why": "queued 12 min: there is no live worker",
         "recovery": {"action": "override", "mode": "operator"},
+        "acknowledged_by": None,
+        "acknowledged_at": None,
     }
 
 
