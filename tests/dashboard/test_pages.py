@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,19 +217,6 @@ def test_a_page_beyond_the_ends_of_time_is_the_first(people: dict[str, Any], sce
     client.force_login(people["viewer"])
     url = reverse("console:machine", args=["tasks"])
     assert client.get(f"{url}?q=state:queued&after=0001-01-01T00:00:00%2B14:00~x").status_code == 200
-
-
-VENDOR = Path(__file__).parents[2] / "static" / "vendor"
-
-
-@pytest.mark.parametrize("packed", sorted(VENDOR.glob("*.gz")), ids=lambda path: path.name)
-def test_what_is_packed_is_what_lies_beside_it(packed: Path, client: Client, db: Any) -> None:
-    plain = packed.with_suffix("")
-    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
-
-    answer = client.get(f"/static/vendor/{plain.name}", headers={"accept-encoding": "gzip"})
-    assert answer["Content-Encoding"] == "gzip"
-    assert len(answer.content) == packed.stat().st_size
 
 
 def test_how_much_is_stuck_takes_one_question(scene: Scene) -> None:
