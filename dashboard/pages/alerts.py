@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -42,6 +43,4 @@ def acknowledge(request: HttpRequest, alert_id: int) -> HttpResponse:
 
 
 def _may_acknowledge(request: HttpRequest) -> bool:
-    from django.conf import settings
-
     return not settings.STATECORE_READ_ONLY and request.user.has_perm("statecore.change_alert")

@@ -18,6 +18,7 @@ from statecore.kernel.entity import Entity
 from statecore.records.position import head
 from statecore.stuck import scan
 
+from .asked import number
 from .found import entity_at
 
 TABS = {"history": "History", "related": "Related", "data": "Data"}
@@ -27,8 +28,7 @@ TABS = {"history": "History", "related": "Related", "data": "Data"}
 def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
     position = head()
     found = entity_at(request, collection, entity_id)
-    tab = request.GET.get("tab", "history")
-    tab = tab if tab in TABS else "history"
+    tab = _tab(request)
     context = {"entity": found, "flow": found.flow, "tab": tab, **PARTS[tab](request, found)}
     if shell.is_fragment(request):
         return shell.render(request, f"dashboard/parts/{tab}.html", context)
@@ -36,8 +36,7 @@ def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpRespons
 
 
 def _history(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    given = request.GET.get("before", "")
-    before = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+    before = number(request, "before")
     events, more = history.events(entity, before)
     return {"events": events, "more": more, "is_first": before is None}
 

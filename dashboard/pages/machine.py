@@ -17,6 +17,7 @@ from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.records.position import head
 
+from .asked import text
 from .found import machine_at
 
 
@@ -33,22 +34,22 @@ def machine(request: HttpRequest, collection: str) -> HttpResponse:
 
 
 def _listed(request: HttpRequest, flow: Flow) -> dict[str, Any]:
-    text = request.GET.get("q", "").replace("\x00", "")[:500]
-    asked = search.read(text, flow, now())
-    context: dict[str, Any] = {"flow": flow, "search": asked, "q": text, "name": shell.name_of(flow)}
+    typed = text(request, "q")
+    asked = search.read(typed, flow, now())
+    context: dict[str, Any] = {"flow": flow, "search": asked, "q": typed, "name": shell.name_of(flow)}
     context["may_operate"] = rights.may(request.user, flow, "operate")
-    after, order = request.GET.get("after", "").replace("\x00", "")[:120], request.GET.get("order", "")
+    after, order = text(request, "after")[:120], text(request, "order")
     try:
         page = entities.page(flow, asked, after=after, order=order)
     except TimedOut:
         return {**context, "timed_out": True}
-    here = {"q": text, "order": page.order}
+    here = {"q": typed, "order": page.order}
     more = f"?{urlencode({**here, 'after': page.next})}" if page.next else ""
-    return {**context, "page": page, "more": more, "is_first": not after, "orders": _orders(page, text)}
+    return {**context, "page": page, "more": more, "is_first": not after, "orders": _orders(page, typed)}
 
 
-def _orders(page: entities.Page, text: str) -> list[tuple[str, str, bool]]:
-    return [(order, f"?{urlencode({'q': text, 'order': order})}", order == page.order) for order in page.orders]
+def _orders(page: entities.Page, typed: str) -> list[tuple[str, str, bool]]:
+    return [(order, f"?{urlencode({'q': typed, 'order': order})}", order == page.order) for order in page.orders]
 
 
 def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
