@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from django.db.models import Exists, Q
-from django.http import QueryDict
+from django.test import RequestFactory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -96,12 +96,9 @@ def test_an_age_is_one_or_is_refused(text: str) -> None:
 # What the API is asked
 
 
-class Asked:
-    def __init__(self, text: str) -> None:
-        self.query_params, self.path = QueryDict(text), "/api/v1/tasks/"
-
-    def build_absolute_uri(self, address: str) -> str:
-        return address
+def asking(**words: str) -> Any:
+    """A real request, with these words behind the question mark."""
+    return RequestFactory().get("/api/v1/tasks/", words)
 
 
 def tokens() -> st.SearchStrategy[str]:
@@ -131,9 +128,7 @@ def _plain(value: Any) -> Any:
 @many
 @given(tokens(), st.sampled_from(["-created_at", "id", "created_at", "-id"]))
 def test_a_cursor_leads_to_a_page_or_to_none(text: str, ordering: str) -> None:
-    asked: Any = Asked("")
-    asked.query_params = QueryDict(mutable=True)
-    asked.query_params.update({"cursor": text, "ordering": ordering})
+    asked = asking(cursor=text, ordering=ordering)
     with rolled_back():
         refusal = refusal_of(NotFound, pages.page, asked, Task.objects.all(), list, "-created_at")
 
@@ -166,9 +161,7 @@ def test_a_moment_is_one_or_is_refused(text: str) -> None:
 @few
 @given(TEXT | st.integers().map(str), TEXT | st.integers().map(str))
 def test_the_place_in_a_log_is_a_number_or_is_refused(after: str, size: str) -> None:
-    asked: Any = Asked("")
-    asked.query_params = QueryDict(mutable=True)
-    asked.query_params.update({"after": after, "page_size": size})
+    asked = asking(after=after, page_size=size)
     refusal = refusal_of(Invalid, sequences.page, asked, JournalEvent.objects.none())
 
     assert refusal is None or refusal.facts["errors"].keys() <= {"after", "page_size"}
