@@ -21,7 +21,7 @@ class Situation(NamedTuple):
     tasks_missing: bool
     dependency_open: bool
     task_started: bool
-    is_successor: bool
+    is_validated_again: bool
     has_tasks: bool
     task_open: bool
     critical_failure: bool
@@ -51,9 +51,9 @@ class Situation(NamedTuple):
                 return "tasks_created"
             case State.BLOCKED if not self.dependency_open:
                 return "dependencies_met"
-            case State.READY if self.task_started or (self.is_successor and not self.has_tasks):
+            case State.READY if self.task_started or (self.is_validated_again and not self.has_tasks):
                 return "first_task_started"
-            case State.EXECUTING if not self.task_open and (self.has_tasks or self.is_successor):
+            case State.EXECUTING if not self.task_open and (self.has_tasks or self.is_validated_again):
                 return "all_tasks_completed"
             case State.VALIDATING if not (self.task_open or self.gate_open or self.patch_open):
                 return "validation_passed"
@@ -75,7 +75,9 @@ SELECT workstream.id, workstream.state, run.state,
        THEN EXISTS (SELECT 1 FROM {{tasks}} AS task
                     WHERE task.workstream_id = workstream.id AND task.started_at IS NOT NULL)
        ELSE false END,
-  workstream.retry_of_id IS NOT NULL,
+  workstream.retry_of_id IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.retry_of_id
+                  AND patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")}),
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id),
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
           AND {STANDS.format("{tasks}", "task")}),

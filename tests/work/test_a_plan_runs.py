@@ -204,6 +204,16 @@ def test_a_workstream_that_failed_when_its_tasks_were_completed_is_retried_by_va
     all_is_well()
 
 
+def test_a_workstream_that_failed_by_a_quarantined_patch_does_not_complete_without_it() -> None:
+    submit(workstream("a", "x", gates=[gate("g")]))
+    Agent().work()
+    patch = world.patch(workstream=Workstream.objects.get(pk="a"))
+    world.fire(patch, "validation_failed", error="it touches what it may not")
+    assert states(Workstream) == {"a": "failed"}
+    heir = door.retry(Workstream, "a", actor=THE_SYSTEM).entity
+    assert heir.state == "ready"
+
+
 def test_the_successor_of_a_workstream_that_never_had_a_task_waits_for_one() -> None:
     run = submit(workstream("a", "x"))
     door.create(Workstream, id="b", run=run.pk, actor=THE_SYSTEM)
