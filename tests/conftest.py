@@ -72,29 +72,37 @@ def pytest_report_header() -> str:
     return f"database: {DATABASE}"
 
 
-# What reads the code meets no database. What speaks HTTP, or starts the whole installation, meets it only behind the
-# API, the pages and the services, and those are tested on both. Twice would take too long at every change: each runs
-# where it is used most.
+# What reads the code meets no database. What speaks HTTP, or starts whole processes, meets it only behind the API, the
+# pages, the doors and the services, and those are tested on both. Twice would take too long at every change: each runs
+# where it is used most, and on both with STATECORE_TEST_TWICE=1.
 ONCE = {
     "agent": "postgres",
+    "api/test_rights.py": "postgres",
+    "backup/test_drill.py": "postgres",
     "browser": "sqlite",
     "cli": "sqlite",
     "client": "sqlite",
     "code": "sqlite",
     "deploy": "postgres",
     "documentation": "sqlite",
+    "executors/test_kill.py": "postgres",
     "live": "postgres",
+    "metrics/test_processes.py": "postgres",
     "project": "sqlite",
+    "simulation": "postgres",
     "tools": "postgres",
+    "work/test_kill.py": "postgres",
 }
+TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browsers last: their library leaves an event loop running in its process, beside which no other can start."""
     items.sort(key=lambda item: "browser" in item.path.parts)
-    for item in items:
-        if only := ONCE.get(item.path.relative_to(TESTS).parts[0]):
+    for item in () if TWICE else items:
+        place = item.path.relative_to(TESTS)
+        if only := ONCE.get(place.as_posix()) or ONCE.get(place.parts[0]):
             item.add_marker(only)
 
 
