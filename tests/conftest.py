@@ -93,13 +93,25 @@ ONCE = {
     "tools": "postgres",
     "work/test_kill.py": "postgres",
 }
+# Half a minute or more, most of it waiting.
+LONG = {
+    "agent/test_crowd.py",
+    "api/test_schemathesis.py",
+    "backup/test_lost_machine.py",
+    "documentation/test_tutorial.py",
+    "live/test_long_polls.py",
+    "work/test_kill.py",
+}
 TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browsers last: their library leaves an event loop running in its process, beside which no other can start."""
-    items.sort(key=lambda item: "browser" in item.path.parts)
+    """What takes longest comes first, so that nobody waits for it in the end.
+
+    Browsers come last: their library leaves an event loop running in its process, beside which no other can start.
+    """
+    items.sort(key=lambda item: ("browser" in item.path.parts, item.path.relative_to(TESTS).as_posix() not in LONG))
     for item in () if TWICE else items:
         place = item.path.relative_to(TESTS)
         if only := ONCE.get(place.as_posix()) or ONCE.get(place.parts[0]):

@@ -88,6 +88,11 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
     contexts: list[Any] = []
     complaints: list[str] = []
 
+    def hear(message: Any) -> None:
+        # What axe tries on a page comes from no address.
+        if message.type == "error" and message.location["url"]:
+            complaints.append(message.text)
+
     def open_page(path: str, who: str = "supervisor", **looks: Any) -> Any:
         context = browser.new_context(
             storage_state=sessions.get(who), viewport=looks.pop("viewport", {"width": 1280, "height": 800}), **looks
@@ -96,7 +101,7 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
         context.add_init_script(WATCH_POLICY)
         context.set_default_timeout(15_000)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(f"{site.url}{path}")
         return page

@@ -152,3 +152,18 @@ def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[.
     ids = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.id)")
     assert sorted(ids) == ["restart-t1", "restart-t2"]
     visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+
+
+def test_what_breaks_the_policy_is_noticed(visit: Callable[..., Any]) -> None:
+    """Of a page with a style in its markup the browser complains, and every test here would fail by it."""
+    page = visit("/login/", who="stranger")
+
+    def with_a_style(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("<main", '<p style="color: red">x</p><main', 1))
+
+    page.route("**/login/", with_a_style)
+    page.reload()
+    assert page.locator("p:text-is('x')").count() == 1
+    assert any("style" in each for each in visit.complaints)  # type: ignore[attr-defined]
+    visit.complaints.clear()  # type: ignore[attr-defined]

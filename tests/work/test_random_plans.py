@@ -279,4 +279,4 @@ class Faults(RuleBasedStateMachine):
 
 
 def test_a_run_ends_or_something_explains_why_not() -> None:
-    run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=10, stateful_step_count=30))
+    run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=7, stateful_step_count=25))
