@@ -97,14 +97,15 @@ def reconsider(causes: Causes) -> None:
 
 # Whether a task has nothing to be validated by, and nobody notices that it completes: no task waits for it, and its
 # workstream goes on as long as there is another that nobody has started. (By the order the planner sees that one entry
-# of the index is enough; it would look for "any" among all the tasks that are done.)
+# of the index is enough; it would look for "any" among all the tasks that are done. Without the CASE it would read the
+# whole queue as well, before anybody has told it how long that is.)
 QUIET = f"""
 SELECT task.workstream_id, task.patch_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM {{exit_gates}} AS link WHERE link.task_id = task.id)
   AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id)
   AND NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
   AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND other.state IN ({quoted(UNSTARTED)})
+       AND other.state <> 'completed' AND CASE WHEN other.state IN ({quoted(UNSTARTED)}) THEN true ELSE false END
        ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL AS is_quiet
 FROM {{tasks}} AS task WHERE task.id {{ids}}
 """
