@@ -88,7 +88,7 @@ def test_it_looks_at_things(site: Site) -> None:
 
 
 def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
-    token = sites.token("agent", "claude")
+    token = sites.token("agent", "assistant")
     plan = {"id": "r1", "phase": world.phase().pk, "workstreams": [{"id": "w", "tasks": [{"id": "t1"}]}], "start": True}
 
     async def work(client: Client) -> Any:
@@ -105,7 +105,7 @@ def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
     assert Run.objects.get().state == "succeeded"
     reported = Event.objects.get(entity_id="t1", trigger="execution_completed").as_dict()
     assert (reported["actor"], reported["actor_kind"], reported["metadata"]["tool"]) == (
-        "claude", "agent", "complete_task",
+        "assistant", "agent", "complete_task",
     )  # fmt: skip
     started = Event.objects.get(entity_id="t1", trigger="worker_started").as_dict()
     assert started["metadata"]["tool"] == "claim_task"
