@@ -96,9 +96,7 @@ ONCE = {
 # Half a minute or more, most of it waiting.
 LONG = {
     "agent/test_crowd.py",
-    "api/test_schemathesis.py",
     "backup/test_lost_machine.py",
-    "documentation/test_tutorial.py",
     "live/test_long_polls.py",
     "work/test_kill.py",
 }
