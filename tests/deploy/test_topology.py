@@ -12,11 +12,13 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from tests.deploy.topology import NGINX, OPENSSL, PASSWORD, Topology, running
 from tests.support import databases, redis
 from tests.support.waiting import until
+
+PATIENCE = 20.0
 
 pytestmark = pytest.mark.skipif(
     not (NGINX and OPENSSL), reason="nginx and openssl are needed: apt-get install nginx-light openssl"
@@ -96,19 +98,22 @@ def heard_on_the_stream(site: Topology, entity: str) -> int:
         return int(next(events).position)
 
 
-def heard_on_the_socket(site: Topology, entity: str) -> int:
+def socket(site: Topology, path: str) -> ClientConnection:
     address = site.url.replace("https", "wss")
-    with connect(f"{address}/ws/events/?after=0&entity={entity}", additional_headers=site.bearer, ssl=site.trust) as ws:
+    return connect(f"{address}{path}", additional_headers=site.bearer, ssl=site.trust, open_timeout=PATIENCE)
+
+
+def heard_on_the_socket(site: Topology, entity: str) -> int:
+    with socket(site, f"/ws/events/?after=0&entity={entity}") as ws:
         while True:
-            told = json.loads(ws.recv(timeout=20))
+            told = json.loads(ws.recv(timeout=PATIENCE))
             if told["type"] == "events":
                 return int(told["events"][0]["position"])
 
 
 def test_a_board_comes_over_its_socket(site: Topology) -> None:
-    address = site.url.replace("https", "wss")
-    with connect(f"{address}/ws/board/", additional_headers=site.bearer, ssl=site.trust) as ws:
-        assert json.loads(ws.recv(timeout=20))["type"] == "snapshot"
+    with socket(site, "/ws/board/") as ws:
+        assert json.loads(ws.recv(timeout=PATIENCE))["type"] == "snapshot"
 
 
 def test_a_claim_waits_until_there_is_work(site: Topology, phase: None) -> None:
