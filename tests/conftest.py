@@ -45,6 +45,16 @@ def pytest_configure() -> None:
     import django
 
     django.setup()
+    _make_cheap()
+
+
+def _make_cheap() -> None:
+    """What is slow on purpose, or done once by a server but here once for each client."""
+    from django.conf import settings
+    from django.contrib.auth.hashers import Argon2PasswordHasher
+
+    Argon2PasswordHasher.time_cost, Argon2PasswordHasher.memory_cost, Argon2PasswordHasher.parallelism = 1, 8, 1
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 def postgres_url() -> str:
@@ -85,10 +95,14 @@ ONCE = {
     "code": "sqlite",
     "deploy": "postgres",
     "documentation": "sqlite",
+    "executors/test_compensation.py": "sqlite",
     "executors/test_kill.py": "postgres",
+    "executors/test_patches.py": "sqlite",
+    "executors/test_races.py": "postgres",
     "live": "postgres",
     "metrics/test_processes.py": "postgres",
     "project": "sqlite",
+    "properties/test_parsers.py": "sqlite",
     "simulation": "postgres",
     "tools": "postgres",
     "work/test_kill.py": "postgres",

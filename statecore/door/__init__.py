@@ -4,7 +4,7 @@ One transaction: replay if the request was seen, lock the row, is the move open 
 guards hold, make the move, write row and event, let the reactions follow. A refusal changes nothing.
 """
 
-from .batch import Item, follow_up, transition_chosen, transition_many
+from .batch import Item, Turn, follow_up, not_there, transition_in_turn, transition_many
 from .create import create
 from .edit import edit, editable
 from .idempotency import RequestKey
@@ -18,14 +18,16 @@ __all__ = [
     "Item",
     "Outcome",
     "RequestKey",
+    "Turn",
     "create",
     "edit",
     "editable",
     "follow_up",
+    "not_there",
     "override",
     "retry",
     "takes_two",
     "transition",
-    "transition_chosen",
+    "transition_in_turn",
     "transition_many",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -49,41 +49,39 @@ def transition_many(
 ) -> list[Item]:
     """Each entity moves or is refused by itself; what moves is committed together."""
     wanted = list(dict.fromkeys(entity_ids))
-    items = transition_chosen(
-        model,
-        lambda: rows.lock_many(model, wanted),
-        trigger,
-        actor=actor,
-        params=params,
-        reason=reason,
-        metadata=metadata,
-        cause=cause,
-        dry_run=dry_run,
-    )
-    return [items.get(entity_id) or _not_there(model, entity_id) for entity_id in wanted]
+    turn = Turn(lambda: rows.lock_many(model, wanted), trigger, params or {}, reason, metadata or {}, cause)
+    (items,) = transition_in_turn(model, [turn], actor=actor, dry_run=dry_run)
+    return [items.get(entity_id) or not_there(model, entity_id) for entity_id in wanted]
 
 
-def transition_chosen(
-    model: type[Entity],
-    choose: Choose,
-    trigger: str,
-    *,
-    actor: Actor,
-    params: Mapping[str, Any] | None = None,
-    reason: str = "",
-    metadata: Mapping[str, Any] | None = None,
-    cause: Entry | None = None,
-    dry_run: bool = False,
-) -> dict[str, Item]:
-    """The same for the entities that `choose` reads and locks inside the transaction."""
+class Turn(NamedTuple):
+    """A batch among others: the entities that `choose` reads and locks inside the transaction."""
 
-    def step(write_all: WriteAll) -> dict[str, Item]:
-        batch = Batch(lambda entity_id: cause, metadata or {})
-        caused = batch.move(choose(), trigger, Facts(now(), actor, params or {}, reason), write_all)
-        return batch.told(model, caused)
+    choose: Choose
+    trigger: str
+    params: Mapping[str, Any] = {}
+    reason: str = ""
+    metadata: Mapping[str, Any] = {}
+    cause: Entry | None = None
+
+
+def transition_in_turn(
+    model: type[Entity], turns: Sequence[Turn], *, actor: Actor, dry_run: bool = False
+) -> list[dict[str, Item]]:
+    """Batches one after the other, committed together; what follows, follows from all of them."""
+
+    def step(write_all: WriteAll) -> list[dict[str, Item]]:
+        batches = []
+        for turn in turns:
+            batch = Batch(_always(turn.cause), turn.metadata)
+            batch.move(turn.choose(), turn.trigger, Facts(now(), actor, turn.params, turn.reason), write_all)
+            batches.append(batch)
+        caused = react_to([change for batch in batches for change in batch.moved])
+        return [batch.told(model, caused) for batch in batches]
 
     with counted(model.flow.entity_type):
-        check_words(reason, metadata or {}, params or {})
+        for turn in turns:
+            check_words(turn.reason, turn.metadata, turn.params)
         try:
             return perform(lambda: step(_together), keep=not dry_run)
         except ConstraintViolated:
@@ -106,7 +104,12 @@ def follow_up(
     batch = Batch(causes.__getitem__, {})
     found = rows.at_hand(model, causes, skip_locked=True)
     batch.move(found, trigger, Facts(now(), THE_SYSTEM, params or {}, reason), _together)
+    react_to(batch.moved)
     return [] if len(found) == len(causes) else sorted(causes.keys() - {entity.pk for entity in found})
+
+
+def _always(cause: Entry | None) -> Callable[[str], Entry | None]:
+    return lambda _entity_id: cause
 
 
 class Fired(NamedTuple):
@@ -127,13 +130,12 @@ class Batch:
         self.repeated: list[Entity] = []
         self.refusals: list[tuple[Entity, Refusal]] = []
 
-    def move(self, entities: list[Entity], trigger: str, facts: Facts, write_all: WriteAll) -> tuple[Entry, ...]:
-        """Move those that may, write them, let the reactions follow; the entries of the cascade."""
+    def move(self, entities: list[Entity], trigger: str, facts: Facts, write_all: WriteAll) -> None:
+        """Move those that may, and write them."""
         with together(entities):
             # All of them before the first is written: no guard sees what another of the batch has become.
             fired = [made for entity in entities if (made := self._fire(entity, trigger, facts))]
         write_all(self._recorded(fired), self)
-        return react_to(self.moved)
 
     def _fire(self, entity: Entity, trigger: str, facts: Facts) -> Fired | None:
         before = as_it_was(entity)
@@ -211,7 +213,7 @@ def _by_origin(caused: tuple[Entry, ...]) -> dict[str, list[Entry]]:
     return found
 
 
-def _not_there(model: type[Entity], entity_id: str) -> Item:
+def not_there(model: type[Entity], entity_id: str) -> Item:
     refusal = NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
     count(model.flow.entity_type, refusal)
     return Item(entity_id, None, refusal)

@@ -101,6 +101,13 @@ def at_hand(model: type[Entity], entity_ids: Iterable[str], *, skip_locked: bool
     return [entity for entity in found.values() if entity is not None] + others
 
 
+def copied(entity: Entity) -> Any:
+    """The entity as it is now, whatever becomes of it."""
+    copy = object.__new__(type(entity))
+    copy.__dict__.update(entity.__dict__)
+    return copy
+
+
 def latest(entity: Entity) -> Entity:
     """The entity as the current piece of work has left it."""
     return current().known.get((type(entity), entity.pk), entity)

@@ -17,6 +17,7 @@ from ..kernel.latch import opened
 from ..kernel.refusals import ConstraintViolated
 from . import statements
 from .change import Change
+from .rows import copied
 from .work import Work, current
 
 PORTION = 200
@@ -44,9 +45,7 @@ def update(changes: Iterable[Change]) -> None:
 
 def _as_recorded(change: Change) -> Change:
     """The entity itself may make its next move, or be on its way to it, before this one is written."""
-    kept = object.__new__(type(change.entity))
-    kept.__dict__.update(change.entity.__dict__)
-    return change._replace(entity=kept)
+    return change._replace(entity=copied(change.entity))
 
 
 def insert(changes: Iterable[Change]) -> None:

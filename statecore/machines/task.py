@@ -42,6 +42,8 @@ FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
 VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
+# How it ends its run when its own agent says so; whatever else ends it, the agent has to be told.
+REPORTS = {"execution_completed", "execution_failed"}
 
 
 def zero_only() -> list[int]:

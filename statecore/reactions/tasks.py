@@ -119,11 +119,14 @@ FROM (SELECT DISTINCT workstream_id FROM found WHERE (SELECT bool_and(is_quiet) 
 def completed_quietly(changes: list[Change]) -> bool:
     """Complete tasks beside others of their workstream that are completing too, if nobody notices any of them."""
     work = current()
-    if any(entry.to_state == State.RUNNING for entry in work.entries) or not all(map(_reports, changes)):
-        return False
     validating = own(changes)
-    # That these tasks are validating makes no difference to the question; what others have become would.
-    alone = all(c.entity.pk in validating for c in work.unwritten if isinstance(c.entity, Task))
+    started = {e.entity_id for e in work.entries if (e.entity_type, e.to_state) == ("task", State.RUNNING)}
+    if started & validating.keys() or not all(map(_reports, changes)):
+        return False
+    # That these tasks are validating makes no difference to the question, and one that is started here is still to
+    # come: it ends after this is committed. What others have become would make one.
+    known = started | validating.keys()
+    alone = all(c.entity.pk in known for c in work.unwritten if isinstance(c.entity, Task))
     with work.reading_others() if alone else nullcontext():
         # Once more when the lock is shared: whoever had it may have ended the task that was still to come.
         if not _share(validating) or not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):

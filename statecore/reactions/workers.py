@@ -25,8 +25,6 @@ from .tasks import held_by
 
 BATCH = 500
 RUNNING = tasks.State.RUNNING
-# How a task ends its run when its own agent says so; whatever else ends it, the agent has to be told.
-REPORTS = {"execution_completed", "execution_failed"}
 
 
 class Tally:
@@ -39,7 +37,7 @@ class Tally:
 
     def count(self, change: Change, by: int) -> None:
         self.change += by
-        if by < 0 and change.entry.trigger not in REPORTS:
+        if by < 0 and change.entry.trigger not in tasks.REPORTS:
             self.commands.append({"cancel": change.entity.pk, "attempt": change.before["attempt"]})
 
 

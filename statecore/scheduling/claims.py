@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from .. import door
 from ..door import rights, rows
@@ -12,8 +14,9 @@ from ..kernel.actors import Actor
 from ..kernel.entity import Entity
 from ..kernel.links import answered
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
-from ..machines.task import Task
-from ..machines.worker import Worker
+from ..machines import task as tasks
+from ..machines.task import REPORTS, Task
+from ..machines.worker import State, Worker
 from .heartbeats import beat
 
 # Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
@@ -36,33 +39,112 @@ STANDING = (
 )
 
 
+class Report(NamedTuple):
+    """How a task ended, as its worker says."""
+
+    task: str
+    trigger: str
+    params: Mapping[str, Any] = {}
+
+
+class Handover(NamedTuple):
+    """What became of each report, in their order, and the tasks that come next."""
+
+    reports: list[door.Item]
+    tasks: list[Task]
+
+
 def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task]:
     """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
-    if most is not None and (type(most) is not int or most < 1):
-        raise Invalid({"max": ["must be a whole number, 1 or more."]})
+    return hand_over(worker_id, (), actor=actor, most=most).tasks
+
+
+def hand_over(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: int | None = None) -> Handover:
+    """Hand in what is done and claim what comes next, in one transaction.
+
+    A worker that would be idle only to be busy again stays busy. Each report is taken or refused by itself; where the
+    worker may claim no more the reports are taken all the same. A task that only these reports make ready is claimed
+    by the next call.
+    """
+    _check(reports, most)
     rights.require(actor, Worker.flow, "operate")
-
-    def choose() -> list[Entity]:
-        worker: Any = rows.lock(Worker, worker_id)
-        rights.must_hold(actor, worker)
-        _may_claim(worker)
-        answers["worker", worker_id] = worker
-        return _choose(worker, most)
-
     answers: dict[Any, Any] = {}
+    exchange = _Exchange(worker_id, reports, actor, most, answers)
     with answered(answers):
-        items = door.transition_chosen(Task, choose, "worker_started", actor=actor, params={"worker": worker_id})
-    if not items:
+        *told, claimed = door.transition_in_turn(Task, exchange.turns(), actor=actor)
+    if not claimed:
         beat(worker_id, actor=actor, tells=False)
-    held: list[Any] = [item.outcome.entity for item in items.values() if item.outcome]
-    # One whose run was cancelled meanwhile is not held.
-    return [task for task in held if task.worker_id == worker_id]
+    held: list[Any] = [item.outcome.entity for item in claimed.values() if item.outcome]
+    return Handover(
+        [
+            items.get(report.task) or door.not_there(Task, report.task)
+            for items, report in zip(told, reports, strict=True)
+        ],
+        # One whose run was cancelled meanwhile is not held.
+        [task for task in held if task.worker_id == worker_id],
+    )
 
 
-def _may_claim(worker: Any) -> None:
-    if complaint := worker.why_not_at_all():
-        unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
-        raise GuardFailed("claim", unmet, **worker.standing())
+def _check(reports: Sequence[Report], most: int | None) -> None:
+    errors = {}
+    if most is not None and (type(most) is not int or most < 1):
+        errors["max"] = ["must be a whole number, 1 or more."]
+    if any(report.trigger not in REPORTS for report in reports):
+        errors["reports"] = [f"must be {' or '.join(sorted(REPORTS))}."]
+    if len({report.task for report in reports}) < len(reports):
+        errors["reports"] = ["must name each task once."]
+    if errors:
+        raise Invalid(errors)
+
+
+class _Exchange:
+    """One call under way, from the locks of what is handed in to the choice of what comes next."""
+
+    def __init__(
+        self, worker_id: str, reports: Sequence[Report], actor: Actor, most: int | None, answers: dict[Any, Any]
+    ) -> None:
+        self.worker_id, self.reports, self.actor, self.most, self.answers = worker_id, reports, actor, most, answers
+        self.reported: dict[str, Any] = {}
+        self.held: list[Any] = []
+
+    def turns(self) -> list[door.Turn]:
+        handed_in = [
+            door.Turn(partial(self._reported, report), report.trigger, report.params) for report in self.reports
+        ]
+        return [*handed_in, door.Turn(self._chosen, "worker_started", {"worker": self.worker_id})]
+
+    def _reported(self, report: Report) -> list[Entity]:
+        """The first locks them all. Before the worker: whoever holds a worker waits for no task."""
+        if report is self.reports[0]:
+            found: list[Any] = rows.lock_many(Task, [each.task for each in self.reports])
+            self.reported = {task.pk: task for task in found}
+            self.held = [task for task in found if task.worker_id == self.worker_id]
+        task = self.reported.get(report.task)
+        return [task] if task else []
+
+    def _chosen(self) -> list[Entity]:
+        # What is handed in is neither the worker nor queued.
+        with current().reading_others():
+            worker: Any = rows.lock(Worker, self.worker_id)
+            rights.must_hold(self.actor, worker)
+            worker = self.answers["worker", self.worker_id] = self._relieved(worker)
+            if complaint := worker.why_not_at_all():
+                if self.reports:
+                    return []
+                unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
+                raise GuardFailed("claim", unmet, **worker.standing())
+            return _choose(worker, self.most)
+
+    def _relieved(self, worker: Any) -> Any:
+        """As it would be with the reports taken; only to be looked at."""
+        let_go = sum(1 for task in self.held if task.state != tasks.State.RUNNING)
+        if not let_go:
+            return worker
+        relieved = rows.copied(worker)
+        relieved.current_load -= let_go
+        if worker.state == State.BUSY and not relieved.current_load:
+            relieved.__dict__["state"] = State.IDLE
+        return relieved
 
 
 def _choose(worker: Any, most: int | None) -> list[Entity]:

@@ -51,13 +51,12 @@ def _shut_down_stale(before: datetime) -> int:
     """No guard asks once more whether an idle worker is stale: one that is heard from meanwhile is not chosen."""
     condition = "WHERE row.state = 'idle' AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
     moment: Any = connection.ops.adapt_datetimefield_value(before)
-    items = door.transition_chosen(
-        Worker,
+    turn = door.Turn(
         lambda: rows.lock_chosen(Worker, condition, [moment, BATCH]),
         "shutdown_requested",
-        actor=THE_SYSTEM,
         reason="it was idle and not heard from",
     )
+    (items,) = door.transition_in_turn(Worker, [turn], actor=THE_SYSTEM)
     return sum(1 for item in items.values() if item.outcome)
 
 

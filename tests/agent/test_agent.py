@@ -26,7 +26,7 @@ SH = ("--", "/bin/sh", "-c")
 
 def holding(start: Start, folder: Path, *words: str, script: str = "") -> AgentProcess:
     """An agent whose command has begun, and goes on until there is a file `go`."""
-    go = f"echo $$ > {folder}/pid; {script} while ! [ -e {folder}/go ]; do sleep 0.02; done; echo went on"
+    go = f"{script} echo $$ > {folder}/pid; while ! [ -e {folder}/go ]; do sleep 0.02; done; echo went on"
     agent = start(*words, *SH, go)
     until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
     return agent

@@ -99,7 +99,7 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
         )
         contexts.append(context)
         context.add_init_script(WATCH_POLICY)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))

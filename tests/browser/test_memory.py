@@ -17,9 +17,10 @@ window.sockets = [];
 window.WebSocket = class extends WebSocket {
   constructor(...given) { super(...given); window.sockets.push(this); }
 };
+window.open_one = (path) => window.sockets.findLast((each) => each.url.includes(path) && each.readyState === 1);
+window.is_open = (path) => Boolean(window.open_one(path));
 window.tell = (path, message) => {
-  const socket = window.sockets.findLast((each) => each.url.includes(path) && each.readyState === 1);
-  socket.onmessage({ data: JSON.stringify(message) });
+  window.open_one(path).onmessage({ data: JSON.stringify(message) });
 };
 """
 UPDATES = """async ([start, frames, size, entity]) => {
@@ -63,6 +64,7 @@ def tapped(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callab
         page = context.new_page()
         page.goto(f"{site.url}{path}")
         expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+        page.wait_for_function("() => ['/ws/events/', '/ws/board/'].every(window.is_open)")
         return page
 
     yield open_page

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.waiting import until
+
 COUNTS = """() => [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((each) =>
   `${each.closest("[data-machine]").dataset.machine} ${each.dataset.state} ${each.querySelector("b").textContent}`)"""
 VIEWS = {
@@ -67,6 +69,4 @@ def test_an_open_page_shows_what_a_new_one_does(name: str, site: Any, visit: Cal
     # Others may go on meanwhile: both have to come to the same in the end.
     fresh = visit(path, who="viewer")
     expect(fresh.locator("body")).to_have_attribute("data-connection", "live")
-    old.wait_for_function(
-        f"(expected) => JSON.stringify(({shown})()) === JSON.stringify(expected)", arg=fresh.evaluate(shown)
-    )
+    until(lambda: old.evaluate(shown) == fresh.evaluate(shown))

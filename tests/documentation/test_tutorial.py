@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 PAGE = ROOT / "docs" / "tutorial" / "first-plan.md"
 PORT_ON_THE_PAGE = ":8000"
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 @pytest.fixture

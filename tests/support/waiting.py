@@ -13,7 +13,7 @@ def somebody_waits() -> bool:
         return bool(cursor.fetchall())
 
 
-def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
+def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
     """Return as soon as the condition holds; fail when it never does."""
     deadline = time.monotonic() + timeout
     while not condition():
