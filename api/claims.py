@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from statecore import scheduling
 from statecore.kernel.actors import Actor
+from statecore.kernel.ulid import ID_PATTERN
 from statecore.machines.worker import Worker
 
 from . import bodies
@@ -18,14 +19,29 @@ from .request import Request
 from .views import ApiView
 
 LONGEST_WAIT = 30
+MOST_HELD = 1_000
+LARGEST_ATTEMPT = 2**31 - 1
+
+
+class Held(bodies.Body):
+    task: Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
+    attempt: Annotated[int, Meta(ge=0, le=LARGEST_ATTEMPT)]
+
+
+class Alive(bodies.Body):
+    """What the agent is at, if it says so: it is told which of that it has to stop."""
+
+    holds: Annotated[list[Held], Meta(max_length=MOST_HELD)] | None = None
 
 
 class Heartbeat(ApiView):
     flow = Worker.flow
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
-        return asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor))
+        asked, actor = Posted(request, Alive), acting_as_agent(request)
+        said = asked.said.holds
+        holds = None if said is None else {(held.task, held.attempt) for held in said}
+        return asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor, holds=holds))
 
 
 class Wanted(bodies.Body):

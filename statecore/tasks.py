@@ -10,6 +10,7 @@ from django.conf import settings
 from statecore import backup, bulk, integrity, journal, stuck
 from statecore.executors import compensation, gates, patches
 from statecore.reactions import sweep
+from statecore.records import recall
 from statecore.scheduling import breakers, timers
 from statecore.sinks import counters, notices
 from statecore.stuck import abandoned
@@ -47,9 +48,10 @@ def sweep_tasks() -> None:
 
 @shared_task
 def sweep_workers() -> None:
-    """Missed heartbeats, and workers that did not come back."""
+    """Missed heartbeats, workers that did not come back, and what none of them can be at any more."""
     timers.miss_heartbeats()
     timers.give_up_workers()
+    recall.forget()
 
 
 @shared_task

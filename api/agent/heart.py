@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from api.client import Beat, Client, NotAuthenticated, NotFound, PermissionDenied, StatecoreError
+from api.client import Beat, Client, NotAuthenticated, NotFound, PermissionDenied, StatecoreError, Task
 
 from .terminal import Terminal
 
 Heard = Callable[[Beat], None]
+Holds = Callable[[], list[Task]]
 
 
 class Heart:
-    """Beats until it is stopped. `heard` gets each answer."""
+    """Beats until it is stopped. `holds` says what the worker is at, `heard` gets each answer."""
 
-    def __init__(self, client: Client, worker_id: str, seconds: float, heard: Heard, terminal: Terminal) -> None:
-        self.client, self.worker_id, self.seconds, self.heard = client, worker_id, seconds, heard
+    def __init__(
+        self, client: Client, worker_id: str, seconds: float, holds: Holds, heard: Heard, terminal: Terminal
+    ) -> None:
+        self.client, self.worker_id, self.seconds, self.holds, self.heard = client, worker_id, seconds, holds, heard
         self.terminal = terminal
         self.stopped = threading.Event()
         self.is_away = False
@@ -29,7 +32,7 @@ class Heart:
     def _beat(self) -> None:
         while not self.stopped.wait(self.seconds):
             try:
-                self.heard(self.client.heartbeat(self.worker_id))
+                self.heard(self.client.heartbeat(self.worker_id, holds=self.holds()))
             except (NotAuthenticated, PermissionDenied, NotFound) as refusal:
                 # The slot hears the same at its next call and decides; there is nothing to beat for.
                 self.terminal.say(f"{self.worker_id}: {refusal}")

@@ -95,7 +95,9 @@ class Slot:
                 raise
         able = f" for {', '.join(settings.capabilities)}" if settings.capabilities else ""
         self.terminal.say(f"{self.worker_id}: registered{able}")
-        self.heart = Heart(self.brisk, self.worker_id, settings.heartbeat_seconds, self._heard, self.terminal)
+        self.heart = Heart(
+            self.brisk, self.worker_id, settings.heartbeat_seconds, self._holds, self._heard, self.terminal
+        )
 
     def _claimed(self) -> list[Task]:
         asked = time.monotonic()
@@ -135,22 +137,20 @@ class Slot:
         *_, last = self.brisk.history("workers", self.worker_id)
         return last.trigger == GIVEN_UP
 
+    def _holds(self) -> list[Task]:
+        execution = self.execution
+        return [execution.task] if execution else []
+
     def _heard(self, beat: Beat) -> None:
         """What the server wants."""
         execution = self.execution
         if execution and beat.cancels(execution.task):
             self.kill("it was cancelled", is_ours=False)
-        elif execution and beat.state == SHUTDOWN and not self._still_holds(execution.task):
-            self.kill("the lease is lost", is_ours=False)
         if beat.shuts_down and not self.leaving and not (beat.state == SHUTDOWN and self._was_given_up()):
             is_busy = self.leave()
             self.terminal.say(f"{self.worker_id}: asked to shut down{', after this task' if is_busy else ''}")
             if not is_busy:
                 self.sign_off()
-
-    def _still_holds(self, task: Task) -> bool:
-        """A worker that was shut down finishes what it holds; one that was given up holds nothing."""
-        return any(held.id == task.id and held.attempt == task.attempt for held in self.brisk.held(self.worker_id))
 
     # A task
 

@@ -33,9 +33,13 @@ class AgentCalls(Connection):
         return Call("POST", address("workers"), worker, body=body, keyed=True, request_id=request_id)
 
     @call
-    def heartbeat(self, worker_id: str) -> Call[Beat]:
-        """Says that the worker lives; the answer says what it has to do. Repeats harm nothing, so there is no key."""
-        return Call("POST", address("workers", worker_id, "heartbeat"), reader(Beat), body={})
+    def heartbeat(self, worker_id: str, *, holds: Iterable[Task] | None = None) -> Call[Beat]:
+        """Says that the worker lives; the answer says what it has to do. Repeats harm nothing, so there is no key.
+
+        With `holds`, the tasks you are at, the answer cancels those that are no longer yours, until you let them go.
+        """
+        held = None if holds is None else [{"task": task.id, "attempt": task.attempt} for task in holds]
+        return Call("POST", address("workers", worker_id, "heartbeat"), reader(Beat), body=given(holds=held))
 
     @call
     def claim(

@@ -185,8 +185,18 @@ def of_submit(view: agents.Submit, method: str) -> Call:
 
 
 def of_heartbeat(view: claims.Heartbeat, method: str) -> Call:
+    attempt = {**COUNT, "maximum": claims.LARGEST_ATTEMPT}
+    held = obj({"task": ID, "attempt": attempt}, closed=True)
+    holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MOST_HELD}
     told = obj({"state": WORD, "commands": {"type": "array", "items": ANY_OBJECT}})
-    return Call("Say that a worker lives", {200: told}, body=_nothing(), body_is_optional=True)
+    return Call(
+        "Say that a worker lives",
+        {200: told},
+        body=schemas.shape(claims.Alive, holds=holds),
+        body_is_optional=True,
+        description="With `holds`, what its agent is at, the answer names what of it is to be stopped, each time until "
+        "it is let go. Without, what was taken from the worker is named until its time is over.",
+    )
 
 
 def _nothing() -> Schema:

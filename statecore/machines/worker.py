@@ -102,7 +102,7 @@ class Worker(Entity):
     current_load = models.PositiveSmallIntegerField(default=0, editable=False)
     # Gets no new task and is shut down once it holds none.
     draining = models.BooleanField(default=False, editable=False)
-    # What its agent is told with each heartbeat until it claims again, and how many of them it has been told.
+    # Of the version before, which told each command until the next claim; the next version takes them away.
     commands = models.JSONField(default=list, editable=False)
     commands_told = models.PositiveIntegerField(default=0, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
@@ -203,10 +203,9 @@ class Worker(Entity):
 
     @move("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
     def take(self, load: int | None = None) -> None:
-        """A claim is a sign of life, and of having heard whatever it was told; the rest it has yet to hear."""
+        """A claim is a sign of life."""
         self.current_load = self.current_load if load is None else load
         self.last_heartbeat = max(self.last_heartbeat, self.facts.at)
-        self.commands, self.commands_told = self.commands[self.commands_told :], 0
 
     @move("task_completed", source=State.BUSY, target=State.IDLE, by={SYSTEM}, guards=[it_holds_no_task])
     def release(self, load: int | None = None) -> None:

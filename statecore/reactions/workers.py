@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,13 @@ from .. import door
 from ..door import rows
 from ..door.change import Change
 from ..door.perform import perform
-from ..journal import OVERRIDDEN, Entry
+from ..journal import OVERRIDDEN, Entry, EventKind
 from ..kernel.indexes import is_live
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
-from ..machines.worker import FINAL, State, Worker
+from ..machines.worker import FINAL, RECOVERY_WINDOW, State, Worker
+from ..records.recall import Taken, recall
 from .causes import Causes, own
 from .consequences import move
 from .tasks import held_by
@@ -27,18 +29,12 @@ BATCH = 500
 RUNNING = tasks.State.RUNNING
 
 
+@dataclass(slots=True)
 class Tally:
     """What tasks mean for one worker that holds them."""
 
-    def __init__(self, cause: Entry | None) -> None:
-        self.change = 0
-        self.cause = cause
-        self.commands: list[dict[str, Any]] = []
-
-    def count(self, change: Change, by: int) -> None:
-        self.change += by
-        if by < 0 and change.entry.trigger not in tasks.REPORTS:
-            self.commands.append({"cancel": change.entity.pk, "attempt": change.before["attempt"]})
+    cause: Entry | None
+    change: int = 0
 
 
 def keep_count(changes: list[Change]) -> None:
@@ -46,11 +42,24 @@ def keep_count(changes: list[Change]) -> None:
     tallies: dict[str, Tally] = {}
     for change in changes:
         if change.entry.to_state == RUNNING:
-            tallies.setdefault(change.entity.__dict__["worker_id"], Tally(change.entry)).count(change, +1)
+            tallies.setdefault(change.entity.__dict__["worker_id"], Tally(change.entry)).change += 1
         elif change.entry.from_state == RUNNING:
-            tallies.setdefault(change.before["worker_id"], Tally(change.entry)).count(change, -1)
+            tallies.setdefault(change.before["worker_id"], Tally(change.entry)).change -= 1
+    recall(_taken(change) for change in changes if change.entry.from_state == RUNNING and not _is_reported(change))
     for worker_id, tally in sorted(tallies.items()):
         _apply(worker_id, tally)
+
+
+def _is_reported(change: Change) -> bool:
+    """Its own agent says so, and not whoever has given the agent up."""
+    return change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
+
+
+def _taken(change: Change) -> Taken:
+    """Its agent may be at it until its time is over, and a little longer: nobody's clock is exact."""
+    was, at = change.before, change.entry.timestamp
+    until = max(was["lease_expires_at"] or at, at) + RECOVERY_WINDOW
+    return Taken(was["worker_id"], change.entity.pk, was["attempt"], until)
 
 
 def _apply(worker_id: str, tally: Tally) -> None:
@@ -93,9 +102,6 @@ def recount() -> int:
 
 
 def _hold(worker: Any, load: int, tally: Tally) -> None:
-    if tally.commands:
-        worker.commands = worker.commands + tally.commands
-        Worker.objects.filter(pk=worker.pk).update(commands=worker.commands)
     causes: Causes = {worker.pk: tally.cause}
     if worker.state == State.IDLE and load:
         door.follow_up(Worker, causes, "task_assigned", params={"load": load})

@@ -11,12 +11,13 @@ from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
 from .patch import Patch
 from .phase import Phase
 from .position import Numbering, Position
+from .recall import Recall
 from .seal import Seal
 from .sink_cursor import SinkCursor
 from .token import Token
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint",
-    "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Seal", "SinkCursor", "StateCount",
-    "Token", "TransitionCount", "TransitionRate",
+    "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Recall", "Seal", "SinkCursor",
+    "StateCount", "Token", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

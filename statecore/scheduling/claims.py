@@ -73,7 +73,7 @@ def hand_over(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: 
     with answered(answers):
         *told, claimed = door.transition_in_turn(Task, exchange.turns(), actor=actor)
     if not claimed:
-        beat(worker_id, actor=actor, tells=False)
+        beat(worker_id, actor=actor)
     held: list[Any] = [item.outcome.entity for item in claimed.values() if item.outcome]
     return Handover(
         [

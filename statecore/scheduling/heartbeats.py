@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.db import connection
@@ -16,23 +15,26 @@ from ..kernel.many import quoted
 from ..kernel.refusals import NotFound, Refusal
 from ..kernel.ulid import is_valid_id
 from ..machines.worker import FINAL, State, Worker
+from . import stopping
+from .stopping import Holds, Question
 
-LATER_AND_LENGTH = {"postgresql": ("GREATEST", "jsonb_array_length"), "sqlite": ("MAX", "json_array_length")}
+LATER = {"postgresql": "GREATEST", "sqlite": "MAX"}
 
 
-def beat(worker_id: str, *, actor: Actor, tells: bool = True) -> dict[str, Any]:
+def beat(worker_id: str, *, actor: Actor, holds: Holds = None) -> dict[str, Any]:
     """One conditional UPDATE; a time that is older than what is known changes nothing.
 
-    With `tells` false nobody is told what is returned here, so that it stays to be told.
+    `holds` is what the agent is at, as far as it says.
     """
     rights.require(actor, Worker.flow, "operate")
-    found = _touch(worker_id, actor, tells=tells)
+    asked = stopping.question(worker_id, holds)
+    found = _touch(worker_id, actor, asked)
     if found is None:
         worker = Worker.objects.filter(pk=worker_id).first() if is_valid_id(worker_id) else None
         if worker is None:
             raise NotFound(f"there is no worker {worker_id!r}")
         rights.must_hold(actor, worker)
-        return {"state": worker.state, "commands": [*worker.commands, {"shutdown": True}]}
+        return {"state": worker.state, "commands": [*stopping.asked_alone(asked), {"shutdown": True}]}
     state, draining, commands = found
     if state == State.UNRESPONSIVE:
         state = _recovered(worker_id, actor)
@@ -47,24 +49,21 @@ def _recovered(worker_id: str, actor: Actor) -> str:
     return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE
 
 
-def _touch(worker_id: str, actor: Actor, *, tells: bool) -> tuple[str, bool, list[Any]] | None:
-    at = now()
-    later, length = LATER_AND_LENGTH[connection.vendor]
-    told = f", commands_told = {length}(commands)" if tells else ""
-    at_column: Any = connection.ops.adapt_datetimefield_value(at)
-    # In the statement itself: whose worker it is costs no second one.
+def _touch(worker_id: str, actor: Actor, asked: Question) -> tuple[str, bool, list[Any]] | None:
+    at_column: Any = connection.ops.adapt_datetimefield_value(now())
+    # In the statement itself: whose worker it is costs no second one, nor what it has to stop.
     mine = " AND registered_by IN ('', %s)" if actor.kind is Kind.AGENT else ""
     if not is_valid_id(worker_id):
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE statecore_worker SET last_heartbeat = {later}(last_heartbeat, %s){told} "
-            f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, commands",
-            [at_column, worker_id, *([actor.name] if mine else ())],
+            f"UPDATE statecore_worker SET last_heartbeat = {LATER[connection.vendor]}(last_heartbeat, %s) "
+            f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, {asked.sql}",
+            [at_column, worker_id, *([actor.name] if mine else ()), *asked.params],
         )
         rows = cursor.fetchall()
-    for state, draining, commands in rows:
-        return state, bool(draining), json.loads(commands)
+    for state, draining, answer in rows:
+        return state, bool(draining), asked.commands(answer)
     return None
 
 

@@ -105,6 +105,23 @@ def test_a_heartbeat_says_the_state_and_what_to_stop(agent: Caller, phase: Phase
     refused(agent.post("workers/nobody/heartbeat/"), 404, "not_found")
 
 
+def test_a_heartbeat_that_says_what_is_held_is_told_what_of_it_to_stop(agent: Caller, phase: Phase) -> None:
+    worker = registered(agent)
+    done(agent.post("runs/submit/", PLAN), 201)
+    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    holds = {"holds": [{"task": task["id"], "attempt": 1}, {"task": "another", "attempt": 1}]}
+    other = {"cancel": "another", "attempt": 1}
+    assert done(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"] == [other]
+    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    mine = {"cancel": task["id"], "attempt": 1}
+    for _ in range(2):
+        told = done(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"]
+        assert sorted(told, key=str) == sorted([other, mine], key=str)
+    assert done(agent.post(f"workers/{worker}/heartbeat/", {"holds": []}))["commands"] == []
+    for bad in ({}, {"task": "a\0", "attempt": 1}, {"task": "a\n", "attempt": 1}, {"task": "a", "attempt": -1}, "a"):
+        refused(agent.post(f"workers/{worker}/heartbeat/", {"holds": [bad]}), 400, "invalid")
+
+
 def test_a_claim_takes_at_most_what_is_wanted(agent: Caller) -> None:
     parent = world.workstream()
     reactions_on = [world.task(workstream=parent) for _ in range(3)]

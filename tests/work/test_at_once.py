@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from statecore import door, integrity
+from statecore import door, integrity, scheduling
 from statecore.journal import Event
 from statecore.machines.run import Run
 from statecore.machines.task import Task
@@ -52,7 +52,8 @@ def test_a_preview_of_calling_so_many_off_leaves_nothing(count: int) -> None:
 
     assert {entry.to_state for entry in told.caused} == {"cancelled", "idle"}
     assert (states(Task), Event.objects.count(), agent.row.current_load) == (before, events, count)
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == []
     door.transition(Run, "r", "run_canceled", actor=operator())
     assert set(states(Task).values()) == {"cancelled"}
-    assert len(agent.row.commands) == count
+    assert len(scheduling.beat("w", actor=agent.actor)["commands"]) == count
     assert [str(finding) for finding in integrity.check_all()] == []

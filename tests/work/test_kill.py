@@ -128,6 +128,9 @@ def test_a_worker_that_a_process_could_not_count_again_is_counted_by_the_sweep(t
         until(lambda: Task.objects.get(pk="a1").state == "cancelled" and somebody_waits(), PATIENCE)
         program.stop()
     assert (agent.row.state, agent.row.current_load) == ("busy", 1)
+    told = {"state": "busy", "commands": [{"cancel": "a1", "attempt": 1}]}
+    assert scheduling.beat(agent.name, actor=agent.actor) == told
+    assert scheduling.beat(agent.name, actor=agent.actor, holds={("a1", 1)}) == told
 
     sweep.look_around()
 

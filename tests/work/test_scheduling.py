@@ -21,8 +21,9 @@ from statecore.kernel.refusals import GuardFailed, Invalid, LeaseLost, NotFound,
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
-from statecore.machines.worker import Worker
+from statecore.machines.worker import RECOVERY_WINDOW, Worker
 from statecore.machines.workstream import Workstream
+from statecore.records import Recall, recall
 from statecore.scheduling import timers
 from tests.races.contest import PATIENCE
 from tests.support import world
@@ -273,7 +274,7 @@ def test_a_heartbeat_of_nobody_is_refused() -> None:
         scheduling.beat("nobody", actor=THE_SYSTEM)
 
 
-def test_a_command_is_repeated_until_the_worker_claims_again(clock) -> None:
+def test_what_was_taken_from_a_worker_is_told_whatever_else_it_takes(clock) -> None:
     submit(workstream("a", "a1", "a2", "a3"))
     agent = Agent(max_concurrent_tasks=2)
     one, two = agent.claim()
@@ -282,33 +283,76 @@ def test_a_command_is_repeated_until_the_worker_claims_again(clock) -> None:
     for _ in range(2):
         assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": [cancel]}
     world.fire(two, "user_cancelled", actor=world.operator())
-    told = scheduling.beat("w", actor=agent.actor)
-    assert told == {"state": "idle", "commands": [cancel, {"cancel": "a2", "attempt": 1}]}
+    both = [cancel, {"cancel": "a2", "attempt": 1}]
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "idle", "commands": both}
+    agent.claim()  # the answer to the heartbeat may have been lost
+    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": both}
+
+
+def test_what_was_taken_from_a_worker_is_told_until_its_time_is_over(clock) -> None:
+    submit(workstream("a", task("a1", timeout_sec=60)))
+    agent = Agent()
+    (held,) = agent.claim()
+    world.fire(held, "user_cancelled", actor=world.operator())
+    clock.shift(timedelta(seconds=60) + RECOVERY_WINDOW - timedelta(microseconds=1))
+    assert recall.forget() == 0
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
+    clock.shift(timedelta(microseconds=1))
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == []
+    assert (recall.forget(), Recall.objects.count()) == (1, 0)
+
+
+def test_an_earlier_attempt_at_what_a_worker_holds_again_is_not_told(clock) -> None:
+    """An agent that knows tasks by their id alone would stop the new one."""
+    submit(workstream("a", task("a1", timeout_sec=60)))
+    agent = Agent()
     agent.claim()
+    clock.shift(60)
+    timers.time_out_tasks()
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
+    clock.shift(60)
+    timers.queue_retries()
+    (again,) = agent.claim()
+    assert again.attempt == 2
     assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": []}
 
 
-def test_a_command_that_was_not_told_yet_outlives_a_claim(clock) -> None:
-    submit(workstream("a", "a1", "a2"))
-    agent = Agent()
-    (held,) = agent.claim()
-    world.fire(held, "user_cancelled", actor=world.operator())
+def test_an_agent_that_says_what_it_holds_is_told_what_of_it_is_not_its_own(clock, django_assert_num_queries) -> None:
+    submit(workstream("a", "a1", "a2", "a3"))
+    agent, other = Agent(max_concurrent_tasks=2), Agent("other")
+    one, two = agent.claim()
+    (elses,) = other.claim()
+    world.fire(one, "user_cancelled", actor=world.operator())
+    holds = {("a1", 1), ("a2", 1), ("a2", 7), (elses.pk, 1), ("never-heard-of", 1)}
+    to_stop = [("a1", 1), ("a2", 7), (elses.pk, 1), ("never-heard-of", 1)]
+    cancels = [{"cancel": task, "attempt": attempt} for task, attempt in to_stop]
+    for _ in range(2):
+        with django_assert_num_queries(1):
+            assert scheduling.beat("w", actor=agent.actor, holds=holds) == {"state": "busy", "commands": cancels}
+    agent.finish(two)
     agent.claim()
-    cancel = {"cancel": "a1", "attempt": 1}
+    assert scheduling.beat("w", actor=agent.actor, holds={("a1", 1)})["commands"] == cancels[:1]
+    assert scheduling.beat("w", actor=agent.actor, holds=set())["commands"] == [], "it has let go"
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == cancels[:1], "who does not say is told"
 
-    assert scheduling.beat("w", actor=agent.actor) == {"state": "busy", "commands": [cancel]}
 
-
-def test_a_claim_that_finds_nothing_tells_nobody(clock) -> None:
+def test_who_was_given_up_and_comes_back_hears_what_it_has_lost() -> None:
     submit(workstream("a", "a1"))
     agent = Agent()
-    (held,) = agent.claim()
-    world.fire(held, "user_cancelled", actor=world.operator())
-    assert agent.claim() == []
-    submit(workstream("b", "b1"), id="s")
     agent.claim()
+    world.forced(agent.row, "shutdown")
+    told = {"state": "shutdown", "commands": [{"cancel": "a1", "attempt": 1}, {"shutdown": True}]}
+    assert scheduling.beat("w", actor=agent.actor) == told
+    assert scheduling.beat("w", actor=agent.actor, holds={("a1", 1)}) == told
 
-    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
+
+def test_what_an_agent_reports_itself_is_not_taken_from_it() -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent(max_concurrent_tasks=2)
+    one, two = agent.claim()
+    agent.finish(one)
+    agent.fail(two)
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == []
 
 
 def test_a_report_from_a_lost_lease_is_refused(clock) -> None:
@@ -371,7 +415,7 @@ def test_a_time_out_is_retried_and_then_fails(clock) -> None:
     clock.shift(timedelta(microseconds=1))
     assert timers.time_out_tasks() == 1
     assert (row("a1").state, row("a1").last_error) == ("retrying", "timed out after 60 s")
-    assert agent.row.commands == [{"cancel": "a1", "attempt": 1}]
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
     clock.shift(60)
     scheduling.beat("w", actor=agent.actor)
     timers.queue_retries()
@@ -401,7 +445,7 @@ def test_a_dead_workers_tasks_are_retried_by_another(clock) -> None:
     assert set(states(Task).values()) == {"retrying"}
     assert refused(lambda: dead.finish(held[0]))[0] == "invalid_transition"
     told = scheduling.beat("dead", actor=dead.actor)
-    assert told["commands"][-1] == {"shutdown": True}
+    assert told["commands"] == [{"cancel": "a1", "attempt": 1}, {"cancel": "a2", "attempt": 1}, {"shutdown": True}]
     clock.shift(100)
     timers.queue_retries()
     assert sorted(other.work()) == ["a1", "a2"]

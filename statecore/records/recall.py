@@ -1,0 +1,61 @@
+"""What was taken from a worker while it ran: its agent is to stop it, and is told so for as long as it may be at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection, models
+
+from ..kernel.clock import now
+
+BATCH = 5_000
+
+
+class Recall(models.Model):
+    """One attempt at a task. Made beside the change that took it away, so that neither is there without the other."""
+
+    worker = models.ForeignKey("statecore.Worker", models.PROTECT, related_name="+", db_index=False)
+    task = models.ForeignKey("statecore.Task", models.PROTECT, related_name="+", db_index=False)
+    attempt = models.PositiveIntegerField()
+    until = models.DateTimeField()
+
+    class Meta:
+        default_permissions = ("view",)
+        indexes = (
+            models.Index(fields=("worker", "until"), name="recall_by_worker"),
+            models.Index(fields=("until",), name="recall_by_end"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.worker_id}: {self.task_id}, attempt {self.attempt}"
+
+
+class Taken(NamedTuple):
+    """One row, yet to be written."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+    until: datetime
+
+
+def recall(taken: Iterable[Taken]) -> None:
+    """In a few statements: a run that is called off may have hundreds of tasks running."""
+    rows: list[Any] = [each._replace(until=_moment(each.until)) for each in taken]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO statecore_recall (worker_id, task_id, attempt, until) VALUES (%s, %s, %s, %s)", rows
+            )
+
+
+def _moment(at: datetime) -> Any:
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def forget() -> int:
+    """Those whose time is over."""
+    over = list(Recall.objects.filter(until__lte=now()).values_list("pk", flat=True)[:BATCH])
+    return Recall.objects.filter(pk__in=over).delete()[0] if over else 0
