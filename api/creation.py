@@ -7,4 +7,4 @@ from collections.abc import Callable
 from statecore import scheduling
 from statecore.door import Outcome
 
-creators: dict[str, Callable[..., Outcome]] = {"worker": scheduling.register}
+creators: dict[str, Callable[..., Outcome]] = {"worker": scheduling.register, "patch_ledger": scheduling.hand_in}

@@ -53,12 +53,12 @@ def ours(share: tuple[str, int]) -> None:
 
 
 def ours_in_one(share: tuple[str, int]) -> None:
-    """Each task is handed in with the claim of the next."""
+    """Each task is reported with the claim of the next."""
     name, count = share
     agent = Actor.agent(name)
     reports: list[scheduling.Report] = []
     for _ in range(count):
-        (task,) = scheduling.hand_over(name, reports, actor=agent, most=1).tasks
+        (task,) = scheduling.report_and_claim(name, reports, actor=agent, most=1).tasks
         reports = [scheduling.Report(task.pk, "execution_completed", REPORT)]
     door.transition(Task, task.pk, "execution_completed", actor=agent, params=REPORT)
 

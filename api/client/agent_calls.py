@@ -7,8 +7,8 @@ from typing import Any
 
 from .call import Call, address, call, given, pages
 from .connection import Connection
-from .readers import anything, as_told, claimed, nothing, outcome, page_of, reader, submitted, task, worker
-from .records import Beat, Json, Outcome, Page, Submitted, Task, Worker
+from .readers import anything, as_told, claimed, entity, nothing, outcome, page_of, reader, submitted, task, worker
+from .records import Beat, Entity, Json, Outcome, Page, Submitted, Task, Worker
 
 
 class AgentCalls(Connection):
@@ -79,6 +79,18 @@ class AgentCalls(Connection):
         """Report a failure: the task is retried while retries remain."""
         body = {"trigger": "execution_failed", "attempt": attempt, "error": error, "output": output}
         return _report(task_id, {**body, **given(exit_code=exit_code)}, request_id)
+
+    @call
+    def store_diff(self, diff: str, *, title: str = "", request_id: str | None = None) -> Call[Json]:
+        """A unified diff, kept as it is; its `id` is what a patch is handed in with."""
+        body = {"diff": diff, "title": title}
+        return Call("POST", address("diffs"), as_told, body=body, keyed=True, request_id=request_id)
+
+    @call
+    def hand_in(self, task_id: str, *, attempt: int, diff_id: str, request_id: str | None = None) -> Call[Entity]:
+        """A patch for a task you hold: once you report success, the task waits until the patch is verified."""
+        body = {"task": task_id, "attempt": attempt, "patch": diff_id}
+        return Call("POST", address("patches"), entity, body=body, keyed=True, request_id=request_id)
 
     @call
     def acquire(self, tool: str, *, request_id: str | None = None) -> Call[Json]:

@@ -13,7 +13,7 @@ from statecore.kernel.flow import Flow
 
 from . import schemas
 from .call import Call
-from .fields import ANY_OBJECT, ID, MOMENT, Schema, taken, text
+from .fields import ANY_OBJECT, ID, MOMENT, Schema, nullable, taken, text
 from .schemas import COUNT, FLAG, REASON, VERSION, WORD, listed, obj, ref
 
 Describe = Callable[[Any, str], Call]
@@ -50,9 +50,25 @@ def of_collection(view: collections.Collection, method: str) -> Call:
     flow = view.flow
     if method == "GET":
         return Call(f"List {flow.collection}", {200: listed(schemas.full(flow))}, parameters=paging(flow.model))
+    if flow.entity_type == "patch_ledger":
+        return _of_handing_in(flow)
     summary = "Register a worker, idle at once" if flow.entity_type == "worker" else f"Create a {flow.entity_type}"
     answers: dict[int, Schema | None] = {201: schemas.newborn(flow)}
     return Call(summary, answers, body=schemas.creation(flow), body_is_optional=_all_optional(flow), conflicts=True)
+
+
+def _of_handing_in(flow: Flow) -> Call:
+    """Its workstream, or the task that has one."""
+    plain = schemas.creation(flow)
+    task = {"task": nullable(ID), "attempt": VERSION}
+    return Call(
+        "Hand in a patch",
+        {201: schemas.newborn(flow)},
+        body={**plain, "properties": {**plain["properties"], **task}, "required": ["patch"]},
+        conflicts=True,
+        description="With `task`, and the `attempt` at it that an agent holds, the task waits for this patch when it "
+        "is validated, and the patch belongs to the task's workstream. Without, name the `workstream`.",
+    )
 
 
 def _all_optional(flow: Flow) -> bool:

@@ -1,8 +1,19 @@
 """Who works on what, and until when: claims, heartbeats, time-outs, plans, breakers."""
 
-from .claims import Handover, Report, claim, hand_over
+from .claims import Exchanged, Report, claim, report_and_claim
+from .handing_in import hand_in
 from .heartbeats import beat, drain
 from .plans import submit
 from .registration import register
 
-__all__ = ["Handover", "Report", "beat", "claim", "drain", "hand_over", "register", "submit"]
+__all__ = [
+    "Exchanged",
+    "Report",
+    "beat",
+    "claim",
+    "drain",
+    "hand_in",
+    "register",
+    "report_and_claim",
+    "submit",
+]

@@ -47,7 +47,7 @@ class Report(NamedTuple):
     params: Mapping[str, Any] = {}
 
 
-class Handover(NamedTuple):
+class Exchanged(NamedTuple):
     """What became of each report, in their order, and the tasks that come next."""
 
     reports: list[door.Item]
@@ -56,11 +56,11 @@ class Handover(NamedTuple):
 
 def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task]:
     """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
-    return hand_over(worker_id, (), actor=actor, most=most).tasks
+    return report_and_claim(worker_id, (), actor=actor, most=most).tasks
 
 
-def hand_over(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: int | None = None) -> Handover:
-    """Hand in what is done and claim what comes next, in one transaction.
+def report_and_claim(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: int | None = None) -> Exchanged:
+    """Report what is done and claim what comes next, in one transaction.
 
     A worker that would be idle only to be busy again stays busy. Each report is taken or refused by itself; where the
     worker may claim no more the reports are taken all the same. A task that only these reports make ready is claimed
@@ -75,7 +75,7 @@ def hand_over(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: 
     if not claimed:
         beat(worker_id, actor=actor)
     held: list[Any] = [item.outcome.entity for item in claimed.values() if item.outcome]
-    return Handover(
+    return Exchanged(
         [
             items.get(report.task) or door.not_there(Task, report.task)
             for items, report in zip(told, reports, strict=True)
@@ -98,7 +98,7 @@ def _check(reports: Sequence[Report], most: int | None) -> None:
 
 
 class _Exchange:
-    """One call under way, from the locks of what is handed in to the choice of what comes next."""
+    """One call under way, from the locks of what is reported to the choice of what comes next."""
 
     def __init__(
         self, worker_id: str, reports: Sequence[Report], actor: Actor, most: int | None, answers: dict[Any, Any]
@@ -108,10 +108,10 @@ class _Exchange:
         self.held: list[Any] = []
 
     def turns(self) -> list[door.Turn]:
-        handed_in = [
+        reported = [
             door.Turn(partial(self._reported, report), report.trigger, report.params) for report in self.reports
         ]
-        return [*handed_in, door.Turn(self._chosen, "worker_started", {"worker": self.worker_id})]
+        return [*reported, door.Turn(self._chosen, "worker_started", {"worker": self.worker_id})]
 
     def _reported(self, report: Report) -> list[Entity]:
         """The first locks them all. Before the worker: whoever holds a worker waits for no task."""
@@ -123,7 +123,7 @@ class _Exchange:
         return [task] if task else []
 
     def _chosen(self) -> list[Entity]:
-        # What is handed in is neither the worker nor queued.
+        # What is reported is neither the worker nor queued.
         with current().reading_others():
             worker: Any = rows.lock(Worker, self.worker_id)
             rights.must_hold(self.actor, worker)

@@ -9,7 +9,7 @@ from typing import Any
 from .. import scheduling
 from ..kernel.actors import Actor
 from ..machines.patch_ledger import PatchLedger
-from ..machines.task import State, Task
+from ..machines.task import Task
 from ..machines.worker import FINAL, Worker
 from ..records import Patch
 from .chores import Chores
@@ -138,10 +138,8 @@ class Life:
         patch_id = f"{task.pk}-p{task.attempt}"
         path = "secrets/keys.txt" if self.rng.random() < self.desk.failures / 5 else "src/module.py"
         Patch.objects.create(id=patch_id, title=task.payload["title"], diff=DIFF.format(path=path))
-        made = self.desk.create(PatchLedger, patch_id, self.actor, patch=patch_id, workstream=task.workstream_id)
-        if made:
-            still_mine = Task.objects.filter(pk=task.pk, state=State.RUNNING, attempt=task.attempt)
-            still_mine.update(patch=patch_id)
+        held = {"task": task.pk, "attempt": task.attempt}
+        self.desk.ask(scheduling.hand_in, PatchLedger, id=patch_id, actor=self.actor, patch=patch_id, **held)
 
     def _shut_down(self) -> None:
         """Whatever it held is reported or handed back by now. One that is held for silent says first that it lives."""

@@ -5,9 +5,10 @@ import time_machine
 
 from statecore import reactions
 from statecore.kernel import registry
+from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from statecore.records import Phase
+from statecore.records import AuditNote, Phase
 from tests.api.callers import Caller, done, refused
 from tests.support import world
 
@@ -223,3 +224,61 @@ def test_the_log_of_an_agent_job_is_appended_to_and_listed(agent: Caller) -> Non
     assert [event["type"] for event in rest["results"]] == ["tool_called"]
     refused(agent.post(f"agent-jobs/{job}/events/", {"type": "Bad Type"}), 400, "invalid")
     refused(agent.post(f"agent-jobs/{job}/events/", {"type": 7}), 400, "invalid")
+
+
+# Patches
+
+
+def with_a_diff(agent: Caller, phase: Phase) -> tuple[dict, str]:
+    """A task that the agent holds, and a diff that is stored."""
+    done(agent.post("runs/submit/", PLAN), 201)
+    worker = registered(agent)
+    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    return task, done(agent.post("diffs/", {"diff": "--- a/x\n+++ b/x\n"}), 201)["id"]
+
+
+def test_an_agent_hands_in_the_patch_of_its_task(agent: Caller, phase: Phase) -> None:
+    task, diff = with_a_diff(agent, phase)
+    body = {"task": task["id"], "attempt": 1, "patch": diff, "request_id": "once"}
+    patch = done(agent.post("patches/", body), 201)
+    assert (patch["state"], patch["workstream"], patch["patch"]) == ("created", "w1", diff)
+    assert done(agent.post("patches/", body), 201)["id"] == patch["id"]
+    assert done(agent.get(f"tasks/{task['id']}/"))["patch"] == patch["id"]
+    (note,) = AuditNote.objects.filter(kind="edited", entity_id=task["id"])
+    assert note.facts == {"patch": f"None → {patch['id']!r}"}
+
+    report = {"trigger": "execution_completed", "attempt": 1, "exit_code": 0}
+    assert done(agent.post(f"tasks/{task['id']}/transitions/", report))["entity"]["state"] == "validating"
+    world.forced(PatchLedger.objects.get(), "verified")
+    assert Task.objects.get(pk=task["id"]).state == "completed"
+
+
+def test_an_agent_hands_in_for_what_it_holds_and_nothing_else(agent: Caller, phase: Phase) -> None:
+    task, diff = with_a_diff(agent, phase)
+    given = {"task": task["id"], "attempt": 1, "patch": diff}
+    refused(Caller("agent", name="another").post("patches/", given), 403, "permission_denied")
+    refused(agent.post("patches/", {**given, "attempt": 2}), 409, "lease_lost")
+    refused(agent.post("patches/", {"task": task["id"], "patch": diff}), 409, "lease_lost")
+    refused(agent.post("patches/", {**given, "task": "b", "attempt": 0}), 403, "permission_denied")
+    for bad in (
+        {"task": "nobody"},
+        {"task": 7},
+        {"attempt": "1"},
+        {"workstream": "w2"},
+        {"task": None},
+        {"patch": "none"},
+    ):
+        refused(agent.post("patches/", {**given, **bad}), 400, "invalid")
+    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    refused(agent.post("patches/", given), 403, "permission_denied")
+    refused(Caller("operate").post("patches/", given), 409, "terminal_state")
+    assert not PatchLedger.objects.exists()
+    assert Task.objects.get(pk=task["id"]).patch_id is None
+
+
+def test_a_task_waits_for_the_last_patch_that_was_handed_in(agent: Caller, phase: Phase) -> None:
+    task, diff = with_a_diff(agent, phase)
+    given = {"task": task["id"], "attempt": 1, "patch": diff}
+    done(agent.post("patches/", given), 201)
+    last = done(Caller("operate").post("patches/", given), 201)
+    assert Task.objects.get(pk=task["id"]).patch_id == last["id"]

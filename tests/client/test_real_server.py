@@ -128,6 +128,17 @@ def test_breakers_checkpoints_and_the_log_of_a_job_are_understood(site: Site) ->
         assert isinstance(list(client.agent_events(agent_job)), list)
 
 
+def test_a_patch_is_handed_in_for_a_task_that_is_held(site: Site) -> None:
+    submit({"id": "t1"})
+    with Client(site.url, sites.token("agent"), patience=QUICK) as client:
+        (task,) = client.claim(client.register().id)
+        diff = client.store_diff("--- a/x\n+++ b/x\n", title="x")
+        patch = client.hand_in(task.id, attempt=task.attempt, diff_id=diff["id"])
+        assert client.get("tasks", "t1").fields["patch"] == patch.id
+        assert client.complete(task.id, attempt=task.attempt).entity.state == "validating"
+        assert client.heartbeat(task.fields["worker"], holds=[task]).cancels(task), "it was let go"
+
+
 def test_one_request_id_for_two_requests_is_refused(site: Site) -> None:
     with Client(site.url, sites.token("operate"), patience=QUICK) as client:
         client.create("phases", id="PH-A", request_id="same")
