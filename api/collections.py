@@ -18,7 +18,7 @@ from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Invalid, PermissionDenied
 from statecore.records.token import Scope, Token
 
-from . import authentication, bodies, entities, idempotency, pages, sequences
+from . import authentication, bodies, entities, idempotency, pages, permissions, sequences
 from .actors import acting, firing
 from .creation import creators
 from .posted import Posted
@@ -124,7 +124,8 @@ class Explain(OfMachine):
         """For somebody who only reads: as seen by whoever may fire each move."""
         reads_only = isinstance(request.auth, Token) and not request.auth.may(Scope.AGENT)
         actor = None if reads_only else acting(request)
-        return answer(stuck.explain(self.model, entity_id, actor=actor).as_dict())
+        told = stuck.explain(self.model, entity_id, actor=actor, sight=permissions.sight(request))
+        return answer(told.as_dict())
 
 
 class Override(OfMachine):

@@ -61,8 +61,13 @@ def seen_by(may: Callable[[str], bool]) -> list[Flow]:
     return found
 
 
+def sight(request: Request) -> frozenset[str]:
+    """Their names."""
+    return frozenset(flow.entity_type for flow in seen(request))
+
+
 def narrowed(request: Request, wanted: Iterable[str]) -> list[str]:
-    return narrowed_to(wanted, [flow.entity_type for flow in seen(request)])
+    return narrowed_to(wanted, sight(request))
 
 
 def narrowed_to(wanted: Iterable[str], seen: Collection[str]) -> list[str]:

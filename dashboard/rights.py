@@ -42,6 +42,11 @@ def seen(request: HttpRequest) -> list[Flow]:
     return found
 
 
+def sight(request: HttpRequest) -> frozenset[str]:
+    """The names of the machines this person may be told of; none is a page without any."""
+    return frozenset(flow.entity_type for flow in registry.flows() if may(request.user, flow, "view"))
+
+
 def require_permission(request: HttpRequest, permission: str) -> None:
     if not request.user.has_perm(permission):
         raise PermissionDenied(f"this page takes the permission {permission}")

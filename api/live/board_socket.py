@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import orjson
 
-from statecore.board import of_machines
+from statecore.board import Standing, patch_between, told
 from statecore.kernel import registry
 from statecore.live import Hub, the_board
 
@@ -19,11 +20,18 @@ QUIET = 15.0  # a link that broke without a word is known by its silence
 BEAT = '{"type":"beat"}'
 
 
-def _for(seen: frozenset[str], text: bytes) -> bytes:
-    """All see the same bytes but those who see some machines only."""
-    if len(seen) == len(registry.flows()):
-        return text
-    return orjson.dumps(of_machines(orjson.loads(text), seen))
+class Part:
+    """The board of somebody who sees some machines only. All others see the same bytes."""
+
+    def __init__(self, seen: frozenset[str]) -> None:
+        self.seen = seen
+        self.before: dict[str, Any] = {}
+
+    def told(self, standing: Standing) -> bytes:
+        before, self.before = self.before, told(standing, self.seen)
+        if not before:
+            return orjson.dumps({"type": "snapshot", **self.before})
+        return orjson.dumps({"type": "delta", **patch_between(before, self.before)})
 
 
 class BoardSocket(Socket):
@@ -31,13 +39,14 @@ class BoardSocket(Socket):
         return visitor.seen
 
     async def speak(self, prepared: frozenset[str], here: Hub, send: Frames) -> None:
-        board = the_board()
+        board, part = the_board(), Part(prepared) if len(prepared) < len(registry.flows()) else None
         async with board.watching():
             version = 0
             while not here.closing.is_set():
                 if await board.beyond(version, QUIET):
-                    text, version = board.told_after(version), board.version
-                    await send(_for(prepared, text).decode())
+                    text = part.told(board.standing) if part and board.standing else board.told_after(version)
+                    version = board.version
+                    await send(text.decode())
                     await asyncio.sleep(PACE)
                 else:
                     await send(BEAT)

@@ -136,7 +136,7 @@ EVENT: Schema = obj(
         "hash": WORD,
     }
 )
-UNMET: Schema = obj({"code": WORD, "detail": WORD, "entity": WORD}, ["code", "detail"])
+UNMET: Schema = obj({"code": WORD, "detail": WORD, "entity": WORD, "entity_type": WORD}, ["code", "detail"])
 EXPLANATION: Schema = obj(
     {
         "entity_type": WORD,

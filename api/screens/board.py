@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import nlargest
 from typing import Any
 
 from django.http import HttpResponse
@@ -28,17 +27,16 @@ class Stats(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Counts per machine and state, rates, what is stuck, alerts: one cheap call, however much there is."""
         Parameters(request)
-        return answer(board.of_machines(board.stats(), {flow.entity_type for flow in permissions.seen(request)}))
+        return answer(board.stats(permissions.sight(request)))
 
 
 class Stuck(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """What is past its deadline or waits for a decision, longest first: as many as fit on one page."""
         asked = Parameters(request, "entity_type", "page_size")
-        kinds = permissions.narrowed(request, asked.words("entity_type")[-1:])
-        chosen: list[str | None] = [*kinds] or [None]
-        each = [item for kind in chosen for item in stuck.stuck(asked.size(), entity_type=kind)]
-        found = nlargest(asked.size(), each, key=lambda item: item.overdue)
+        chosen, sight = asked.words("entity_type")[-1:], permissions.sight(request)
+        permissions.narrowed_to(chosen, sight)
+        found = stuck.stuck(asked.size(), entity_type=chosen[0] if chosen else None, sight=sight)
         return answer({"next": None, "previous": None, "results": [item.as_dict() for item in found]})
 
 

@@ -21,7 +21,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     if position == 0:
         return HttpResponseRedirect(reverse("console:start"))
     seen = [flow for flow in registry.flows() if rights.may(request.user, flow, "view")]
-    told = board.stats()
+    told = board.stats([flow.entity_type for flow in seen])
     spread = [counts.distribution(flow, told["counts"][flow.entity_type]) for flow in sorted(seen, key=_importance)]
     context: dict[str, Any] = {
         "position": position,

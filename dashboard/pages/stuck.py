@@ -22,8 +22,8 @@ from .found import entity_at
 def stuck(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("machine", "")
     seen = {flow.entity_type: flow for flow in registry.flows() if rights.may(request.user, flow, "view")}
-    items = stuckness.stuck(entity_type=wanted if wanted in seen else None)
-    shown = [_row(request, item) for item in items if item.entity.flow.entity_type in seen]
+    items = stuckness.stuck(entity_type=wanted if wanted in seen else None, sight=seen.keys())
+    shown = [_row(request, item) for item in items]
     kinds = [(kind.value, sum(row["item"].kind is kind for row in shown)) for kind in stuckness.Kind]
     context = {
         "rows": shown,

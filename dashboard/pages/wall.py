@@ -26,7 +26,7 @@ SHORTEST, USUAL, LONGEST = 3, 20, 600
 @never_cache
 @require_safe
 def wall(request: HttpRequest) -> HttpResponse:
-    told, flows = board.stats(), _chosen(request)
+    told, flows = board.stats(rights.sight(request)), _chosen(request)
     tiles = [(counts.distribution(flow, told["counts"][flow.entity_type]), shell.name_of(flow)) for flow in flows]
     context: dict[str, Any] = {
         "pages": [tiles[first : first + ON_ONE_PAGE] for first in range(0, len(tiles), ON_ONE_PAGE)],

@@ -15,7 +15,7 @@ from .found import entity_at
 @require_safe
 def why(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
     entity = entity_at(request, collection, entity_id)
-    told = explained(entity, now(), rights.actor_of(request))
+    told = explained(entity, now(), rights.actor_of(request), rights.sight(request))
     flow = entity.flow
     context = {
         "entity": entity,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +30,19 @@ def figures(stats: dict[str, Any]) -> list[Figure]:
     return [
         _figure(stats, "stuck.total", "past their deadline", reverse("console:stuck"), "bad"),
         _figure(stats, "alerts.open", "open alerts", reverse("console:alerts"), how_bad),
-        _in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
-        _in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
+        *_in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
+        *_in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
         _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),
     ]
 
 
-def _in_state(stats: dict[str, Any], flow: Flow, state: str, label: str, mood: str) -> Figure:
+def _in_state(stats: dict[str, Any], flow: Flow, state: str, label: str, mood: str) -> Iterator[Figure]:
+    """None where the board tells nothing of this machine."""
+    if flow.entity_type not in stats["counts"]:
+        return
     address = reverse("console:machine", args=[flow.collection])
     url = f"{address}?{urlencode({'q': f'state:{state}'})}"
-    return _figure(stats, f"counts.{flow.entity_type}.{state}", label, url, mood)
+    yield _figure(stats, f"counts.{flow.entity_type}.{state}", label, url, mood)
 
 
 def _figure(stats: dict[str, Any], path: str, label: str, url: str, mood: str) -> Figure:

@@ -24,9 +24,9 @@ def console_board(context: dict[str, Any]) -> dict[str, Any]:
     user = context["request"].user
     seen = [flow for flow in registry.flows() if rights.may(user, flow, "view")]
     names = [flow.entity_type for flow in seen]
-    told = board.stats()
+    told = board.stats(names)
     spread = [counts.distribution(flow, told["counts"][flow.entity_type]) for flow in seen]
-    late = [item for item in stuck(5 * FEW) if item.entity.flow.entity_type in names][:FEW]
+    late = stuck(FEW, sight=names)
     forced = journal.forced(limit=FEW, entity_type=names).events if names else []
     return {"machines": [(each, shell.name_of(each.flow)) for each in spread], "stuck": late, "overrides": forced}
 

@@ -1,8 +1,7 @@
 """How everything stands now, for screens: computed from the counters, never by counting a table. Read-only."""
 
 from .alarms import alerts
-from .partial import of_machines
 from .patch import patch_between, patched
-from .stats import counts, stats
+from .stats import Standing, counts, standing, stats, told
 
-__all__ = ["alerts", "counts", "of_machines", "patch_between", "patched", "stats"]
+__all__ = ["Standing", "alerts", "counts", "patch_between", "patched", "standing", "stats", "told"]

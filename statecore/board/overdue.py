@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from datetime import datetime
-from typing import Any
 
 from ..stuck.gauge import overdue_counts
 
@@ -17,10 +16,10 @@ class Kept:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.answer: dict[str, Any] = {}
+        self.answer: dict[str, int] = {}
         self.until = 0.0
 
-    def get(self, at: datetime) -> dict[str, Any]:
+    def get(self, at: datetime) -> dict[str, int]:
         with self.lock:
             if time.monotonic() >= self.until:
                 self.answer = _look(at)
@@ -31,12 +30,12 @@ class Kept:
         self.until = 0.0
 
 
-def _look(at: datetime) -> dict[str, Any]:
+def _look(at: datetime) -> dict[str, int]:
     machines: dict[str, int] = {}
     for entity_type, _state, count in overdue_counts(at):
         if count:
             machines[entity_type] = machines.get(entity_type, 0) + count
-    return {"total": sum(machines.values()), "machines": machines}
+    return machines
 
 
 kept = Kept()

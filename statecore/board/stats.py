@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import connection
 from django.db.models import Count, Q, Sum
@@ -15,24 +16,64 @@ from ..records import Alert, SinkCursor, StateCount, TransitionRate
 from ..sinks.counters import Counters
 from .overdue import overdue
 
+T = TypeVar("T")
+
 SHOWN_MINUTES = 60
 WINDOW_MINUTES = 5  # what a rate is taken over
 
 
-def stats() -> dict[str, Any]:
-    """Counts as of `position`, which the counters have reached; rates of the last minutes; what needs attention."""
+class Standing(NamedTuple):
+    """All there is to tell, by machine: what it is for somebody is `told`, once for many."""
+
+    at: datetime
+    position: int
+    counts: dict[str, dict[str, int]]
+    minutes: dict[str, dict[str, dict[str, int]]]
+    stuck: dict[str, int]
+    alerts: dict[str, int]
+
+
+def stats(seen: Collection[str] | None = None) -> dict[str, Any]:
+    """How everything stands, or these machines."""
+    return told(standing(), seen)
+
+
+def standing() -> Standing:
     at = now()
     position, by_state = _counts()
-    minutes, machines = _rates(at)
-    window = _window(minutes, at)
+    return Standing(at, position, by_state, _minutes(at), overdue(at), _alerts())
+
+
+def told(found: Standing, seen: Collection[str] | None = None) -> dict[str, Any]:
+    """Counts as of `position`, which the counters have reached; rates of the last minutes; what needs attention.
+
+    For who sees some machines only, the sums are those of these too: else what they lack could be subtracted.
+    """
+    window = _sums_by_machine(found, seen)
+    machines = {kind: _shares(sums, WINDOW_MINUTES) for kind, sums in window.items()}
+    stuck = _narrowed(found.stuck, seen)
     return {
-        "position": position,
-        "counts": by_state,
-        "rates": {"window_minutes": WINDOW_MINUTES, **_shares(window, WINDOW_MINUTES), "machines": machines},
-        "minutes": minutes,
-        "stuck": overdue(at),
-        "alerts": _alerts(),
+        "position": found.position,
+        "counts": _narrowed(found.counts, seen),
+        "rates": {
+            "window_minutes": WINDOW_MINUTES,
+            **_shares(_added(window.values()), WINDOW_MINUTES),
+            "machines": machines,
+        },
+        "minutes": {minute: _added(by.values()) for minute, by in _minutes_of(found, seen)},
+        "stuck": {"total": sum(stuck.values()), "machines": stuck},
+        "alerts": found.alerts,
     }
+
+
+def _minutes_of(found: Standing, seen: Collection[str] | None) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
+    for minute, by_machine in found.minutes.items():
+        if rest := _narrowed(by_machine, seen):
+            yield minute, rest
+
+
+def _narrowed(by_machine: dict[str, T], seen: Collection[str] | None) -> dict[str, T]:
+    return by_machine if seen is None else {kind: value for kind, value in by_machine.items() if kind in seen}
 
 
 def counts() -> dict[str, dict[str, int]]:
@@ -61,8 +102,8 @@ _COUNTS = (
 NUMBERS = ("transitions", "failures", "overrides")
 
 
-def _rates(at: datetime) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
-    """By minute for the last hour, and by machine for the window; minutes of no change are left out."""
+def _minutes(at: datetime) -> dict[str, dict[str, dict[str, int]]]:
+    """By minute for the last hour and by machine; minutes of no change are left out."""
     first = _minute(at) - timedelta(minutes=SHOWN_MINUTES - 1)
     sums = {"transitions": Sum("count"), "failed": Sum("failures"), "forced": Sum("overrides")}
     rows = (
@@ -71,26 +112,27 @@ def _rates(at: datetime) -> tuple[dict[str, dict[str, int]], dict[str, dict[str,
         .values_list("minute", "entity_type")
         .annotate(**sums)
     )
-    minutes: dict[str, dict[str, int]] = {}
-    machines: dict[str, dict[str, int]] = {}
-    start = _window_start(at)
+    minutes: dict[str, dict[str, dict[str, int]]] = {}
     for minute, entity_type, *numbers in rows:
-        _add(minutes.setdefault(rfc3339(minute), dict.fromkeys(NUMBERS, 0)), numbers)
-        if minute >= start:
-            _add(machines.setdefault(entity_type, dict.fromkeys(NUMBERS, 0)), numbers)
-    return minutes, {name: _shares(sums, WINDOW_MINUTES) for name, sums in machines.items()}
+        minutes.setdefault(rfc3339(minute), {})[entity_type] = dict(zip(NUMBERS, numbers, strict=True))
+    return minutes
 
 
-def _add(sums: dict[str, int], numbers: list[int]) -> None:
-    for name, number in zip(NUMBERS, numbers, strict=True):
-        sums[name] += number
+def _sums_by_machine(found: Standing, seen: Collection[str] | None) -> dict[str, dict[str, int]]:
+    """Over the window that rates are taken over."""
+    start = rfc3339(_window_start(found.at))
+    machines: dict[str, dict[str, int]] = {}
+    for minute, by_machine in _minutes_of(found, seen):
+        for kind, numbers in by_machine.items() if minute >= start else ():
+            machines[kind] = _added([machines[kind], numbers]) if kind in machines else numbers
+    return machines
 
 
-def _window(minutes: dict[str, dict[str, int]], at: datetime) -> dict[str, int]:
-    start, sums = rfc3339(_window_start(at)), dict.fromkeys(NUMBERS, 0)
-    for minute, numbers in minutes.items():
-        if minute >= start:
-            _add(sums, [numbers[name] for name in NUMBERS])
+def _added(rows: Iterable[dict[str, int]]) -> dict[str, int]:
+    sums = dict.fromkeys(NUMBERS, 0)
+    for numbers in rows:
+        for name in NUMBERS:
+            sums[name] += numbers[name]
     return sums
 
 

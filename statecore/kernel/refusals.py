@@ -9,11 +9,16 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """Why a guard refuses; `entity` names what it waits for, where there is one."""
+    """Why a guard refuses; `entity` names what it waits for, `entity_type` its machine where that is another one."""
 
     code: str
     detail: str
     entity: str | None = None
+    entity_type: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Without what there is none of."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class Refusal(Exception):
@@ -93,7 +98,8 @@ class GuardFailed(Refusal):
     def __init__(self, about: str, unmet: Iterable[Unmet], **facts: Any) -> None:
         self.unmet = tuple(unmet)
         reasons = "; ".join(reason.detail for reason in self.unmet)
-        super().__init__(f"{about}: {reasons}", unmet=[asdict(reason) for reason in self.unmet], **facts)
+        told = [{"entity": None, **reason.as_dict()} for reason in self.unmet]
+        super().__init__(f"{about}: {reasons}", unmet=told, **facts)
 
 
 class LeaseLost(GuardFailed):

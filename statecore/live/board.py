@@ -23,6 +23,7 @@ class Board:
         self.hub = of
         self.watchers = 0
         self.version = 0
+        self.standing: board.Standing | None = None
         self.stats: dict[str, Any] = {}
         self.snapshot = self.delta = b""
         self._news = asyncio.Event()
@@ -53,16 +54,17 @@ class Board:
     async def _compute(self) -> None:
         while True:
             with suppress(*NO_DATABASE):
-                self._tell(await self.hub.reader.ask(board.stats))
+                self._tell(await self.hub.reader.ask(board.standing))
             await asyncio.sleep(PACE)
             # The counters may be a moment behind the news: what they lacked is looked for again.
             await self.hub.beyond(self.stats.get("position", 0), QUIET)
 
-    def _tell(self, stats: dict[str, Any]) -> None:
+    def _tell(self, standing: board.Standing) -> None:
+        stats = board.told(standing)
         patch = board.patch_between(self.stats, stats)
         if not patch and self.version:
             return
-        self.stats, self.version = stats, self.version + 1
+        self.standing, self.stats, self.version = standing, stats, self.version + 1
         self.snapshot = orjson.dumps({"type": "snapshot", **stats})
         self.delta = orjson.dumps({"type": "delta", **patch})
         news, self._news = self._news, asyncio.Event()

@@ -34,7 +34,9 @@ FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 def all_workstreams_are_completed_or_skipped(run: Run, facts: Facts) -> Unmet | None:
     counting = run.workstreams.filter(successor=None)  # what was retried is answered for by its successor
     open_one = counting.exclude(state__in=("completed", "skipped")).values_list("pk", "state").first()
-    return open_one and Unmet("workstream_open", f"workstream {open_one[0]} is {open_one[1]}", open_one[0])
+    return open_one and Unmet(
+        "workstream_open", f"workstream {open_one[0]} is {open_one[1]}", open_one[0], "workstream"
+    )
 
 
 def a_critical_workstream_has_failed(run: Run, facts: Facts) -> Unmet | None:

@@ -65,7 +65,7 @@ def exit_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
 
 def _gate_that_has_not_passed(task: Task, link: str) -> Unmet | None:
     gate = first_outside(task, link, "PASSED")
-    return gate and Unmet("gate_not_passed", f"gate {gate[0]} is {gate[1]}, not PASSED", gate[0])
+    return gate and Unmet("gate_not_passed", f"gate {gate[0]} is {gate[1]}, not PASSED", gate[0], "test_gate")
 
 
 def something_blocks_it(task: Task, facts: Facts) -> Unmet | None:
@@ -86,9 +86,9 @@ def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
     workers = related(task, "worker").objects
     worker = once(("worker", worker_id), lambda: workers.filter(pk=worker_id).first())
     if worker is None:
-        return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id)
+        return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id, "worker")
     complaint = worker.why_not_for(facts.actor) or worker.why_not(task.workstream_id, task.required_capabilities)
-    return Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id) if complaint else None
+    return complaint and Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id, "worker")
 
 
 def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
@@ -126,7 +126,7 @@ def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
 def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
     if task.patch is None or task.patch.state in VERIFIED:
         return None
-    return Unmet("patch_not_verified", f"patch {task.patch_id} is {task.patch.state}", task.patch_id)
+    return Unmet("patch_not_verified", f"patch {task.patch_id} is {task.patch.state}", task.patch_id, "patch_ledger")
 
 
 def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
@@ -136,6 +136,7 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
         "workstream_final",
         f"workstream {task.workstream_id} is {task.workstream.state}",
         task.workstream_id,
+        "workstream",
     )
 
 

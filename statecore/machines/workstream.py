@@ -89,7 +89,8 @@ def _undone_child(children: Any, noun: str) -> Unmet | None:
         .values_list("pk", "state")
         .first()
     )
-    return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0])
+    kind = children.model.flow.entity_type
+    return other and Unmet(f"{noun}_open", f"{noun} {other[0]} is {other[1]}", other[0], kind)
 
 
 def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -106,7 +107,8 @@ def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None
 
 def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
     run = workstream.run
-    return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk) if run.flow.is_final(run.state) else None
+    is_over = run.flow.is_final(run.state)
+    return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk, "run") if is_over else None
 
 
 class Workstream(Entity):

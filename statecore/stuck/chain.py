@@ -10,6 +10,7 @@ from ..kernel.clock import rfc3339
 from ..kernel.entity import Entity
 from . import words
 from .causes import Wait, cause_of, what_became_of
+from .sight import Sight
 
 DEPTH = 25
 
@@ -33,15 +34,15 @@ class Link:
         }
 
 
-def chain_of(entity: Entity, at: datetime) -> list[Link]:
-    """Of a live entity; at most DEPTH links, and never round in a circle."""
+def chain_of(entity: Entity, at: datetime, sight: Sight = None) -> list[Link]:
+    """Of a live entity; at most DEPTH links, never round in a circle, and no further than the reader sees."""
     links: list[Link] = []
     seen = {_key(entity)}
-    cause = cause_of(entity, at)
+    cause = cause_of(entity, at, sight)
     while isinstance(cause, Wait):
         links.append(Link(entity, f"{cause.relation} {_called(cause.entity, entity)}", cause.others))
         entity = cause.entity
-        cause = _next(entity, at, seen, len(links))
+        cause = _next(entity, at, sight, seen, len(links))
     return [*links, Link(entity, cause)]
 
 
@@ -51,13 +52,13 @@ def sentence(links: list[Link]) -> str:
     return f"{words.named(links[0].entity)} {details}" if len(links) > 1 else details
 
 
-def _next(entity: Entity, at: datetime, seen: set[tuple[str, str]], depth: int) -> Wait | str:
+def _next(entity: Entity, at: datetime, sight: Sight, seen: set[tuple[str, str]], depth: int) -> Wait | str:
     if _key(entity) in seen:
         return "which waits for itself in the end"
     seen.add(_key(entity))
     if entity.flow.is_final(entity.state):
         return what_became_of(entity, at)
-    return "and so on" if depth >= DEPTH else cause_of(entity, at)
+    return "and so on" if depth >= DEPTH else cause_of(entity, at, sight)
 
 
 def _key(entity: Entity) -> tuple[str, str]:

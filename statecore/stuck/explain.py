@@ -13,6 +13,7 @@ from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
 from . import chain, scan, words
 from .judging import Judged, judged_moves
+from .sight import Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,17 @@ class Explanation:
         }
 
 
-def explain(model: type[Entity], entity_id: str, *, actor: Actor | None = None) -> Explanation:
-    """Reads only; with an actor, a move that this actor may not fire is not allowed."""
+def explain(model: type[Entity], entity_id: str, *, actor: Actor | None = None, sight: Sight = None) -> Explanation:
+    """Reads only; with an actor, a move that this actor may not fire is not allowed; with a sight, no more is told."""
     found = model.objects.filter(pk=entity_id).first() if is_valid_id(entity_id) else None
     if found is None:
         raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
-    return explained(found, now(), actor)
+    return explained(found, now(), actor, sight)
 
 
-def explained(entity: Entity, at: datetime, actor: Actor | None = None) -> Explanation:
-    moves, overdue = judged_moves(entity, at, actor), scan.overdue_by(entity, at)
+def explained(entity: Entity, at: datetime, actor: Actor | None = None, sight: Sight = None) -> Explanation:
+    moves, overdue = judged_moves(entity, at, actor, sight), scan.overdue_by(entity, at)
     if entity.flow.is_final(entity.state):
         return Explanation(entity, words.ended(entity, at), moves, [], overdue)
-    links = chain.chain_of(entity, at)
+    links = chain.chain_of(entity, at, sight)
     return Explanation(entity, chain.sentence(links), moves, links, overdue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from ..kernel.actors import THE_SYSTEM, Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.moves import Facts, Guard, Move
 from ..kernel.refusals import AlreadyRetried, PermissionDenied, Unmet
+from .sight import Sight, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +33,26 @@ class Judged:
         plain = {"trigger": self.trigger, "to_state": self.to_state, "allowed": self.allowed, "kind": self.kind}
         return {
             **plain,
-            "unmet": [_plain(unmet) for unmet in self.unmet],
+            "unmet": [unmet.as_dict() for unmet in self.unmet],
             "actors": [*self.actors],
             "needs": [*self.needs],
         }
 
 
-def judged_moves(entity: Entity, at: datetime, actor: Actor | None = None) -> list[Judged]:
-    """For this actor, or for whoever may fire each of them."""
-    return [_judged(move, entity, at, actor) for move in entity.flow.moves if entity.state in move.sources]
+def judged_moves(entity: Entity, at: datetime, actor: Actor | None = None, sight: Sight = None) -> list[Judged]:
+    """For this actor, or for whoever may fire each of them; told to who sees so much."""
+    return [_judged(move, entity, at, actor, sight) for move in entity.flow.moves if entity.state in move.sources]
 
 
-def _judged(move: Move, entity: Entity, at: datetime, actor: Actor | None) -> Judged:
+def _judged(move: Move, entity: Entity, at: datetime, actor: Actor | None, sight: Sight) -> Judged:
     needs = tuple(param.name for param in move.params if param.required)
     given = Asked({"attempt": entity.attempt}, needs)
     facts = Facts(max(at, entity.updated_at), actor or _who_may(move), given, "")
     unmet = [*_rights(move, entity, actor), *_succession(move, entity)]
     unmet += [reason for guard in move.guards if (reason := _asked(guard, entity, facts))]
     actors = tuple(sorted(move.actors))
-    return Judged(move.trigger, move.target, str(move.kind), actors, needs, tuple(unmet))
+    may_be_told = tuple(told(reason, entity, sight) for reason in unmet)
+    return Judged(move.trigger, move.target, str(move.kind), actors, needs, may_be_told)
 
 
 class _FieldMissing(Exception):
@@ -103,11 +105,6 @@ def _succession(move: Move, entity: Entity) -> list[Unmet]:
         return []
     successor = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
     return [Unmet(AlreadyRetried.code, f"it was retried as {successor}", successor)] if successor else []
-
-
-def _plain(unmet: Unmet) -> dict[str, Any]:
-    """Without `entity` where there is none."""
-    return {name: value for name, value in asdict(unmet).items() if value is not None}
 
 
 def nobody_in_particular(at: datetime) -> Facts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,6 +19,7 @@ from .by_hand import by_hand
 from .decisions import undecided
 from .gauge import overdue_counts
 from .recovery import APPROVAL, Proposal, awaiting_approval, proposal_for
+from .sight import Sight, sees
 
 USUAL_LIMIT = 100
 
@@ -62,29 +63,38 @@ class _Found(NamedTuple):
     overdue: timedelta
     is_decision: bool = False
 
+    @property
+    def key(self) -> acknowledgement.Key:
+        return self.entity.flow.entity_type, self.entity.pk
 
-def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: float = 1.0) -> list[Item]:
+
+def stuck(
+    limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: float = 1.0, sight: Sight = None
+) -> list[Item]:
     """At most so many of all that are past a deadline, need a decision or wait for an approval.
 
-    With `beyond`, only those that have taken more than so many times what their deadline gives them.
+    With `beyond`, only those that have taken more than so many times what their deadline gives them; with a sight,
+    those that may be seen, and no more told of what they wait for.
     """
-    at = now()
-    found = [*_overdue(at, limit, entity_type, beyond)]
+    at, wanted = now(), None if entity_type is None else registry.flow(entity_type).entity_type
+
+    def is_wanted(kind: str) -> bool:
+        return wanted in (None, kind) and sees(sight, kind)
+
+    found = [*_overdue(at, limit, is_wanted, beyond)]
     if beyond <= 1.0:
         # Needing a decision says more than being late: it comes last and wins.
         found += [*_awaiting_approval(at, limit), *_undecided(at, limit)]
-    wanted = (one for one in found if entity_type in (None, one.entity.flow.entity_type))
-    each_once = {(one.entity.flow.entity_type, one.entity.pk): one for one in wanted}
+    each_once = {one.key: one for one in found if is_wanted(one.entity.flow.entity_type)}
     longest = nlargest(limit, each_once.values(), key=lambda one: one.overdue)
     seen = acknowledgement.acknowledged(one.entity for one in longest)
-    return [_item(one, at, seen.get((one.entity.flow.entity_type, one.entity.pk))) for one in longest]
+    return [_item(one, at, sight, seen.get(one.key)) for one in longest]
 
 
-def _overdue(at: datetime, limit: int, entity_type: str | None, beyond: float) -> Iterator[_Found]:
+def _overdue(at: datetime, limit: int, is_wanted: Callable[[str], bool], beyond: float) -> Iterator[_Found]:
     """Asks for rows only where there are some."""
-    wanted = None if entity_type is None else registry.flow(entity_type).entity_type
     for kind, state, count in overdue_counts(at):
-        if count and wanted in (None, kind):
+        if count and is_wanted(kind):
             yield from (_late(row, at) for row in scan.overdue(registry.flow(kind), state, at, limit, beyond))
 
 
@@ -101,8 +111,8 @@ def _late(entity: Entity, at: datetime) -> _Found:
     return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
 
 
-def _item(found: _Found, at: datetime, seen: Acknowledgement | None) -> Item:
-    entity, links = found.entity, chain.chain_of(found.entity, at)
+def _item(found: _Found, at: datetime, sight: Sight, seen: Acknowledgement | None) -> Item:
+    entity, links = found.entity, chain.chain_of(found.entity, at, sight)
     proposal = None if found.is_decision else proposal_for(entity, at)
     return Item(
         entity=entity,

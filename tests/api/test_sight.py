@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
+from django.urls import reverse
 
 from statecore.kernel import registry
+from statecore.sinks.counters import Counters
 from tests.api.callers import Caller, done, member, refused
 from tests.api.test_rights import calls, of, plain_user
 from tests.support import world
+from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +67,37 @@ def test_who_sees_one_machine_hears_of_no_other() -> None:
     assert {each["entity_type"] for each in done(client.get("/api/v1/stuck/"))["results"]} <= {"task"}
     told = done(client.get("/api/v1/events/"))["results"]
     assert {each["event"]["entity_type"] for each in told} <= {"task"}
+
+
+def test_who_sees_one_machine_is_told_no_name_of_another() -> None:
+    with time_machine.travel("2026-01-01", tick=False):
+        gate = world.gate(id="gate-x")
+        parent = world.forced(world.workstream(), "ready")
+        task = world.task(workstream=parent, entry_gates=[gate.pk])
+    for user, is_told in ((plain_user("ada", "view_task", "view_event"), False), (member("bob"), True)):
+        client = logged_in(user)
+        answers = [
+            client.get(f"/api/v1/tasks/{task.pk}/explain/"),
+            client.get("/api/v1/stuck/"),
+            client.get(reverse("console:why", args=["tasks", task.pk])),
+            client.get(reverse("console:stuck")),
+            Caller("read", user=user).get(f"tasks/{task.pk}/explain/"),
+        ]
+        assert [answer.status_code for answer in answers] == [200] * 5
+        assert [gate.pk in answer.content.decode() for answer in answers] == [is_told] * 5
+        assert ["something you may not see" in answer.content.decode() for answer in answers] == [not is_told] * 5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_sees_one_machine_may_open_the_pages_of_all() -> None:
+    world.queued_task()
+    catch_up(Counters())
+    client = logged_in(plain_user("ada", "view_task", "view_event"))
+    for page in ("overview", "wall"):
+        shown = client.get(reverse(f"console:{page}"))
+        assert shown.status_code == 200
+        assert "blocked gates" not in shown.content.decode()
+        assert set(shown.context["stats"]["counts"]) == {"task"}
 
 
 @pytest.mark.parametrize("scope", ["read", "agent", "operate", "override"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from statecore import board
 from statecore.board.overdue import kept
+from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Invalid
 from statecore.records import Alert
@@ -43,6 +44,24 @@ def test_counts_and_rates() -> None:
     assert told["rates"]["override_rate"] == pytest.approx(1 / head(), abs=1e-6)
     assert told["rates"]["machines"]["task"]["transitions_per_minute"] == pytest.approx(9 / 5)
     assert told["stuck"] == {"total": 0, "machines": {}}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_sees_some_machines_is_told_the_sums_of_these() -> None:
+    world.queued_task()
+    world.forced(world.idle_worker(), "shutdown")
+    catch_up(Counters())
+
+    told, whole = board.stats({"task"}), board.stats()
+    assert (set(told["counts"]), set(told["rates"]["machines"])) == ({"task"}, {"task"})
+    assert sum(minute["transitions"] for minute in told["minutes"].values()) == 2
+    assert sum(minute["overrides"] for minute in told["minutes"].values()) == 0
+    assert (told["rates"]["override_rate"], whole["rates"]["override_rate"] > 0) == (0.0, True)
+    assert told["rates"]["transitions_per_minute"] == pytest.approx(2 / 5)
+    assert told["rates"]["machines"]["task"] == whole["rates"]["machines"]["task"]
+    of_all = board.stats([flow.entity_type for flow in registry.flows()])
+    assert of_all["rates"] == whole["rates"]
+    assert of_all["minutes"] == whole["minutes"]
 
 
 def asked() -> int:

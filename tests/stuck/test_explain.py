@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -346,3 +347,49 @@ class TestTheMoves:
 def test_what_is_not_there_is_not_found(entity_id: str) -> None:
     with pytest.raises(NotFound):
         stuck.explain(world.model("Task"), entity_id)
+
+
+class TestWhoSeesSomeMachinesOnly:
+    """Neither a name nor a state of what they may not see, in the sentence, in the chain and in the moves."""
+
+    def told(self, entity: Any, *sight: str) -> dict[str, Any]:
+        return stuck.explain(type(entity), entity.pk, sight=sight).as_dict()
+
+    def test_a_chain_ends_where_sight_ends(self) -> None:
+        gate = failed_gate(id="gate-x")
+        parent = world.workstream()
+        first = world.task(id="t4", workstream=parent, gates=[gate.pk])
+        task = world.task(id="t9", workstream=parent, depends_on=[first.pk])
+        told = self.told(task, "task")
+        assert told["sentence"] == "task t9 waits for t4, blocked by something you may not see"
+        assert [link["entity_id"] for link in told["waiting_on"]] == ["t9", "t4"]
+        assert "gate-x" not in str(told)
+        assert "gate gate-x" in self.told(task, "task", "test_gate")["sentence"]
+
+    def test_a_move_names_no_more(self) -> None:
+        gate = world.gate(id="gate-x")
+        task = world.task(entry_gates=[gate.pk])
+        told = self.told(task, "task")
+        (move,) = (move for move in told["moves"] if move["trigger"] == "scheduler_assigned")
+        assert move["unmet"] == [{"code": "gate_not_passed", "detail": "it waits for something you may not see"}]
+        (move,) = (move for move in self.told(task, "task", "test_gate")["moves"] if move["to_state"] == "queued")
+        assert (move["unmet"][0]["entity"], move["unmet"][0]["entity_type"]) == ("gate-x", "test_gate")
+
+    def test_nor_does_a_sentence_about_the_workers_there_are(self) -> None:
+        worker = world.idle_worker(id="worker-x")
+        task = world.queued_task()
+        assert "worker worker-x could take it" in self.told(task, "task", "worker")["sentence"]
+        told = self.told(task, "task")
+        assert told["sentence"].endswith("it waits for something you may not see")
+        assert worker.pk not in str(told)
+
+    def test_what_is_stuck_neither(self, clock) -> None:
+        gate = world.gate(id="gate-x")
+        task = world.task(workstream=world.forced(world.workstream(), "ready"), entry_gates=[gate.pk])
+        clock.shift(timedelta(hours=2))
+        (item,) = stuck.stuck(sight={"task"})
+        assert (item.entity.pk, "gate-x" in str(item.as_dict())) == (task.pk, False)
+        assert "something you may not see" in item.why
+        (item,) = stuck.stuck(entity_type="task")
+        assert "gate-x" in item.why
+        assert stuck.stuck(entity_type="task", sight={"run"}) == []

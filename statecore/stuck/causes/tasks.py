@@ -11,7 +11,7 @@ from ...machines.task import State, Task
 from .. import words
 from . import gates
 from .crew import why_nobody_takes
-from .wait import Cause, Wait, first_wait
+from .wait import Cause, Tale, Wait, first_wait
 from .workers import is_silent
 
 TAKES_TASKS = ("ready", "executing")
@@ -33,7 +33,7 @@ def _before_the_queue(task: Task, at: datetime) -> Cause:
 
 
 def _in_the_queue(task: Task, at: datetime) -> Cause:
-    return words.standing(task, at, why_nobody_takes(task, at))
+    return Tale(words.standing(task, at, why_nobody_takes(task, at)), "worker")
 
 
 def _at_work(task: Task, at: datetime) -> Cause:

@@ -22,8 +22,16 @@ class Wait:
     others: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Tale:
+    """The rest of a sentence about the entity itself that tells of another machine."""
+
+    text: str
+    about: str
+
+
 # A text is the rest of a sentence about the entity itself; an empty one means there is nothing special to say.
-Cause = Wait | str
+Cause = Wait | Tale | str
 
 
 def first_wait(relation: str, candidates: QuerySet[Any], done: Iterable[str]) -> Wait | None:
