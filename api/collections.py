@@ -15,7 +15,7 @@ from statecore.kernel import registry
 from statecore.kernel.actors import Actor
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
-from statecore.kernel.refusals import Invalid, PermissionDenied
+from statecore.kernel.refusals import Invalid, PermissionDenied, Refusal
 from statecore.records.token import Scope, Token
 
 from . import authentication, bodies, entities, idempotency, pages, permissions, sequences
@@ -159,12 +159,15 @@ class Override(OfMachine):
         return idempotency.reply(outcome)
 
 
-def _approver(request: Request) -> Actor | None:
-    """The second person, who shows a token of their own: whose name it is need not be believed."""
+def _approver(request: Request) -> Actor | Refusal | None:
+    """The second person, who shows a token of their own: whose name it is need not be believed.
+
+    One that is no good is for the door to refuse, which keeps what it refuses.
+    """
     try:
         token = authentication.read(request.META.get(APPROVER, ""))
     except NotAuthenticated:
-        raise PermissionDenied("the second person's token is not valid", required="second_person") from None
+        return PermissionDenied("the second person's token is not valid", required="second_person")
     return token.as_operator() if token else None
 
 

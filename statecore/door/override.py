@@ -50,13 +50,16 @@ def override(
     actor: Actor,
     reason: str,
     category: str,
-    approver: Actor | None = None,
+    approver: Actor | Refusal | None = None,
     metadata: Mapping[str, Any] | None = None,
     expected_version: int | None = None,
     request: RequestKey | None = None,
     dry_run: bool = False,
 ) -> Outcome:
-    """Force one entity into a state; with `dry_run`, do it, look at every cascade, and roll it back."""
+    """Force one entity into a state; with `dry_run`, do it, look at every cascade, and roll it back.
+
+    An approver who could not be told who they are is a refusal, which is kept on record like any other.
+    """
 
     def step() -> Outcome:
         entity = rows.lock(model, entity_id)
@@ -64,7 +67,7 @@ def override(
         before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
         _may_leave(entity, to_state, facts)
-        approved_by = _second_person(entity, to_state, actor, approver, is_preview=dry_run)
+        approved_by = _second_person(entity, to_state, actor, second, is_preview=dry_run)
         bypassed = _force(entity, to_state, facts)
         details = {
             "category": str(category),
@@ -81,6 +84,7 @@ def override(
     asked = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}
     with counted(model.flow.entity_type), _refusals_noted(model, entity_id, actor, asked, is_preview=dry_run):
         _may_override(model, actor)
+        second = _known(approver)
         _check_request(model, to_state, reason, category)
         check_words(reason, metadata or {})
         return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
@@ -146,6 +150,12 @@ def _may_leave(entity: Entity, to_state: str, facts: Facts) -> None:
 def takes_two(entity: Entity, to_state: str) -> bool:
     """Whether the policy demands a second person for this."""
     return _edge(entity, to_state) in settings.STATECORE_SECOND_PERSON
+
+
+def _known(approver: Actor | Refusal | None) -> Actor | None:
+    if isinstance(approver, Refusal):
+        raise approver
+    return approver
 
 
 def _edge(entity: Entity, to_state: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from statecore.records import AuditNote
 from tests.api.callers import Caller, done, member, refused
 from tests.support import world
 
@@ -51,6 +52,26 @@ def test_who_is_no_second_person(place: str, who: str) -> None:
         "nobody": _gone,
     }
     refused(ada.post(place, BODY, **approved_by(others[who]())), 403, "permission_denied")
+    assert noted() == [(ada.user.username, "permission_denied")]
+
+
+@pytest.mark.parametrize("header", ["Bearer stc_made_up", "Basic YTpi", "Bearer", "nonsense"])
+@pytest.mark.parametrize("is_demanded", [True, False])
+def test_a_token_that_is_no_good_is_refused_and_on_record(
+    place: str, header: str, is_demanded: bool, settings: Any
+) -> None:
+    if not is_demanded:
+        settings.STATECORE_SECOND_PERSON = frozenset()
+    ada = Caller("override")
+    for body in (BODY, {**BODY, "dry_run": True}):
+        told = refused(ada.post(place, body, **{"Approver-Authorization": header}), 403, "permission_denied")
+        assert (told["required"], told["detail"]) == ("second_person", "the second person's token is not valid")
+    assert noted() == [(ada.user.username, "permission_denied")] * 2
+    assert header.split()[-1] not in str(list(AuditNote.objects.values()))
+
+
+def noted() -> list[tuple[str, str]]:
+    return [(note.actor, note.facts["code"]) for note in AuditNote.objects.filter(kind="override_refused")]
 
 
 def _demoted() -> Caller:
