@@ -50,10 +50,11 @@ def fire(
     items = door.transition_many(
         model, ids, trigger, actor=actor, params=params, reason=reason, metadata=metadata, dry_run=dry_run
     )
-    return [_told(item) for item in items]
+    return [told(item) for item in items]
 
 
-def _told(item: door.Item) -> dict[str, Any]:
+def told(item: door.Item) -> dict[str, Any]:
+    """What became of one of many."""
     if item.refusal is not None:
         return {
             "id": item.entity_id,
@@ -61,8 +62,8 @@ def _told(item: door.Item) -> dict[str, Any]:
             "refusal": {**item.refusal.as_dict(), "status": item.refusal.status},
         }
     outcome = item.outcome
-    told = outcome.as_dict() if outcome else {"changed": False, "event": None}
-    return {"id": item.entity_id, "changed": told["changed"], "event": told["event"], "refusal": None}
+    made = outcome.as_dict() if outcome else {"changed": False, "event": None}
+    return {"id": item.entity_id, "changed": made["changed"], "event": made["event"], "refusal": None}
 
 
 def begin(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 
 from api.client import Beat, Client, Conflict, NotFound, PermissionDenied, StatecoreError, Task
@@ -77,9 +78,12 @@ class Slot:
     def _live(self) -> None:
         try:
             self._register()
+            to_do: deque[Task] = deque()
             while not self.leaving:
-                for task in self._claimed():
-                    self._work(task)
+                if not to_do:
+                    to_do.extend(self._claimed())
+                if to_do:
+                    to_do.extend(self._work(to_do.popleft()))
         except StatecoreError as error:
             self.failure = error
             self.terminal.say(f"{self.worker_id}: {error}")
@@ -154,10 +158,11 @@ class Slot:
 
     # A task
 
-    def _work(self, task: Task) -> None:
+    def _work(self, task: Task) -> list[Task]:
+        """Do a task and report it; those that came with the answer."""
         with self.lock:
             if self.leaving:  # signing off hands it on
-                return
+                return []
             self.ended_for, self.is_ours = None, True
             try:
                 self.execution = Execution(self.command, task, self.worker_id, self.terminal)
@@ -167,22 +172,29 @@ class Slot:
             self.terminal.say(f"{task.id}: started, attempt {task.attempt}")
             ended = self.execution.wait(task.timeout_sec)
         try:
-            self._conclude(task, ended)
+            return self._conclude(task, ended)
         finally:
             with self.lock:
                 self.execution = None
 
-    def _conclude(self, task: Task, ended: Ended) -> None:
+    def _conclude(self, task: Task, ended: Ended) -> list[Task]:
         """Kept and tried until the server hears it; it may say that the task is no longer ours."""
         with self.lock:
-            why, is_ours = self.ended_for, self.is_ours
+            why, is_ours, leaving = self.ended_for, self.is_ours, self.leaving
         if not is_ours:
             self.terminal.say(f"{task.id}: {why}; the command was ended and nothing is reported")
-            return
+            return []
         trigger, fields = ended.report(task, why)
+        done = fields.get("error") or "done"
         try:
-            self.patient.fire("tasks", task.id, trigger, **fields)
-        except (Conflict, NotFound, PermissionDenied) as refusal:  # somebody else's by now
-            self.terminal.say(f"{task.id}: the result is dropped: {refusal}")
-        else:
-            self.terminal.say(f"{task.id}: {fields.get('error') or 'done'}")
+            if leaving:
+                self.patient.fire("tasks", task.id, trigger, **fields)
+                found, refusal = [], None
+            else:
+                made = self.patient.report_and_claim(self.worker_id, [{"task": task.id, "trigger": trigger, **fields}])
+                found, refusal = made.tasks, made.reports[0]["refusal"]
+        except (Conflict, NotFound, PermissionDenied) as error:
+            found, refusal = [], {"detail": str(error)}
+        # Refused: it is somebody else's by now.
+        self.terminal.say(f"{task.id}: {'the result is dropped: ' + refusal['detail'] if refusal else done}")
+        return found

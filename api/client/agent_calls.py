@@ -7,8 +7,21 @@ from typing import Any
 
 from .call import Call, address, call, given, pages
 from .connection import Connection
-from .readers import anything, as_told, claimed, entity, nothing, outcome, page_of, reader, submitted, task, worker
-from .records import Beat, Entity, Json, Outcome, Page, Submitted, Task, Worker
+from .readers import (
+    anything,
+    as_told,
+    claimed,
+    entity,
+    exchanged,
+    nothing,
+    outcome,
+    page_of,
+    reader,
+    submitted,
+    task,
+    worker,
+)
+from .records import Beat, Entity, Exchanged, Json, Outcome, Page, Submitted, Task, Worker
 
 
 class AgentCalls(Connection):
@@ -51,6 +64,23 @@ class AgentCalls(Connection):
             "POST", path, claimed, body=given(max=most, wait=wait), keyed=True, request_id=request_id,
             extra_seconds=wait or 0.0,
         )  # fmt: skip
+
+    @call
+    def report_and_claim(
+        self,
+        worker_id: str,
+        reports: Iterable[Mapping[str, Any]],
+        *,
+        most: int | None = None,
+        request_id: str | None = None,
+    ) -> Call[Exchanged]:
+        """How tasks ended and the claim of the next, in one call: each report is taken or refused by itself.
+
+        A report has `task`, `attempt`, `trigger` (`execution_completed` or `execution_failed`) and its fields.
+        """
+        body = {"reports": [dict(report) for report in reports], **given(max=most)}
+        path = address("workers", worker_id, "claim")
+        return Call("POST", path, exchanged, body=body, keyed=True, request_id=request_id)
 
     @pages
     def held(self, worker_id: str) -> Call[Page[Task]]:

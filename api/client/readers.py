@@ -9,6 +9,7 @@ from .call import Answer
 from .records import (
     Entity,
     Event,
+    Exchanged,
     Explanation,
     Json,
     Move,
@@ -108,6 +109,11 @@ def submitted(answer: Answer) -> Submitted:
 
 def claimed(answer: Answer) -> list[Task]:
     return [record(Task, each) for each in as_told(answer)["tasks"]]
+
+
+def exchanged(answer: Answer) -> Exchanged:
+    told = as_told(answer)
+    return Exchanged(tasks=claimed(answer), reports=told["reports"], fields=told)
 
 
 def positioned(answer: Answer) -> Positioned:

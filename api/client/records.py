@@ -138,6 +138,13 @@ class Explanation(Record, kw_only=True):
     state: str = ""
 
 
+class Exchanged(Record, kw_only=True):
+    """What became of each report, in their order (`changed`, or why not in `refusal`), and the tasks that come next."""
+
+    tasks: list[Task] = []
+    reports: list[Json] = []
+
+
 class Beat(Record, kw_only=True):
     """The answer to a heartbeat: where the worker is, and what it has to do."""
 

@@ -10,6 +10,7 @@ from api.filters import filters
 from api.pages import LARGEST, USUAL_SIZE, orderings
 from statecore.door import Category
 from statecore.kernel.flow import Flow
+from statecore.machines.task import REPORTS
 
 from . import schemas
 from .call import Call
@@ -200,9 +201,11 @@ def of_submit(view: agents.Submit, method: str) -> Call:
     )
 
 
+HELD = {"task": ID, "attempt": {**COUNT, "maximum": claims.LARGEST_ATTEMPT}}
+
+
 def of_heartbeat(view: claims.Heartbeat, method: str) -> Call:
-    attempt = {**COUNT, "maximum": claims.LARGEST_ATTEMPT}
-    held = obj({"task": ID, "attempt": attempt}, closed=True)
+    held = obj(HELD, closed=True)
     holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MOST_HELD}
     told = obj({"state": WORD, "commands": {"type": "array", "items": ANY_OBJECT}})
     return Call(
@@ -220,9 +223,28 @@ def _nothing() -> Schema:
 
 
 def of_claim(view: claims.Claim, method: str) -> Call:
-    body = schemas.shape(claims.Wanted, max={"type": ["integer", "null"], "minimum": 1})
-    told = obj({"tasks": {"type": "array", "items": ref("Task")}})
-    return Call("Take tasks", {200: told}, body=body, body_is_optional=True, conflicts=True)
+    ended = {
+        **HELD,
+        "trigger": {"enum": sorted(REPORTS)},
+        "exit_code": {"type": ["integer", "null"]},
+        "output": nullable(WORD),
+        "error": nullable(WORD),
+    }
+    report = obj(ended, ["task", "attempt", "trigger"], closed=True)
+    reports = {"type": "array", "items": report, "maxItems": claims.MOST_HELD}
+    body = schemas.shape(claims.Wanted, max={"type": ["integer", "null"], "minimum": 1}, reports=reports)
+    tasks = {"type": "array", "items": ref("Task")}
+    told = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
+    return Call(
+        "Take tasks",
+        {200: told},
+        body=body,
+        body_is_optional=True,
+        conflicts=True,
+        description="With `reports` the last tasks are ended before the next are taken, in one transaction: what "
+        "became of each stands beside the tasks, and no report is refused because there is nothing to take. A task "
+        "that only these reports make ready is taken by the next call.",
+    )
 
 
 def of_acquire(view: agents.Acquire, method: str) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from .. import door
 from ..door import rights, rows
 from ..door.work import current
 from ..kernel.actors import Actor
+from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.links import answered
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
@@ -19,6 +21,7 @@ from ..machines.task import REPORTS, Task
 from ..machines.worker import State, Worker
 from .heartbeats import beat
 
+A_WHILE = timedelta(seconds=10)
 # Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
 CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
 CAN = {
@@ -127,6 +130,7 @@ class _Exchange:
         with current().reading_others():
             worker: Any = rows.lock(Worker, self.worker_id)
             rights.must_hold(self.actor, worker)
+            self._note_that_it_lives(worker)
             worker = self.answers["worker", self.worker_id] = self._relieved(worker)
             if complaint := worker.why_not_at_all():
                 if self.reports:
@@ -134,6 +138,12 @@ class _Exchange:
                 unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
                 raise GuardFailed("claim", unmet, **worker.standing())
             return _choose(worker, self.most)
+
+    def _note_that_it_lives(self, worker: Any) -> None:
+        """A claim is a sign of life; one that leaves a busy worker busy would not be noted otherwise."""
+        if self.reports and (at := now()) - worker.last_heartbeat > A_WHILE:
+            worker.last_heartbeat = at
+            Worker.objects.filter(pk=worker.pk).update(last_heartbeat=at)
 
     def _relieved(self, worker: Any) -> Any:
         """As it would be with the reports taken; only to be looked at."""

@@ -133,6 +133,32 @@ def test_a_claim_takes_at_most_what_is_wanted(agent: Caller) -> None:
         refused(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
 
 
+def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -> None:
+    workstream = {"id": "ws", "tasks": [{"id": "a"}, {"id": "b"}]}
+    done(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
+    worker = registered(agent)
+    claim = f"workers/{worker}/claim/"
+    (task,) = done(agent.post(claim))["tasks"]
+    report = {"task": task["id"], "attempt": 1, "trigger": "execution_completed", "exit_code": 0}
+
+    for bad in ({**report, "trigger": "user_cancelled"}, {**report, "more": 1}, {"task": "a"}, "a", None):
+        refused(agent.post(claim, {"reports": [bad]}), 400, "invalid")
+    refused(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
+    refused(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
+    refused(Caller("agent").post(claim, {"reports": [report]}), 403, "permission_denied")
+    assert Task.objects.get(pk=task["id"]).state == "running"
+
+    said = {"reports": [report], "request_id": "once"}
+    told = done(agent.post(claim, said))
+    assert [(each["id"], each["changed"], each["refusal"]) for each in told["reports"]] == [(task["id"], True, None)]
+    assert len(told["tasks"]) == 1
+    assert done(agent.post(claim, said)) == told  # a repeat is told the same, and takes nothing
+
+    late = done(agent.post(claim, {"reports": [{**report, "attempt": 7}]}))
+    assert late["tasks"] == []
+    assert late["reports"][0]["refusal"]["code"] == "lease_lost"
+
+
 def test_a_lost_lease_is_told_as_such(agent: Caller, phase: Phase) -> None:
     with time_machine.travel("2026-01-01", tick=False) as clock:
         done(agent.post("runs/submit/", PLAN), 201)

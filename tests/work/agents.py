@@ -65,6 +65,14 @@ class Agent:
         report = {"attempt": task.attempt, "exit_code": exit_code}
         return door.transition(Task, task.pk, "execution_completed", actor=self.actor, params=report)
 
+    def exchange(self, *done: Task, most: int | None = None) -> scheduling.Exchanged:
+        """Report these as done and claim the next."""
+        reports = [
+            scheduling.Report(task.pk, "execution_completed", {"attempt": task.attempt, "exit_code": 0})
+            for task in done
+        ]
+        return scheduling.report_and_claim(self.name, reports, actor=self.actor, most=most)
+
     def fail(self, task: Task, error: str = "it broke") -> Any:
         report = {"attempt": task.attempt, "error": error}
         return door.transition(Task, task.pk, "execution_failed", actor=self.actor, params=report)
