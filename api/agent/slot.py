@@ -194,7 +194,8 @@ class Slot:
                 made = self.patient.report_and_claim(self.worker_id, [{"task": task.id, "trigger": trigger, **fields}])
                 found, refusal = made.tasks, made.reports[0]["refusal"]
         except (Conflict, NotFound, PermissionDenied) as error:
-            found, refusal = [], {"detail": str(error)}
-        # Refused: it is somebody else's by now.
-        self.terminal.say(f"{task.id}: {'the result is dropped: ' + refusal['detail'] if refusal else done}")
+            found, refusal = [], {"code": error.code, "detail": error.detail}
+        if refusal:  # it is somebody else's by now
+            done = f"the result is dropped: {refusal['code']}: {refusal['detail']}"
+        self.terminal.say(f"{task.id}: {done}")
         return found

@@ -35,7 +35,7 @@ class AgentProcess:
     def showed(self) -> str:
         return self.out.read_text()
 
-    def says(self, words: str, timeout: float = 20.0) -> None:
+    def says(self, words: str, timeout: float = 60.0) -> None:
         until(lambda: words in self.said() or not self.lives(), timeout)
         assert words in self.said(), self.said()
 
@@ -45,7 +45,7 @@ class AgentProcess:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)
 
     def kill(self) -> None:
@@ -72,7 +72,7 @@ def state(task_id: str) -> str:
     return str(task(task_id).state)
 
 
-def reaches(task_id: str, wanted: str, timeout: float = 20.0) -> None:
+def reaches(task_id: str, wanted: str, timeout: float = 60.0) -> None:
     until(lambda: state(task_id) == wanted, timeout)
 
 
