@@ -14,7 +14,7 @@ from ..journal import Entry, EventKind
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.fields import column, related
+from ..kernel.fields import column
 from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
@@ -25,6 +25,7 @@ from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .perform import perform, react_to
 from .refused import counted
+from .successors import awaited
 from .work import current
 
 
@@ -85,7 +86,7 @@ def write_new(
 ) -> Change:
     """Without the reactions, for which the caller may not have everything in place yet."""
     plain, links = _sort_fields(model, fields)
-    wanted = {name: _wanted(model, entity_id, name, ids) for name, ids in links.items()}
+    wanted = awaited(model, entity_id, links)
     change = _newborn(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
     _insert([change])
     for name, ids in wanted.items():
@@ -237,23 +238,3 @@ _TYPES: tuple[tuple[type[models.Field[Any, Any]], type], ...] = (
     (models.CharField, str),
     (models.TextField, str),
 )
-
-
-def _wanted(model: type[Entity], entity_id: str, name: str, ids: Any) -> list[str]:
-    """The ids of a link field, each once, each of an entity there is."""
-    if not isinstance(ids, list | tuple) or not all(is_valid_id(each) for each in ids):
-        raise Invalid({name: ["must be a list of ids."]})
-    if entity_id in ids:
-        raise Invalid({name: [f"{entity_id} cannot depend on itself."]})
-    target = related(model, name)
-    there = set(target.objects.filter(pk__in=ids).values_list("pk", flat=True))
-    if missing := [each for each in ids if each not in there]:
-        raise Invalid({name: [f"there is no {target.flow.entity_type} {', '.join(missing)}."]})
-    return list(dict.fromkeys(newest(target, each) for each in ids))
-
-
-def newest(model: type[Entity], pk: str) -> str:
-    """The last of the successors: whoever depends on something retried depends on what took its place."""
-    while (successor := model.objects.filter(retry_of=pk).values_list("pk", flat=True).first()) is not None:
-        pk = successor
-    return pk

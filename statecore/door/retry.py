@@ -16,11 +16,12 @@ from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, 
 from ..kernel.ulid import new_id
 from . import rights, rows
 from .change import Change, check_words
-from .create import newest, write_new
+from .create import write_new
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
 from .perform import perform, react_to
 from .refused import counted
+from .successors import newest, newest_held
 from .transition import check_not_succeeded
 
 TRIGGER = "retried"
@@ -115,8 +116,13 @@ class Family:
     def _carry_links(self, model: type[Entity], old: str, heir: Entity) -> None:
         """The successor depends on what the old one did, or on the successors of that."""
         for link in model._meta.many_to_many:
-            targets = getattr(model(id=old), link.name).values_list("pk", flat=True)
-            getattr(heir, link.name).add(*(self._current(link.related_model, target) for target in targets))
+            target: Any = link.related_model
+            ids = set(getattr(model(id=old), link.name).values_list("pk", flat=True))
+            mine = {pk for pk in ids if (target, pk) in self.heirs}
+            rows.hold(target, ids - mine)
+            getattr(heir, link.name).add(
+                *(self._current(target, pk) for pk in mine), *(newest_held(target, pk) for pk in ids - mine)
+            )
 
     def _current(self, model: Any, pk: str) -> str:
         heir = self.heirs.get((model, pk))

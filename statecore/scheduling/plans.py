@@ -10,10 +10,11 @@ from django.db import connection
 
 from .. import door
 from ..door import Outcome, RequestKey, rights, rows
-from ..door.create import newest, write_many
+from ..door.create import write_many
 from ..door.idempotency import answer_once
 from ..door.perform import perform, react_to
 from ..door.refused import counted
+from ..door.successors import newest
 from ..journal import Entry
 from ..kernel.actors import Actor
 from ..kernel.clock import now

@@ -14,8 +14,9 @@ from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from tests.support import world
 from tests.support.waiting import until
-from tests.work.agents import PHASE, Agent, gate, states, submit, task, workstream
+from tests.work.agents import PHASE, Agent, gate, ran, states, submit, task, workstream
 from tests.work.crowd import in_threads
 from tests.work.test_crowd import all_is_well, crew, finishing, firing, rounds
 
@@ -98,3 +99,83 @@ def test_a_gate_that_is_created_while_the_gate_it_waits_for_fails_is_blocked() -
     fields = {"gate_type": "UNIT", "command": "true", "phase": PHASE, "depends_on": ["g"]}
     born_while(firing(TestGate, "g", "gate_failed", exit_code=1), TestGate, **fields)
     assert states(TestGate) == {"g": "FAILED", "new": "BLOCKED"}
+
+
+# What is retried while somebody new comes to wait for it
+
+
+def failed(pk: str) -> None:
+    """Ended without being critical to anything: its workstream goes on."""
+    door.override(Task, pk, "failed", actor=world.operator(), reason=world.REASON, category="other")
+
+
+def retrying(model: Any, pk: str) -> Callable[[], str]:
+    return lambda: door.retry(model, pk, actor=THE_SYSTEM).entity.pk
+
+
+def links_of(pk: str, link: str = "depends_on") -> list[str]:
+    return list(getattr(Task.objects.get(pk=pk), link).values_list("pk", flat=True))
+
+
+@pytest.mark.postgres
+def test_who_is_created_while_its_dependency_is_retried_waits_for_the_successor() -> None:
+    submit(workstream("a", "a1", "a2"))
+    failed("a1")
+
+    heir = born_while(retrying(Task, "a1"), workstream="a", depends_on=["a1"])
+
+    assert links_of("new") == [heir]
+    assert Task.objects.get(pk="new").blocked_by == [heir]
+    all_is_well()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("link", ["gates", "entry_gates"])
+def test_who_is_created_while_its_gate_is_run_again_waits_for_the_successor(link: str) -> None:
+    submit(workstream("a", "a1", gates=[gate("g")]))
+    ran("g", exit_code=1)
+
+    heir = born_while(retrying(TestGate, "g"), workstream="a", **{link: ["g"]})
+
+    assert links_of("new", link) == [heir]
+    assert Task.objects.get(pk="new").blocked_by == [heir]
+    all_is_well()
+
+
+@pytest.mark.postgres
+def test_who_is_created_after_a_retry_that_is_not_committed_yet_waits_for_the_successor() -> None:
+    submit(workstream("a", "a1", "a2"))
+    failed("a1")
+    told: list[Any] = []
+
+    def create() -> str:
+        return str(door.create(Task, id="new", actor=THE_SYSTEM, workstream="a", depends_on=["a1"]).entity.pk)
+
+    with transaction.atomic():
+        heir = retrying(Task, "a1")()
+        other = threading.Thread(target=lambda: told.extend(in_threads(create)))
+        other.start()
+        until(lambda: told or somebody_waits())
+    other.join()
+
+    assert told == ["new"]
+    assert links_of("new") == [heir]
+    all_is_well()
+
+
+@pytest.mark.postgres
+def test_who_is_retried_while_its_dependency_is_retried_waits_for_the_successor() -> None:
+    submit(workstream("a", "a1", task("a2", "a1"), "a3"))
+    failed("a1")
+    failed("a2")
+    told: list[Any] = []
+    with transaction.atomic():
+        heir = retrying(Task, "a2")()
+        other = threading.Thread(target=lambda: told.extend(in_threads(retrying(Task, "a1"))))
+        other.start()
+        until(lambda: told or somebody_waits())
+    other.join()
+
+    assert links_of(heir) == told
+    assert Task.objects.get(pk=heir).blocked_by == told
+    all_is_well()
