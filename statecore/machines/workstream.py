@@ -81,6 +81,14 @@ def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | N
     return _undone_child(workstream.patches, "patch")
 
 
+def nothing_it_succeeds_is_in_quarantine(workstream: Workstream, facts: Facts) -> Unmet | None:
+    left = workstream.left_in_quarantine()
+    if left is None:
+        return None
+    said = f"patch {left.pk} of workstream {left.workstream_id} is quarantined"
+    return Unmet("patch_open", said, left.pk, left.flow.entity_type)
+
+
 def _undone_child(children: Any, noun: str) -> Unmet | None:
     """What was retried is answered for by its successor."""
     other = (
@@ -113,7 +121,7 @@ def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
 
 class Workstream(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="workstreams",
         prefix="ws",
         final=FINAL,
@@ -207,6 +215,16 @@ class Workstream(Entity):
             ),
         )
 
+    def left_in_quarantine(self) -> Any:
+        """A patch of one that it succeeds, which it would complete without. A task done again answers for its own."""
+        older: Any = self.retry_of
+        while older is not None:
+            standing = older.patches.filter(state="quarantined", successor=None)
+            if found := standing.exclude(tasks__successor__isnull=False).order_by("pk").first():
+                return found
+            older = older.retry_of
+        return None
+
     def settle(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
 
@@ -286,7 +304,12 @@ class Workstream(Entity):
         source=State.VALIDATING,
         target=State.COMPLETED,
         by={SYSTEM},
-        guards=[all_tasks_are_completed, all_gates_have_passed, all_patches_are_committed],
+        guards=[
+            all_tasks_are_completed,
+            all_gates_have_passed,
+            all_patches_are_committed,
+            nothing_it_succeeds_is_in_quarantine,
+        ],
     )
     def pass_validation(self) -> None: ...
 

@@ -155,8 +155,9 @@ def _patches_changed(changes: list[Change]) -> None:
     ended, verified = _to(changes, *patch_ledger.FINAL), _to(changes, *task.VERIFIED)
     if not ended and not verified:
         return
-    if locks.take(Workstream, above([*ended, *verified], "workstream_id")):
+    parents = workstreams.with_heirs(above(ended, "workstream_id"))
+    if locks.take(Workstream, parents.keys() | above(verified, "workstream_id").keys()):
         _later(changes, lambda c: True, _patches_changed)
         return
     tasks.reconsider(tasks.with_patches(own(verified)))
-    workstreams.reconsider(above(ended, "workstream_id"))
+    workstreams.reconsider(parents)

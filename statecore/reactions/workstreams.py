@@ -21,7 +21,8 @@ class Situation(NamedTuple):
     tasks_missing: bool
     dependency_open: bool
     task_started: bool
-    is_validated_again: bool
+    is_retry: bool
+    quarantined_before: bool
     has_tasks: bool
     task_open: bool
     critical_failure: bool
@@ -51,13 +52,20 @@ class Situation(NamedTuple):
                 return "tasks_created"
             case State.BLOCKED if not self.dependency_open:
                 return "dependencies_met"
-            case State.READY if self.task_started or (self.is_validated_again and not self.has_tasks):
+            case State.READY if self.task_started or (self._is_validated_again() and not self.has_tasks):
                 return "first_task_started"
-            case State.EXECUTING if not self.task_open and (self.has_tasks or self.is_validated_again):
+            case State.EXECUTING if not self.task_open and (self.has_tasks or self._is_validated_again()):
                 return "all_tasks_completed"
-            case State.VALIDATING if not (self.task_open or self.gate_open or self.patch_open):
+            case State.VALIDATING if not (self.task_open or self.gate_open or self._is_without_a_patch()):
                 return "validation_passed"
         return None
+
+    def _is_validated_again(self) -> bool:
+        return self.is_retry and not self.quarantined_before
+
+    def _is_without_a_patch(self) -> bool:
+        """One of its own that is on its way, or one that those it succeeds have lost."""
+        return self.patch_open or self.quarantined_before
 
 
 # What was retried is answered for by its successor.
@@ -75,9 +83,16 @@ SELECT workstream.id, workstream.state, run.state,
        THEN EXISTS (SELECT 1 FROM {{tasks}} AS task
                     WHERE task.workstream_id = workstream.id AND task.started_at IS NOT NULL)
        ELSE false END,
-  workstream.retry_of_id IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.retry_of_id
-                  AND patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")}),
+  workstream.retry_of_id IS NOT NULL,
+  CASE WHEN workstream.retry_of_id IS NULL THEN false ELSE EXISTS (
+    WITH RECURSIVE line (id) AS (
+      SELECT workstream.retry_of_id
+      UNION ALL SELECT older.retry_of_id FROM line JOIN {{workstreams}} AS older ON older.id = line.id
+      WHERE older.retry_of_id IS NOT NULL)
+    SELECT 1 FROM line JOIN {{patches}} AS patch ON patch.workstream_id = line.id
+    WHERE patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")}
+    AND NOT EXISTS (SELECT 1 FROM {{tasks}} AS task JOIN {{tasks}} AS heir ON heir.retry_of_id = task.id
+                    WHERE task.patch_id = patch.id)) END,
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id),
   EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
           AND {STANDS.format("{tasks}", "task")}),
@@ -122,6 +137,16 @@ def waiting_for_workstreams(completed: Causes) -> Causes:
         f"WHERE link.to_workstream_id {{ids}} AND workstream.state IN ({quoted(WAITING)})"
     )
     return handed_on(look(query, completed), completed)
+
+
+def with_heirs(parents: Causes) -> Causes:
+    """These and the newest of those that succeed them, who answer for what became of their patches."""
+    found, newest = dict(parents), parents
+    while newest:
+        query = "SELECT id, retry_of_id FROM {workstreams} WHERE retry_of_id {ids}"
+        newest = handed_on(look(query, newest), newest)
+        found |= newest
+    return found
 
 
 def runs_awaited(new: Causes) -> set[str]:

@@ -2,15 +2,18 @@
 
 import pytest
 
-from statecore import door, integrity, scheduling
+from statecore import door, integrity, scheduling, stuck
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import GuardFailed
+from statecore.kernel.ulid import new_id
+from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from statecore.records import Patch
 from tests.races.contest import operator
 from tests.support import world
 from tests.work.agents import Agent, gate, ran, states, submit, task, workstream
@@ -210,8 +213,64 @@ def test_a_workstream_that_failed_by_a_quarantined_patch_does_not_complete_witho
     patch = world.patch(workstream=Workstream.objects.get(pk="a"))
     world.fire(patch, "validation_failed", error="it touches what it may not")
     assert states(Workstream) == {"a": "failed"}
-    heir = door.retry(Workstream, "a", actor=THE_SYSTEM).entity
-    assert heir.state == "ready"
+    heir = "a"
+    for _ in range(3):  # however far back
+        heir = door.retry(Workstream, heir, actor=THE_SYSTEM).entity.pk
+        assert states(Workstream)[heir] == "ready"
+        door.transition(Workstream, heir, "workstream_cancelled", actor=operator())
+    heir = door.retry(Workstream, heir, actor=THE_SYSTEM).entity.pk
+    said = stuck.explain(Workstream, heir).sentence
+    assert said.startswith(f"workstream {heir} waits for patch {patch.pk}, which was quarantined")
+
+    world.fire(patch, "discarded", actor=operator())
+
+    assert states(Workstream)[heir] == "validating", "dropped patches don't count"
+    all_is_well()
+
+
+def test_a_successor_with_tasks_of_its_own_does_not_complete_past_a_quarantined_patch_either() -> None:
+    submit(workstream("a", "x", task("y", "x", max_retries=0, is_critical=True)))
+    agent = Agent()
+    agent.finish(*agent.claim())
+    patch = world.patch(workstream=Workstream.objects.get(pk="a"))
+    (held,) = agent.claim()
+    world.fire(patch, "validation_failed", error="it touches what it may not")
+    assert (states(Workstream), held.pk) == ({"a": "failed"}, "y")
+    heir = door.retry(Workstream, "a", actor=THE_SYSTEM).entity.pk
+    agent.work()
+    assert states(Workstream)[heir] == "validating"
+    with pytest.raises(GuardFailed, match="is quarantined"):
+        door.transition(Workstream, heir, "validation_passed", actor=THE_SYSTEM)
+
+    again = door.retry(PatchLedger, patch.pk, actor=THE_SYSTEM).entity
+    assert again.workstream_id == heir
+    world.forced(again, "committed")
+
+    assert states(Workstream)[heir] == "completed"
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()
+
+
+def test_a_task_that_is_done_again_answers_for_its_patch_in_quarantine() -> None:
+    submit(workstream("a", "x"))
+    agent = Agent()
+    (held,) = agent.claim()
+    fields = {"task": held.pk, "attempt": held.attempt}
+    lost = scheduling.hand_in(PatchLedger, actor=agent.actor, patch=a_diff(), **fields).entity
+    agent.finish(held)
+    world.fire(lost, "validation_failed", error="it touches what it may not")
+    heir = door.retry(Workstream, "a", actor=THE_SYSTEM).entity.pk
+    (held,) = agent.claim()
+    fields = {"task": held.pk, "attempt": held.attempt}
+    found = scheduling.hand_in(PatchLedger, actor=agent.actor, patch=a_diff(), **fields).entity
+    agent.finish(held)
+    world.forced(found, "committed")
+    assert states(Workstream)[heir] == "completed"
+    all_is_well()
+
+
+def a_diff() -> str:
+    return str(Patch.objects.create(id=new_id("diff"), diff="--- a\n+++ b\n").pk)
 
 
 def test_the_successor_of_a_workstream_that_never_had_a_task_waits_for_one() -> None:

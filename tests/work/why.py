@@ -48,8 +48,19 @@ def of_workstream(workstream: Workstream, seen: set[Any]) -> list[str]:
     if workstream.state == "validating" and not tasks:
         gates = [gate for gate in standing(workstream.gates) if gate.state != "PASSED"]
         patches = [patch for patch in standing(workstream.patches) if patch.state not in ("committed", "dropped")]
+        patches += lost_before(workstream)
         return _all_of([of_gate(gate) for gate in gates] + [of_patch(patch) for patch in patches])
     return []
+
+
+def lost_before(workstream: Workstream) -> list[PatchLedger]:
+    """What those it succeeds have in quarantine, unless the task it was for is done again."""
+    older, found = workstream.retry_of, []
+    while older:
+        lost = [patch for patch in standing(older.patches) if patch.state == "quarantined"]
+        found += [patch for patch in lost if not any(Task.objects.filter(retry_of=t) for t in patch.tasks.all())]
+        older = older.retry_of
+    return found
 
 
 def of_task(task: Task, seen: set[Any]) -> list[str]:

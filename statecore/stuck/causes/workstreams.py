@@ -9,7 +9,7 @@ from typing import Any
 from ...machines.workstream import State, Workstream, all_its_tasks_are_created
 from .. import words
 from ..judging import nobody_in_particular
-from .wait import Cause, first_wait
+from .wait import Cause, Wait, first_wait
 
 NOT_STARTED = {State.PLANNED, State.BLOCKED}
 
@@ -20,6 +20,8 @@ def cause(workstream: Workstream, at: datetime) -> Cause:
     for children, done in _parts(workstream):
         if found := first_wait("waits for", children.filter(successor=None), done):
             return found
+    if left := workstream.left_in_quarantine():
+        return Wait("waits for", left)
     return words.standing(workstream, at, "none of its tasks, gates and patches is open")
 
 
