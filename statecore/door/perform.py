@@ -37,7 +37,7 @@ def perform(step: Callable[[], T], *, keep: bool = True) -> T:
         try:
             return _once(step, connection, keep=keep)
         except OperationalError as error:
-            if not _is_transient(error):
+            if not is_transient(error):
                 raise
             time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
     return _once(step, connection, keep=keep)
@@ -83,7 +83,7 @@ def _once(step: Callable[[], T], connection: BaseDatabaseWrapper, *, keep: bool)
     return result
 
 
-def _is_transient(error: OperationalError) -> bool:
+def is_transient(error: OperationalError) -> bool:
     sqlstate: Any = getattr(error.__cause__, "sqlstate", None)
     return sqlstate in TRANSIENT or "database is locked" in str(error)
 

@@ -31,6 +31,8 @@ class Reader:
         lock = " FOR NO KEY UPDATE" if vendor == "postgresql" else ""
         self.table = table = quote(model._meta.db_table)
         self.one = f"SELECT {columns} FROM {table} WHERE id = %s{lock}"
+        # Whoever has written a row is named in its xmin: another one means that it was touched.
+        self.unlocked = f"SELECT {columns}, xmin::text FROM {table} WHERE id = %s"
         # In the order of the ids, so that two batches over the same rows cannot lock each other out.
         self.many = f"SELECT {columns} FROM {table} WHERE id {among(vendor, 2)} ORDER BY id{lock}"
         # For whoever chooses in SQL of their own, with `row` for the table.
@@ -74,7 +76,22 @@ def lock(model: type[Entity], entity_id: str) -> Entity:
         # To the end: on SQLite a statement that is not finished would keep the table locked.
         for entity in _built(reader, work):
             return entity
-    raise NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
+    raise _missing(model, entity_id)
+
+
+def look(model: type[Entity], entity_id: str) -> tuple[Entity, str]:
+    """The row without a lock, on PostgreSQL, and what tells whether it was touched since."""
+    work = current()
+    if is_valid_id(entity_id):
+        reader = _reader(model, work.connection.vendor)
+        work.cursor.execute(reader.unlocked, [entity_id])
+        for *row, seen in work.cursor.fetchall():
+            return reader.build(tuple(row)), seen
+    raise _missing(model, entity_id)
+
+
+def _missing(model: type[Entity], entity_id: str) -> NotFound:
+    return NotFound(f"there is no {model.flow.entity_type} {entity_id!r}")
 
 
 def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool = False) -> list[Entity]:

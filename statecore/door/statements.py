@@ -40,10 +40,21 @@ def postgresql(
     for all, are values.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
+    return _opening(row, _given(model, columns, varying))
+
+
+@cache
+def unless_touched(model: type[Entity], columns: tuple[str, ...]) -> str:
+    """The same for a row that was read without a lock; the last parameter is the xmin it had."""
+    row = _update_given(model, columns, " AND t.xmin = given.seen")
+    return _opening(row, f"{_given(model, columns, None)}, %s::xid AS seen")
+
+
+def _opening(row: str, given: str) -> str:
     names = [str(field.column) for field in EVENT_FIELDS]
     return (
         f"WITH latch AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS stands), "
-        f"given AS ({_given(model, columns, varying)}), written AS ({row}), "
+        f"given AS ({given}), written AS ({row}), "
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
         f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
@@ -148,13 +159,13 @@ def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
     )
 
 
-def _update_given(model: type[Entity], columns: tuple[str, ...]) -> str:
+def _update_given(model: type[Entity], columns: tuple[str, ...], also: str = "") -> str:
     """A row that moved since it was read is not written: its version is not the one before the event's."""
     sets = [f"{name} = given.e_{source}" for name, source in FROM_EVENT.items()]
     sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
     return (
         f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM latch, given WHERE latch.stands = 'open' "
-        f"AND t.id = given.e_entity_id AND t.version = given.e_sequence - 1 RETURNING t.id"
+        f"AND t.id = given.e_entity_id AND t.version = given.e_sequence - 1{also} RETURNING t.id"
     )
 
 

@@ -26,7 +26,7 @@ from ..kernel.refusals import (
     UnknownTrigger,
     Unmet,
 )
-from . import rights, rows, write
+from . import alone, rights, rows, write
 from .change import Account, as_it_was, check_words, record
 from .idempotency import RequestKey, answer_once
 from .outcome import Outcome
@@ -50,10 +50,9 @@ def transition(
     request: RequestKey | None = None,
     dry_run: bool = False,
 ) -> Outcome:
-    """Lock, check, move, record, react: all of it or nothing."""
+    """Lock, check, move, record, react: all of it or nothing. Without the lock where it makes no difference."""
 
-    def step() -> Outcome:
-        entity = rows.lock(model, entity_id)
+    def judge(entity: Entity) -> Outcome:
         check_version(entity, expected_version)
         before = as_it_was(entity)
         facts = Facts(max(now(), entity.updated_at), actor, params or {}, reason)
@@ -67,7 +66,11 @@ def transition(
 
     with counted(model.flow.entity_type):
         check_words(reason, metadata or {}, params or {})
-        return perform(lambda: answer_once(request, actor, step), keep=not dry_run)
+        if request is None and not dry_run and (moved := alone.move(model, entity_id, trigger, judge)):
+            return moved
+        return perform(
+            lambda: answer_once(request, actor, lambda: judge(rows.lock(model, entity_id))), keep=not dry_run
+        )
 
 
 def check_version(entity: Entity, expected: int | None) -> None:

@@ -61,6 +61,18 @@ def flush() -> None:
         _write_together(work, changes)
 
 
+def unless_touched(work: Work, seen: str) -> bool:
+    """Write the one change there is if nobody has touched its row since it was read; whether it was written."""
+    (change,), work.unwritten = work.unwritten, []
+    columns = statements.sent(change.columns, creating=False)
+    values = [*_row_values(work, change, columns), *change.entry, seen]
+    try:
+        work.cursor.execute(statements.unless_touched(type(change.entity), columns), values)
+    except (IntegrityError, DataError) as error:
+        raise _refused_by_the_database(error) from error
+    return bool(work.cursor.fetchone()[0])
+
+
 def before_it_is_read(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
     """Around every statement of a piece of work: nobody reads a row that is yet to be written.
 
