@@ -28,7 +28,8 @@ def _tool(request: Request) -> str:
 def acting_as_agent(request: Request) -> Actor:
     """For the calls of agents: a token whose scope includes `agent` acts as one; a person at a browser does not."""
     if isinstance(request.auth, Token) and request.auth.may(Scope.AGENT):
-        return replace(request.auth.as_agent(), tool=_tool(request))
+        tool = _tool(request)
+        return replace(request.auth.as_agent(), tool=tool) if tool else request.auth.as_agent()
     return acting(request)
 
 

@@ -7,7 +7,7 @@ messages, lockouts, the look for files and the making of a policy for each page:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -39,9 +39,14 @@ class Programs:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> Any:
-        if HEADER not in request.META or not request.path_info.startswith(BASE):
+        if not is_called_by(request.META):
             return self.others(request)
         return sync_to_async(answer)(request) if self.is_async else answer(request)
+
+
+def is_called_by(environ: Mapping[str, Any]) -> bool:
+    """Whether a program makes this call: it brings a token, and wants the API."""
+    return HEADER in environ and str(environ["PATH_INFO"]).startswith(BASE)
 
 
 def answer(request: HttpRequest) -> HttpResponse:

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transacti
 
 from ..kernel import registry
 from ..kernel.entity import Entity
-from ..kernel.kept_cursor import kept_cursor
+from ..kernel.kept_cursor import ready_cursor
 from . import rows, write
 from .outcome import Outcome
 from .perform import is_transient
@@ -38,10 +38,8 @@ def move(model: type[Entity], entity_id: str, trigger: str, judge: Judge) -> Out
         return None
     if (model, trigger) in _asking:
         return None
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
     try:
-        outcome = _moved(Work(connection, kept_cursor(connection)), model, entity_id, judge)
+        outcome = _moved(Work(connection, ready_cursor()), model, entity_id, judge)
     except NeedsTheLock:
         _asking.add((model, trigger))
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .binary import ask_for_binary
@@ -22,6 +23,14 @@ def kept_cursor(connection: BaseDatabaseWrapper) -> Any:
     if connection.vendor == "postgresql" and not connection.queries_logged:
         connection.kept_cursor = cursor  # type: ignore[attr-defined]
     return cursor
+
+
+def ready_cursor() -> Any:
+    """For a single statement outside the door: what Django does before it makes a cursor, and the kept one."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    return kept_cursor(connection)
 
 
 def new_cursor(connection: BaseDatabaseWrapper) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import connection, models, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, models, transaction
 from django.db.models.base import ModelState
 
 from ..kernel import registry
 from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, THE_SYSTEM, Actor, Channel, Kind
 from ..kernel.clock import now, rfc3339
-from ..kernel.kept_cursor import kept_cursor
+from ..kernel.kept_cursor import ready_cursor
 from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
 from . import audit_note
 
@@ -36,8 +36,10 @@ class Scope(models.TextChoices):
     OVERRIDE = "override"
 
     def includes(self, other: Scope) -> bool:
-        order = list(Scope)
-        return order.index(other) <= order.index(self)
+        return _ORDER[other] <= _ORDER[self]
+
+
+_ORDER = {scope: number for number, scope in enumerate(Scope)}
 
 
 class Token(models.Model):
@@ -214,10 +216,7 @@ HELD = """(owner.is_superuser OR EXISTS (
 
 def _with_user(hash_: str, permission: str) -> Token | None:
     app, _, codename = permission.partition(".")
-    # What Django does before it makes a cursor.
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
-    cursor = kept_cursor(connection)
+    cursor = ready_cursor()
     cursor.execute(_statement(), [app, codename.partition("_")[2], codename, hash_])
     rows = cursor.fetchall()  # to the end, so that the cursor is free
     for row in rows:
@@ -235,7 +234,7 @@ def _built(model: Any, names: list[str], values: Sequence[Any]) -> Any:
     made = model.__new__(model)
     made.__dict__.update(zip(names, values, strict=True))
     made._state = ModelState()
-    made._state.adding, made._state.db = False, connection.alias
+    made._state.adding, made._state.db = False, DEFAULT_DB_ALIAS
     return made
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from .. import door
 from ..door import rights, rows
 from ..door.perform import perform
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
+from ..kernel.kept_cursor import ready_cursor
 from ..kernel.many import quoted
 from ..kernel.refusals import NotFound, Refusal
 from ..kernel.ulid import is_valid_id
@@ -19,6 +21,8 @@ from . import stopping
 from .stopping import Holds, Question
 
 LATER = {"postgresql": "GREATEST", "sqlite": "MAX"}
+# Until the end of the transaction, which must be that of this statement alone.
+LAZILY = "WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)) "
 
 
 def beat(worker_id: str, *, actor: Actor, holds: Holds = None) -> dict[str, Any]:
@@ -50,21 +54,30 @@ def _recovered(worker_id: str, actor: Actor) -> str:
 
 
 def _touch(worker_id: str, actor: Actor, asked: Question) -> tuple[str, bool, list[Any]] | None:
-    at_column: Any = connection.ops.adapt_datetimefield_value(now())
-    # In the statement itself: whose worker it is costs no second one, nor what it has to stop.
-    mine = " AND registered_by IN ('', %s)" if actor.kind is Kind.AGENT else ""
     if not is_valid_id(worker_id):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE statecore_worker SET last_heartbeat = {LATER[connection.vendor]}(last_heartbeat, %s) "
-            f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, {asked.sql}",
-            [at_column, worker_id, *([actor.name] if mine else ()), *asked.params],
-        )
-        rows = cursor.fetchall()
-    for state, draining, answer in rows:
+    connection = connections[DEFAULT_DB_ALIAS]
+    is_agent = actor.kind is Kind.AGENT
+    at: Any = connection.ops.adapt_datetimefield_value(now())
+    values = [at, worker_id, *([actor.name] if is_agent else ()), *asked.params]
+    statement = _statement(connection.vendor, asked.sql, is_agent=is_agent, alone=not connection.in_atomic_block)
+    cursor = ready_cursor()
+    cursor.execute(statement, values)
+    for state, draining, answer in cursor.fetchall():
         return state, bool(draining), asked.commands(answer)
     return None
+
+
+@cache
+def _statement(vendor: str, asked: str, *, is_agent: bool, alone: bool) -> str:
+    """Alone, on PostgreSQL, it waits for no disk: what a crash of the server takes away, the next one says again."""
+    # In the statement itself: whose worker it is costs no second one, nor what it has to stop.
+    mine = " AND registered_by IN ('', %s)" if is_agent else ""
+    first, beside = (LAZILY, "FROM lazily ") if alone and vendor == "postgresql" else ("", "")
+    return (
+        f"{first}UPDATE statecore_worker SET last_heartbeat = {LATER[vendor]}(last_heartbeat, %s) {beside}"
+        f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, {asked}"
+    )
 
 
 def drain(worker_id: str, *, actor: Actor) -> None:
