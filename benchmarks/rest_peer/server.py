@@ -1,0 +1,24 @@
+"""Prefect's server as `prefect server start --no-services` runs it: one process, uvicorn; run by the peer's own Python.
+
+The PostgreSQL from the wheel has no extension pg_trgm. Prefect has indexes of it for the search by parts of names,
+which nothing that is measured here asks for: they are left out.
+"""
+
+import sys
+from typing import Any
+
+import uvicorn
+from prefect.server.api.server import create_app
+from sqlalchemy import Engine, event
+
+
+def without_search(
+    connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool
+) -> tuple[str, Any]:
+    return ("SELECT 1", ()) if "trgm" in statement else (statement, parameters)
+
+
+event.listen(Engine, "before_cursor_execute", without_search, retval=True)
+host, port = sys.argv[1:]
+application = create_app(final=True, webserver_only=True)
+uvicorn.run(application, host=host, port=int(port), log_level="error", timeout_keep_alive=60)
