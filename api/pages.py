@@ -102,11 +102,15 @@ def _ordering(model: type[models.Model], given: dict[str, list[str]], usual: str
 
 
 def _url(request: Request, given: dict[str, list[str]], cursor: Cursor) -> str:
+    query = urlencode({**given, "cursor": written(cursor)}, doseq=True)
+    return request.build_absolute_uri(f"{request.path}?{query}")
+
+
+def written(cursor: Cursor) -> str:
+    """A cursor as it stands in an address."""
     value = rfc3339(cursor.value) if isinstance(cursor.value, datetime) else cursor.value
-    text = (
-        base64.urlsafe_b64encode(orjson.dumps([cursor.back, cursor.ordering, value, cursor.key])).decode().rstrip("=")
-    )
-    return request.build_absolute_uri(f"{request.path}?{urlencode({**given, 'cursor': text}, doseq=True)}")
+    text = orjson.dumps([cursor.back, cursor.ordering, value, cursor.key])
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def _cursor(given: dict[str, list[str]], model: type[models.Model], ordering: str) -> Cursor | None:

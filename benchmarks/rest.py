@@ -38,11 +38,11 @@ def main() -> None:
     try:
         with postgres(base / "pg") as database, ExitStack() as stack:
             settings = environ(base / "home", database("rest"), "settings")
-            redis = stack.enter_context(_redis(base / "redis.sock"))
+            address = stack.enter_context(redis(base / "redis.sock"))
             token = once(settings, prepare, options)
-            given = {**settings, "REDIS_URL": redis}
-            ours = stack.enter_context(_server("statecore.project.wsgi:application", given))
-            raw = stack.enter_context(_server("benchmarks.rest_raw:application", given))
+            given = {**settings, "REDIS_URL": address}
+            ours = stack.enter_context(server("statecore.project.wsgi:application", given))
+            raw = stack.enter_context(server("benchmarks.rest_raw:application", given))
             calls = Calls({"raw": raw, "transition": ours, "heartbeat": ours}, options)
             if options.prefect:
                 peer = stack.enter_context(rest_peer.server(base / "prefect", database("prefect")))
@@ -73,10 +73,9 @@ def prepare(options: argparse.Namespace) -> str:
     from statecore.kernel.actors import Actor
     from statecore.machines.pipeline_job import PipelineJob
     from statecore.machines.worker import Worker
-    from statecore.records import token as tokens
 
     seed.migrate()
-    _token, text = tokens.make("bench", _operator("bench"), "agent")
+    text = token_of_an_operator()
     agent = Actor.agent("bench")
     for name in _rows(options):
         door.create(PipelineJob, id=name, actor=agent)
@@ -90,13 +89,16 @@ def prepare(options: argparse.Namespace) -> str:
     return text
 
 
-def _operator(name: str) -> Any:
-    """As most who own tokens are: of a group, and no superuser."""
+def token_of_an_operator() -> str:
+    """The owner is as most who own tokens are: of a group, and no superuser."""
     from django.contrib.auth.models import Group, User
 
-    user = User.objects.create_user(name)
+    from statecore.records import token as tokens
+
+    user = User.objects.create_user("bench")
     user.groups.add(Group.objects.get(name="operator"))
-    return user
+    _token, text = tokens.make("bench", user, "agent")
+    return text
 
 
 def _rows(options: argparse.Namespace) -> list[str]:
@@ -159,7 +161,7 @@ def _tell(report: Report, rates: dict[str, list[float]], took: dict[str, list[fl
 
 
 @contextmanager
-def _redis(path: Path) -> Iterator[str]:
+def redis(path: Path) -> Iterator[str]:
     from statecore.project import redis_server
 
     process = subprocess.Popen(redis_server.command(path), stdout=subprocess.DEVNULL)
@@ -171,7 +173,7 @@ def _redis(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _server(application: str, given: Environ) -> Iterator[Address]:
+def server(application: str, given: Environ) -> Iterator[Address]:
     address = ("127.0.0.1", free_port())
     options = ["--interface", "wsgi", "--host", address[0], "--port", str(address[1]), "--blocking-threads", "8"]
     process = subprocess.Popen(

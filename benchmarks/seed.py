@@ -13,6 +13,14 @@ from django.db import connection
 
 RUNNING = "state = 'running', worker_id = 'worker', attempt = 1, started_at = created_at, lease_expires_at = created_at"
 IDLE = "state = 'IDLE'"
+DONE = {
+    "state": "'completed'",
+    "completed_at": "t.updated_at",
+    "started_at": "t.created_at",
+    "attempt": "1",
+    "worker_id": "NULL",
+    "lease_expires_at": "NULL",
+}
 
 
 def migrate() -> None:
@@ -69,12 +77,7 @@ def fill(
     cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str] | None = None
 ) -> None:
     """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
-    names = [name for name in _columns(cursor, table) if name != "id"]
-    values = ", ".join((other or {}).get(name, f"t.{name}") for name in names)
-    cursor.execute(
-        f"INSERT INTO {table} (id, {', '.join(names)}) {_counter(count)} SELECT {_named(prefix)}, {values} "
-        f"FROM counter, {table} AS t WHERE t.id = '{template}'"
-    )
+    fill_rows(cursor, table, template, prefix, count, other or {})
     given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix)}
     columns = _columns(cursor, "statecore_event")
     cursor.execute(
@@ -84,17 +87,24 @@ def fill(
     )
 
 
+def fill_rows(cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str]) -> None:
+    """The rows alone; `n` in what is `other` is the number of the row."""
+    names = [name for name in _columns(cursor, table) if name != "id"]
+    values = ", ".join(other.get(name, f"t.{name}") for name in names)
+    cursor.execute(
+        f"INSERT INTO {table} (id, {', '.join(names)}) {_counter(count)} SELECT {_named(prefix)}, {values} "
+        f"FROM counter, {table} AS t WHERE t.id = '{template}'"
+    )
+
+
 def fill_finished(cursor: Any, template: str, count: int) -> None:
     """Tasks that are completed, each with the event of its creation."""
-    done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
-    fill(cursor, "statecore_task", template, "done", count, {**done, "worker_id": "NULL", "lease_expires_at": "NULL"})
+    fill(cursor, "statecore_task", template, "done", count, DONE)
 
 
 def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int) -> None:
     """Finished tasks with so many events each, all of them numbered, as the sequencer would have."""
-    done = {"state": "'completed'", "completed_at": "t.updated_at", "started_at": "t.created_at", "attempt": "1"}
-    done |= {"worker_id": "NULL", "lease_expires_at": "NULL", "version": str(length)}
-    fill(cursor, "statecore_task", template, prefix, count, done)
+    fill(cursor, "statecore_task", template, prefix, count, DONE | {"version": str(length)})
     columns = _columns(cursor, "statecore_event")
     for sequence in range(2, length + 1):
         given = {"event_id": f"'evt_{sequence}' || substr(event_id, 4)", "sequence": str(sequence)}
