@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.urls import URLPattern, path
 
 from statecore import door, stuck
-from statecore.door import Outcome
+from statecore.door import Outcome, rows
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor
@@ -51,7 +51,7 @@ class Collection(OfMachine):
         def tell(found: list[Entity]) -> list[dict[str, Any]]:
             return entities.told(self.model, found)
 
-        return answer(pages.page(request, self.model.objects.all(), tell, pages.NEWEST_FIRST))
+        return answer(pages.page(request, self.model.objects.all(), tell, pages.NEWEST_FIRST, rows.read))
 
     def post(self, request: Request) -> HttpResponse:
         asked = Posted(request, bodies.Body, takes_more=True)

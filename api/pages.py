@@ -50,14 +50,23 @@ def orderings(model: type[models.Model]) -> tuple[str, ...]:
     return tuple(sign + name for name in names for sign in ("", "-"))
 
 
-def page(request: Request, rows: QuerySet[Any], tell: Callable[[list[Any]], list[Any]], usual: str) -> dict[str, Any]:
+def page(
+    request: Request,
+    rows: QuerySet[Any],
+    tell: Callable[[list[Any]], list[Any]],
+    usual: str,
+    read: Callable[[QuerySet[Any]], list[Any]] = list,
+) -> dict[str, Any]:
     """One page of these rows, narrowed by what the query string says."""
     given = dict(request.GET.lists())
     ordering = _ordering(rows.model, given, usual)
     size, cursor = page_size(given), _cursor(given, rows.model, ordering)
     rows = narrowed(rows, {name: values for name, values in given.items() if name not in OWN_WORDS})
-    chosen, more = _chosen(rows, ordering, size, cursor)
+    found = read(_beyond(rows, ordering, cursor)[: size + 1])
+    chosen, more = found[:size], len(found) > size
     going_back = cursor is not None and cursor.back
+    if going_back:
+        chosen.reverse()
     has_next, has_previous = (True, more) if going_back else (more, cursor is not None)
     column = ordering.lstrip("-")
 
@@ -71,7 +80,8 @@ def page(request: Request, rows: QuerySet[Any], tell: Callable[[list[Any]], list
     }
 
 
-def _chosen(rows: QuerySet[Any], ordering: str, size: int, cursor: Cursor | None) -> tuple[list[Any], bool]:
+def _beyond(rows: QuerySet[Any], ordering: str, cursor: Cursor | None) -> QuerySet[Any]:
+    """The rows on the other side of the cursor, those next to it first."""
     descending = ordering.startswith("-")
     column = ordering.lstrip("-")
     back = cursor is not None and cursor.back
@@ -82,9 +92,7 @@ def _chosen(rows: QuerySet[Any], ordering: str, size: int, cursor: Cursor | None
         # The first condition says nothing new, but lets the database start at the right place of the index.
         rows = rows.filter(Q(**{f"{column}__{beyond}e": cursor.value}) & after)
     order = [sign + column] if column == rows.model._meta.pk.name else [sign + column, f"{sign}pk"]
-    found = list(rows.order_by(*order)[: size + 1])
-    chosen = found[:size]
-    return (chosen[::-1] if back else chosen), len(found) > size
+    return rows.order_by(*order)
 
 
 def page_size(given: dict[str, list[str]]) -> int:

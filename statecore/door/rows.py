@@ -8,10 +8,12 @@ from functools import cache
 from typing import Any
 
 import orjson
+from django.core.exceptions import EmptyResultSet
 from django.db import connection, models
 from django.db.models.base import ModelState
 
 from ..kernel.entity import Entity
+from ..kernel.kept_cursor import ready_cursor
 from ..kernel.many import among, listed
 from ..kernel.refusals import NotFound
 from ..kernel.ulid import is_valid_id
@@ -66,6 +68,19 @@ def _moment(naive: datetime) -> datetime:
 @cache
 def _reader(model: type[Entity], vendor: str) -> Reader:
     return Reader(model, vendor)
+
+
+def read(chosen: models.QuerySet[Any]) -> list[Any]:
+    """The rows of a query of whole entities, as they are: Django's own way to instances takes three times as long."""
+    try:
+        query, params = chosen.query.sql_with_params()
+    except EmptyResultSet:
+        return []
+    cursor = ready_cursor()
+    cursor.execute(query, params)
+    model: type[Entity] = chosen.model
+    build = _reader(model, connection.vendor).build
+    return [build(row) for row in cursor.fetchall()]
 
 
 def lock(model: type[Entity], entity_id: str) -> Entity:
