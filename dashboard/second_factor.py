@@ -25,11 +25,12 @@ from django_otp import verify_token
 from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
+from statecore import sessions
 from statecore.kernel.clock import now
 
-OFF, OPTIONAL, REQUIRED = "off", "optional", "required"
+OFF = "off"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-PENDING, PASSED = "password_was_right", "second_factor"  # in the session
+PENDING = "password_was_right"  # in the session
 PATIENCE = timedelta(minutes=5)
 RECOVERY_CODES, RECOVERY_BYTES = 8, 10
 HASH_LENGTH = 16  # as long as what keeps it
@@ -39,17 +40,13 @@ def is_off() -> bool:
     return bool(settings.STATECORE_SECOND_FACTOR == OFF)
 
 
-def is_required() -> bool:
-    return bool(settings.STATECORE_SECOND_FACTOR == REQUIRED)
-
-
 def device_of(user: Any) -> TOTPDevice | None:
     return None if is_off() else TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
 def is_due(user: Any) -> bool:
     """Whether a password alone lets this person in no further."""
-    return is_required() or device_of(user) is not None
+    return sessions.second_factor_is_required() or device_of(user) is not None
 
 
 # Between the password and the code
@@ -70,7 +67,7 @@ def pending(request: HttpRequest) -> User | None:
 def let_in(request: HttpRequest, user: Any) -> None:
     request.session.pop(PENDING, None)
     login(request, user, backend=BACKEND)
-    request.session[PASSED] = True
+    request.session[sessions.SECOND_FACTOR_PASSED] = True
 
 
 def is_locked(request: HttpRequest, user: Any) -> bool:

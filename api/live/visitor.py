@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user
 
+from statecore import sessions
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import PermissionDenied
 from statecore.records.token import Scope as TokenScope
@@ -67,11 +68,14 @@ def _seen(user: Any) -> frozenset[str]:
 
 
 def _logged_in(session_key: str) -> Any:
-    """Django's own way: the session is there and not over, its user is active and has the same password."""
+    """Django's own way: the session is there and not over, its user is active and has the same password.
+
+    And has shown a second factor, where that is required by now.
+    """
     store: Any = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     request: Any = SimpleNamespace(session=store)
     user = get_user(request)
-    return user if user.is_authenticated else None
+    return user if user.is_authenticated and not sessions.lacks_the_second_factor(user, store) else None
 
 
 def gone(visitors: Iterable[Visitor]) -> set[Visitor]:

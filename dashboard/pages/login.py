@@ -15,6 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard import second_factor, shell
+from statecore import sessions
 
 from .asked import onward
 
@@ -64,7 +65,7 @@ def code(request: HttpRequest) -> HttpResponse:
 def enrol(request: HttpRequest) -> HttpResponse:
     """The second step where a second factor is required and this person has none yet."""
     user = second_factor.pending(request)
-    if user is None or not second_factor.is_required() or second_factor.device_of(user) is not None:
+    if user is None or not sessions.second_factor_is_required() or second_factor.device_of(user) is not None:
         return _from_the_start(request)
     is_wrong, codes = False, []
     if request.method == "POST":

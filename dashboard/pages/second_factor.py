@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from dashboard import second_factor as factor
 from dashboard import shell
 from dashboard.rights import person
+from statecore import sessions
 
 TEMPLATE = "dashboard/second_factor.html"
 Answer = tuple[list[str], str]
@@ -44,7 +45,7 @@ def _enrol(request: HttpRequest) -> Answer:
         return [], "That is not your password."
     codes = factor.confirm(person(request), request.POST.get("code", ""))
     if codes:
-        request.session[factor.PASSED] = True
+        request.session[sessions.SECOND_FACTOR_PASSED] = True
     return codes, "" if codes else "That is not the code of this secret. Is the telephone's clock right?"
 
 
@@ -55,7 +56,7 @@ def _renew(request: HttpRequest) -> Answer:
 
 
 def _remove(request: HttpRequest) -> Answer:
-    if factor.is_required():
+    if sessions.second_factor_is_required():
         return [], "A second factor is required here."
     if not factor.passes(request, person(request), request.POST.get("code", "")):
         return [], "That code is wrong, or was used before."
@@ -75,5 +76,5 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "left": factor.recovery_codes_left(user) if device else 0,
         "picture": factor.picture_of(new) if new else "",
         "secret": factor.secret_of(new) if new else "",
-        "is_required": factor.is_required(),
+        "is_required": sessions.second_factor_is_required(),
     }

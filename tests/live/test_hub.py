@@ -6,13 +6,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.sessions.models import Session
 from django.db import connection
+from django.test import Client
 
 from api.live import presence
+from statecore import board, sessions
 from statecore.journal import Event
 from statecore.kernel import triggers
 from statecore.live import ring
@@ -20,8 +23,10 @@ from statecore.live.hub import Hub
 from statecore.records import token as tokens
 from statecore.records.position import Position, head
 from statecore.records.token import Token
+from statecore.sinks.counters import Counters
 from statecore.sinks.live import Live
 from tests.api.callers import member
+from tests.api.test_rights import plain_user
 from tests.live.inside import Inside, inside
 from tests.support import world
 from tests.support.sequencer import catch_up
@@ -186,6 +191,62 @@ def test_who_may_not_stay_is_shown_out(here: Inside, monkeypatch, client) -> Non
     until(lambda: (revoked.closed, logged_out.closed, demoted.closed) == (1008, 1008, 1008))
     assert stays.closed is None
     assert presence.EVERY < 60
+
+
+def test_who_came_in_by_password_alone_is_shown_out_once_a_second_factor_is_required(
+    here: Inside, monkeypatch, settings
+) -> None:
+    monkeypatch.setattr(presence, "EVERY", 0.1)
+    alone, with_code, screen = browser("ada", password="a"), browser("bob", password="b", passed=True), browser("wall")
+    sockets = [here.socket("/ws/board/", cookie) for cookie in (alone, with_code, screen)]
+    until(lambda: all(socket.messages for socket in sockets))
+    settings.STATECORE_SECOND_FACTOR = "required"
+
+    until(lambda: sockets[0].closed == 1008)
+    again = [here.socket("/ws/events/", cookie) for cookie in (alone, with_code, screen)]
+    until(lambda: again[0].closed == 1008 and again[1].messages and again[2].messages)
+    assert [socket.closed for socket in (*sockets[1:], *again[1:])] == [None] * 4
+
+
+def browser(name: str, *, password: str | None = None, passed: bool = False) -> dict[str, str]:
+    user = member(name)
+    if password:
+        user.set_password(password)
+        user.save()
+    client = Client()
+    client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+    if passed:
+        session = client.session
+        session[sessions.SECOND_FACTOR_PASSED] = True
+        session.save()
+    return {"Cookie": f"sessionid={client.cookies['sessionid'].value}", "Origin": "http://localhost"}
+
+
+def test_the_board_of_who_sees_some_machines_adds_up_to_these(here: Inside) -> None:
+    user = plain_user("ada", "view_task")
+    headers = {"Authorization": f"Bearer {tokens.make('some', user, 'read')[1]}"}
+    world.queued_task()
+    catch_up(Counters(), Live())
+    socket = here.socket("/ws/board/", headers)
+    until(lambda: socket.of_type("snapshot"))
+    assert set(socket.of_type("snapshot")[0]["counts"]) == {"task"}
+    world.queued_task()
+    world.forced(world.idle_worker(), "shutdown")
+    catch_up(Counters(), Live())
+
+    def shown() -> dict[str, Any]:
+        made = dict(socket.of_type("snapshot")[0])
+        for delta in socket.of_type("delta"):
+            made = board.patched(made, delta)
+        return made
+
+    until(lambda: shown()["counts"]["task"]["queued"] == 2 and same_as(shown(), board.stats({"task"})))
+    assert "worker" not in str(socket.messages)
+    assert len(socket.of_type("snapshot")) == 1
+
+
+def same_as(shown: dict[str, Any], fresh: dict[str, Any]) -> bool:
+    return all(fresh[name] == shown[name] for name in fresh)
 
 
 def test_the_journal_is_followed_again_after_the_database_was_away(here: Inside) -> None:
