@@ -35,9 +35,9 @@ class EventKind(models.TextChoices):
 
 
 class Event(models.Model):
-    """One change of one entity. Written by the door, never changed, never deleted."""
+    """One change of one entity. Written by the door, never changed, deleted only when it is retired to a file."""
 
-    append_only = True
+    append_only = retires = True
 
     event_id = IdField(primary_key=True, max_length=EVENT_ID_LENGTH)
     entity_type = models.CharField(max_length=32)

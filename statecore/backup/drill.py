@@ -25,6 +25,7 @@ from django.db import DatabaseError, connection
 
 from ..journal import Event
 from ..kernel.clock import now
+from ..records.retirement import horizon
 from .exporting import export
 from .manifest import Manifest, exports
 
@@ -60,7 +61,7 @@ def drill(folder: Path, *, first_export: bool = True, into: str = "") -> Drill:
         _manage(url, "migrate", "--verbosity=0", "--no-input")
         _manage(url, "restore", str(newest))
     manifest = Manifest.read(newest)
-    restored = manifest.last_position + manifest.waiting
+    restored = manifest.last_position - manifest.retired + manifest.waiting
     return Drill(
         export=newest.name,
         made_at=manifest.made_at,
@@ -69,9 +70,14 @@ def drill(folder: Path, *, first_export: bool = True, into: str = "") -> Drill:
         position=manifest.last_position,
         events=restored,
         rows=sum(facts["rows"] for name, facts in manifest.files.items() if name.startswith("statecore_")),
-        lost_events=(lost := Event.objects.count() - restored),
+        lost_events=(lost := _written() - manifest.last_position - manifest.waiting),
         lost_seconds=(now() - datetime.fromisoformat(manifest.made_at)).total_seconds() if lost else 0.0,
     )
+
+
+def _written() -> int:
+    """All events there ever were, the retired ones included."""
+    return horizon() + Event.objects.count()
 
 
 @contextmanager

@@ -15,12 +15,14 @@ from django.db import connection
 
 from ..kernel import file_lock
 from ..kernel.clock import now, rfc3339
+from ..kernel.file_hash import sha256
 from ..kernel.one_moment import one_moment
 from ..records import Position, Seal, commit_order
 from ..records.commit_order import EVENTS, POSITIONS
 from ..records.position import Numbering
+from ..records.retirement import horizon
 from . import tables
-from .manifest import FORMAT, Manifest, exports, sha256
+from .manifest import FORMAT, Manifest, exports
 from .manifest import NAME as MANIFEST
 
 log = structlog.get_logger(__name__)
@@ -29,7 +31,7 @@ CHUNK = 5_000
 
 
 def export(to: Path, *, everything: bool = False) -> Path:
-    """The events since the last export of this history in that folder, or all; and every table. Its own folder."""
+    """The events since the last export of this history in that folder, or all here; every table. Its own folder."""
     to.mkdir(parents=True, exist_ok=True)
     # Two at once would both follow the same export; the second waits.
     with file_lock.held(to / ".lock", wait=math.inf):
@@ -56,7 +58,8 @@ def _newest_of_this_history(to: Path) -> Path | None:
         except (OSError, TypeError, ValueError) as error:  # one that was damaged must not be the end of all exports
             log.error("export_not_readable", folder=folder.name, error=str(error))
             continue
-        if _hash_at(manifest.last_position) == manifest.last_hash:
+        # What ends before the horizon cannot be gone on from: what follows it is not here.
+        if manifest.last_position >= horizon() and _hash_at(manifest.last_position) == manifest.last_hash:
             return folder
     return None
 
@@ -68,7 +71,8 @@ def _hash_at(position: int) -> str:
 
 def _write(folder: Path, previous: Path | None, made_at: str) -> None:
     standing = Numbering.objects.first() or Numbering()
-    after = Manifest.read(previous).last_position if previous else 0
+    retired = horizon()
+    after = Manifest.read(previous).last_position if previous else retired
     new = commit_order.unnumbered(standing.seen)
     seal = Seal.objects.order_by("-last_position").first()
     counts = {"events.jsonl.gz": _lines(folder / "events.jsonl.gz", _events(after))}
@@ -93,6 +97,7 @@ def _write(folder: Path, previous: Path | None, made_at: str) -> None:
         previous_sha256=sha256(previous / MANIFEST) if previous else None,
         files={name: {"rows": count, "sha256": sha256(folder / name)} for name, count in counts.items()},
         last_hash=_hash_at(last),
+        retired=retired,
     ).write(folder)
 
 

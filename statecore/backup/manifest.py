@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     # Of the event at the last position: whether a database is of the history that this export is of.
     last_hash: str = ""
+    # Up to this position the events were in files of their own by then, and are in none of an export's.
+    retired: int = 0
 
     def write(self, folder: Path) -> None:
         (folder / NAME).write_bytes(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -34,11 +35,6 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         return cls(**orjson.loads((folder / NAME).read_bytes()))
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def exports(folder: Path) -> list[Path]:

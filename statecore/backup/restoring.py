@@ -16,9 +16,11 @@ from django.db import DataError, IntegrityError, connection, transaction
 from .. import integrity
 from ..journal import COLUMNS, MIRRORED, Event, digest
 from ..kernel import registry, triggers
+from ..kernel.file_hash import sha256
 from ..records import Numbering, Position, Seal, commit_order
+from ..records.retirement import horizon
 from . import tables
-from .manifest import FORMAT, Manifest, exports, sha256
+from .manifest import FORMAT, Manifest, exports
 from .manifest import NAME as MANIFEST
 
 PLACED = ["position", "event_id", "entity_type", "kind", "severity", "actor", "run_id"]
@@ -32,15 +34,18 @@ class CannotRestore(Exception):
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error, ValidationError)
 
 
-def restore(given: Path) -> int:
-    """From an export and those it follows, or from the newest in a folder; the last position there is now."""
+def restore(given: Path, archives: Path | None = None) -> Manifest:
+    """From an export and those it follows, or the newest in a folder; with a folder of retired files those are verified.
+
+    The database is what it was when the export was made: what had been retired by then stays in its files.
+    """
     try:
-        return _restore(given)
+        return _restore(given, archives)
     except MALFORMED as error:
         raise CannotRestore(f"the export is malformed: {type(error).__name__}: {error}") from error
 
 
-def _restore(given: Path) -> int:
+def _restore(given: Path, archives: Path | None) -> Manifest:
     chain = _chain(given)
     for folder, manifest in chain:
         _check_files(folder, manifest)
@@ -52,14 +57,14 @@ def _restore(given: Path) -> int:
             triggers.remove(connection)
             _load(chain)
             triggers.install(connection)
-            _verify(chain[-1][1])
+            _verify(chain[-1][1], archives)
     except (IntegrityError, DataError) as error:
         raise CannotRestore(f"the database refuses a row: {str(error).splitlines()[0]}") from error
-    return chain[-1][1].last_position
+    return chain[-1][1]
 
 
 def _chain(given: Path) -> list[tuple[Path, Manifest]]:
-    """Oldest first, each following the one before it, the first from position 1."""
+    """Oldest first, each following the one before it, the first from position 1 or what was retired by the end."""
     newest = given if (given / MANIFEST).exists() else next(iter(exports(given)[::-1]), None)
     if newest is None:
         raise CannotRestore(f"there is no export in {given}")
@@ -73,8 +78,10 @@ def _chain(given: Path) -> list[tuple[Path, Manifest]]:
         chain.insert(0, (folder, _manifest(folder)))
         if chain[0][1].last_position + 1 != before.first_position:
             raise CannotRestore(f"{folder.name} does not end where {chain[1][0].name} begins")
-    if chain[0][1].first_position != 1:
-        raise CannotRestore(f"{chain[0][0].name} does not begin with the first event")
+    retired = chain[-1][1].retired
+    if chain[0][1].first_position > retired + 1:
+        told = f"the first after the retired, at position {retired + 1}" if retired else "the first event"
+        raise CannotRestore(f"{chain[0][0].name} does not begin with {told}")
     return chain
 
 
@@ -97,10 +104,10 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def _load(chain: list[tuple[Path, Manifest]]) -> None:
-    for folder, _manifest in chain:
-        tables.insert(Event._meta.db_table, list(COLUMNS), map(_event, _lines(folder / "events.jsonl.gz")))
-        tables.insert(Position._meta.db_table, PLACED, map(_place, _lines(folder / "events.jsonl.gz")))
     newest, manifest = chain[-1]
+    for folder, _its in chain:
+        tables.insert(Event._meta.db_table, list(COLUMNS), map(_event, _kept(folder, manifest.retired)))
+        tables.insert(Position._meta.db_table, PLACED, map(_place, _kept(folder, manifest.retired)))
     # Those that waited for a position when an older export was made have theirs in a later one.
     tables.insert(Event._meta.db_table, list(COLUMNS), map(_event, _lines(newest / "waiting.jsonl.gz")))
     for model in tables.tables():
@@ -111,6 +118,11 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
     # Without a mark: the sequencer numbers whatever has no position. This server has counted their transactions.
     standing = {"head": manifest.last_position, "seen": "", "cluster": commit_order.cluster()}
     Numbering.objects.update_or_create(pk=1, defaults=standing)
+
+
+def _kept(folder: Path, retired: int) -> Iterator[dict[str, Any]]:
+    """An older export may still hold what was retired after it."""
+    return (line for line in _lines(folder / "events.jsonl.gz") if line["position"] > retired)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -135,11 +147,13 @@ def _place(line: dict[str, Any]) -> list[Any]:
     return [line["position"], *(members[name] for name in PLACED[1:-1]), run_id]
 
 
-def _verify(manifest: Manifest) -> None:
-    errors = [finding for finding in integrity.check_all() if finding.severity == integrity.ERROR]
+def _verify(manifest: Manifest, archives: Path | None) -> None:
+    if horizon() != manifest.retired:
+        raise CannotRestore(f"its tables say that {horizon()} positions were retired, its manifest {manifest.retired}")
+    errors = [finding for finding in integrity.check_all(archives) if finding.severity == integrity.ERROR]
     if errors:
         raise CannotRestore(f"what was restored does not verify ({len(errors)} errors, the first: {errors[0]})")
-    if Event.objects.count() != manifest.last_position + manifest.waiting:
+    if Event.objects.count() != manifest.last_position - manifest.retired + manifest.waiting:
         raise CannotRestore("the number of events is not what the manifest says")
     seal = Seal.objects.order_by("-last_position").first()
     if (seal.hash if seal else None) != manifest.seal:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import connection
 
 from ..records.commit_order import EVENTS, POSITIONS
+from ..records.retirement import horizon
 
 # An event gets its position when it is committed, a while after its time; clocks of several machines differ a little.
 SLACK = timedelta(hours=1)
@@ -24,7 +25,7 @@ def none_after(moment: datetime, head: int) -> int:
 
 
 def _last_before(moment: datetime, head: int) -> int:
-    low, high = 0, head
+    low, high = horizon(), head
     while low < high:
         middle = (low + high + 1) // 2
         if _time_of(middle) < moment:

@@ -1,7 +1,8 @@
 """Verifying the journal: every event hashes to what it says, mirrors its columns, and follows the one before.
 
-The database compares columns with canonical bytes and each event with its predecessor; the hashing is done here,
-so that no promise about the bytes rests on the database's word.
+The database compares columns with canonical bytes and each event with its predecessor, which for the first that is
+here may be the anchor of what was retired; the hashing is done here, so that no promise about the bytes rests on the
+database's word.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from ..journal import GENESIS, MIRRORED, Event
+from ..records import Anchor
+from ..records.retirement import horizon
 from .finding import ERROR, Finding
 
 CHUNK = 2_000
@@ -76,10 +79,11 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _queries(entities: Iterable[tuple[str, str]] | None) -> Iterator[tuple[str, list[str]]]:
+    anchored = horizon() > 0
     if entities is None:
-        yield _query(""), []
+        yield _query("", anchored=anchored), []
         return
-    query = _query("WHERE entity_type = %s AND entity_id = %s")
+    query = _query("WHERE entity_type = %s AND entity_id = %s", anchored=anchored)
     yield from ((query, list(entity)) for entity in entities)
 
 
@@ -94,16 +98,29 @@ def _stream(query: str, params: list[str]) -> Iterator[tuple[Any, ...]]:
                 yield from chunk
 
 
-def _query(where: str) -> str:
+# The anchor that an event follows, if there is one.
+ANCHORS = (
+    "LEFT JOIN (SELECT entity_type AS a_type, entity_id AS a_id, sequence AS a_sequence, hash AS a_hash, "
+    f"to_state AS a_to_state FROM {Anchor._meta.db_table}) AS anchor "
+    "ON a_type = entity_type AND a_id = entity_id AND a_sequence = sequence - 1"
+)
+
+
+def _query(where: str, *, anchored: bool) -> str:
+    """Where nothing was retired, nobody looks for anchors."""
+
+    def before(name: str) -> str:
+        return f"lag({name}) OVER chain, a_{name}" if anchored else f"lag({name}) OVER chain"
+
     text = "{}" if connection.vendor == "postgresql" else "CAST({} AS BLOB)"
     body, hash_, *names = map(text.format, ("body", "hash", "event_id", "entity_type", "entity_id"))
     return f"""
         SELECT {body}, {hash_}, {_mirrors()} AS mirrors,
-               sequence = coalesce(lag(sequence) OVER chain, 0) + 1
-               AND prev_hash = coalesce(lag(hash) OVER chain, '{GENESIS}')
-               AND from_state = coalesce(lag(to_state) OVER chain, '') AS follows,
+               sequence = coalesce({before("sequence")}, 0) + 1
+               AND prev_hash = coalesce({before("hash")}, '{GENESIS}')
+               AND from_state = coalesce({before("to_state")}, '') AS follows,
                {", ".join(names)}, sequence
-        FROM {Event._meta.db_table} {where}
+        FROM {Event._meta.db_table} {ANCHORS if anchored else ""} {where}
         WINDOW chain AS (PARTITION BY entity_type, entity_id ORDER BY sequence)
         ORDER BY entity_type, entity_id, sequence
     """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from django.db import connection
 from django.db.models import CheckConstraint, Count, Q
@@ -14,9 +15,11 @@ from ..kernel import registry, triggers
 from ..kernel.clock import now
 from ..kernel.flow import Flow
 from ..records import Position
+from ..records.retirement import horizon
 from .chain import verify_chain
 from .finding import ERROR, LIMIT, WARNING, Finding
 from .order import positions_are_dense, stretch_is_dense, verify_seals, verify_seals_within
+from .retired import files_hold, records_hold
 from .rows import (
     chains_are_of_known_machines,
     chains_have_rows,
@@ -45,9 +48,23 @@ def _whatever_the_bytes() -> Iterator[None]:
         connection.connection.text_factory = str
 
 
+def _steadily(check: Callable[[], list[Finding]]) -> list[Finding]:
+    """Looked at again where something was retired meanwhile: one half may have been read before, the other after."""
+    while True:
+        before, found = horizon(), check()
+        if not found or horizon() == before:
+            return found
+
+
 @_whatever_the_bytes()
-def check_all() -> list[Finding]:
+def check_all(archives: Path | None = None) -> list[Finding]:
+    """All that is here; with a folder of retired files, those too."""
+    return _steadily(lambda: [*_all(), *(files_hold(archives) if archives else ())])
+
+
+def _all() -> list[Finding]:
     found = list(triggers_are_in_place())
+    found += records_hold()
     if bad := verify_chain():
         found.append(bad)
     found += positions_are_dense()
@@ -77,13 +94,17 @@ def check_recent(count: int = RECENT) -> list[Finding]:
 
 @_whatever_the_bytes()
 def check_entity(entity_type: str, entity_id: str) -> list[Finding]:
-    """The whole history of one entity, and where its row stands."""
-    return _chains_and_rows([(entity_type, entity_id)])
+    """The whole history of one entity that is here, and where its row stands."""
+    return _steadily(lambda: _chains_and_rows([(entity_type, entity_id)]))
 
 
 @_whatever_the_bytes()
 def check_stretch(after: int, upto: int) -> list[Finding]:
     """Whatever moved between two positions: its chain, its row, the positions, and the seals that end there."""
+    return _steadily(lambda: _stretch(max(after, horizon()), upto))
+
+
+def _stretch(after: int, upto: int) -> list[Finding]:
     moved = Position.objects.filter(position__gt=after, position__lte=upto).values_list(
         "event__entity_type", "event__entity_id"
     )

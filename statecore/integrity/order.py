@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.db import connection
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Min
 
 from ..journal import GENESIS
 from ..records import Position, Seal
 from ..records.commit_order import EVENTS, POSITIONS
 from ..records.position import head
+from ..records.retirement import horizon
 from ..records.seal import chained, root_of
 from .finding import ERROR, LIMIT, Finding
 
@@ -21,10 +22,13 @@ SELECT_HASHES = f"""
 
 
 def positions_are_dense() -> Iterator[Finding]:
-    given = Position.objects.aggregate(count=Count("*"), last=Max("position"))
-    if (given["last"] or 0) != given["count"] or given["count"] != head():
-        detail = f"{given['count']} positions are there, the last is {given['last']}, and {head()} were given"
-        yield _finding("positions", detail)
+    given = Position.objects.aggregate(count=Count("*"), first=Min("position"), last=Max("position"))
+    retired, last = horizon(), head()
+    if (given["last"] or retired) != last or given["count"] != last - retired:
+        detail = f"{given['count']} positions are there, the last is {given['last']}, and {last} were given"
+        yield _finding("positions", f"{detail}, of which {retired} were retired" if retired else detail)
+    elif given["count"] and given["first"] <= retired:
+        yield _finding("positions", f"position {given['first']} is there, and all up to {retired} were retired")
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT p.position, p.event_id FROM {POSITIONS} AS p WHERE NOT EXISTS "
@@ -43,8 +47,9 @@ def verify_seals(latest: int | None = None) -> Finding | None:
         if len(newest) > latest:
             last = newest.pop(0)
         seals = seals.filter(last_position__gt=last.last_position if last else 0)
+    retired = horizon()
     for seal in seals.iterator():
-        if why := _objection(seal, last):
+        if why := _objection(seal, last, retired):
             return _finding("seal", f"{seal}: {why}")
         last = seal
     return None
@@ -62,20 +67,25 @@ def stretch_is_dense(after: int, upto: int) -> Iterator[Finding]:
 def verify_seals_within(after: int, upto: int) -> Finding | None:
     """The first of those that end between two positions that does not hold."""
     last = Seal.objects.filter(last_position__lte=after).order_by("-last_position").first()
+    retired = horizon()
     for seal in Seal.objects.filter(last_position__gt=after, last_position__lte=upto).order_by("last_position"):
-        if why := _objection(seal, last):
+        if why := _objection(seal, last, retired):
             return _finding("seal", f"{seal}: {why}")
         last = seal
     return None
 
 
-def _objection(seal: Seal, before: Seal | None) -> str | None:
+def _objection(seal: Seal, before: Seal | None, retired: int) -> str | None:
     if seal.first_position != (before.last_position + 1 if before else 1):
         return "the seal before it is missing"
     if seal.prev_hash != (before.hash if before else GENESIS):
         return "it does not follow the seal before it"
     if seal.hash != chained(seal.first_position, seal.last_position, seal.root, seal.prev_hash):
         return "it is not what its hash says"
+    return None if seal.last_position <= retired else _objection_to_events(seal)
+
+
+def _objection_to_events(seal: Seal) -> str | None:
     with connection.cursor() as cursor:
         cursor.execute(SELECT_HASHES, [seal.first_position, seal.last_position])
         rows = cursor.fetchall()

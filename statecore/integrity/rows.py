@@ -1,4 +1,7 @@
-"""The rows against the journal: each row is where its last event left it, and each chain has its row."""
+"""The rows against the journal: each row is where its last event left it, and each chain has its row.
+
+The last event may have been retired: then the row stands where the anchor says.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from django.db.models import Min
 from ..journal import Event, EventKind
 from ..kernel import registry
 from ..kernel.flow import Flow
+from ..records import Anchor
 from .finding import ERROR, LIMIT, WARNING, Finding
 
 
@@ -27,7 +31,7 @@ def rows_agree_with_the_journal(flow: Flow, ids: list[str] | None = None) -> Ite
 
 
 def chains_have_rows(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
-    for (entity_id,) in _select(_ORPHANED, flow, ids):
+    for (entity_id,) in (*_select(_ORPHANED, flow, ids), *_select(_ORPHANED_ANCHORS, flow, ids)):
         yield Finding("row", ERROR, flow.entity_type, entity_id, "its events are there, and its row is not")
 
 
@@ -59,13 +63,16 @@ def chains_are_of_known_machines() -> Iterator[Finding]:
 
 
 _DISAGREEING = """
-    SELECT row.id, row.state, last.to_state, beyond.event_id FROM {table} AS row
+    SELECT row.id, row.state, coalesce(last.to_state, anchor.to_state), beyond.event_id FROM {table} AS row
     LEFT JOIN {events} AS last
       ON last.entity_type = %s AND last.entity_id = row.id AND last.sequence = row.version
+    LEFT JOIN {anchors} AS anchor
+      ON anchor.entity_type = %s AND anchor.entity_id = row.id AND anchor.sequence = row.version
     LEFT JOIN {events} AS beyond
       ON beyond.entity_type = %s AND beyond.entity_id = row.id AND beyond.sequence = row.version + 1
-    WHERE (last.event_id IS NULL OR beyond.event_id IS NOT NULL
-       OR last.hash <> row.chain_head OR last.to_state <> row.state) {among}
+    WHERE (coalesce(last.event_id, anchor.event_id) IS NULL OR beyond.event_id IS NOT NULL
+       OR coalesce(last.hash, anchor.hash) <> row.chain_head
+       OR coalesce(last.to_state, anchor.to_state) <> row.state) {among}
     ORDER BY row.id LIMIT {limit}
 """
 
@@ -74,12 +81,17 @@ _ORPHANED = """
     AND NOT EXISTS (SELECT 1 FROM {table} AS row WHERE row.id = entity_id) {among} ORDER BY entity_id LIMIT {limit}
 """
 
+_ORPHANED_ANCHORS = """
+    SELECT DISTINCT entity_id FROM {anchors} WHERE entity_type = %s
+    AND NOT EXISTS (SELECT 1 FROM {table} AS row WHERE row.id = entity_id) {among} ORDER BY entity_id LIMIT {limit}
+"""
+
 
 def _select(query: str, flow: Flow, ids: list[str] | None = None) -> list[tuple[Any, ...]]:
-    table, events = flow.model._meta.db_table, Event._meta.db_table
+    names = {"table": flow.model._meta.db_table, "events": Event._meta.db_table, "anchors": Anchor._meta.db_table}
     marks = ", ".join(["%s"] * len(ids or ()))
     among = f"AND {'row.id' if query is _DISAGREEING else 'entity_id'} IN ({marks})" if ids else ""
     with connection.cursor() as cursor:
         params = [flow.entity_type] * query.count("%s")
-        cursor.execute(query.format(table=table, events=events, limit=LIMIT, among=among), [*params, *(ids or ())])
+        cursor.execute(query.format(**names, limit=LIMIT, among=among), [*params, *(ids or ())])
         return list(cursor.fetchall())

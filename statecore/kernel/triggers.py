@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from . import registry
 from .flow import Flow
-from .latch import FUNCTION, SETTING
+from .latch import DOOR, RETIRING, Latch
 
 PREFIX = "statecore_guard_"
 
@@ -62,10 +62,16 @@ class Guarded:
 
     table: str
     flow: Flow | None
+    # Of the tables that nothing is deleted from, the journal's alone give up what was retired.
+    retires: bool = False
 
 
 def _guarded(connection: BaseDatabaseWrapper) -> list[Guarded]:
-    found = [Guarded(model._meta.db_table, None) for model in apps.get_models() if getattr(model, "append_only", False)]
+    found = [
+        Guarded(model._meta.db_table, None, getattr(model, "retires", False))
+        for model in apps.get_models()
+        if getattr(model, "append_only", False)
+    ]
     found += [Guarded(flow.model._meta.db_table, flow) for flow in registry.flows()]
     there = set(connection.introspection.table_names())
     return [guarded for guarded in found if guarded.table in there]
@@ -99,6 +105,11 @@ def _illegal_edit(flow: Flow, differs: str) -> str:
     return " OR ".join(rules) or "FALSE"
 
 
+def _never(guarded: Guarded) -> str:
+    retired = " unless it was retired" if guarded.retires else ""
+    return f"no row of {guarded.table} is ever deleted{retired}"
+
+
 def _untouched(same: str) -> str:
     return " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in ("id", "state", "version", "chain_head"))
 
@@ -106,7 +117,10 @@ def _untouched(same: str) -> str:
 class _SQLite:
     actions = ("insert", "update", "delete")
     installed = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
-    shut = f"NOT {FUNCTION}()"
+
+    @staticmethod
+    def shut(latch: Latch) -> str:
+        return f"NOT {latch.function}()"
 
     @staticmethod
     def on(table: str) -> str:
@@ -131,19 +145,19 @@ class _SQLite:
         """When the triggers fire, and what they say, in the order of the actions."""
         flow = guarded.flow
         if flow is None:
-            yield (self.shut, f"only the door adds to {guarded.table}")
+            yield (self.shut(DOOR), f"only the door adds to {guarded.table}")
             yield ("TRUE", f"{guarded.table} is append-only: no row is changed")
         else:
             yield (
-                f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
+                f"{self.shut(DOOR)} OR NEW.state <> {_quoted(flow.initial)}",
                 f"only the door creates {flow.entity_type} rows",
             )
-            moved = f"NOT ({_untouched('IS')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)}))"
+            moved = f"NOT ({_untouched('IS')}) AND ({self.shut(DOOR)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)}))"
             yield (
                 f"{moved} OR {_illegal_edit(flow, 'IS NOT')}",
                 f"only the door moves {flow.entity_type} rows; what is final or frozen stays",
             )
-        yield ("TRUE", f"no row of {guarded.table} is ever deleted")
+        yield (self.shut(RETIRING) if guarded.retires else "TRUE", _never(guarded))
 
 
 class _PostgreSQL:
@@ -154,7 +168,10 @@ class _PostgreSQL:
         "JOIN pg_proc AS f ON f.oid = t.tgfoid "
         "WHERE NOT t.tgisinternal AND t.tgenabled = 'A' AND t.tgqual IS NULL AND starts_with(t.tgname::text, %s)"
     )
-    shut = f"current_setting('{SETTING}', true) IS DISTINCT FROM 'open'"
+
+    @staticmethod
+    def shut(latch: Latch) -> str:
+        return f"current_setting('{latch.setting}', true) IS DISTINCT FROM 'open'"
 
     @staticmethod
     def on(table: str) -> str:
@@ -183,19 +200,22 @@ class _PostgreSQL:
         """The comparisons stand in the body: in a WHEN clause they would forbid altering the columns."""
         flow = guarded.flow
         if flow is None:
-            insert = self._refuse(self.shut, f"only the door adds to {guarded.table}")
+            insert = self._refuse(self.shut(DOOR), f"only the door adds to {guarded.table}")
             update = self._refuse("TRUE", f"{guarded.table} is append-only: no row is changed")
         else:
             insert = self._refuse(
-                f"{self.shut} OR NEW.state <> {_quoted(flow.initial)}",
+                f"{self.shut(DOOR)} OR NEW.state <> {_quoted(flow.initial)}",
                 f"only the door creates {flow.entity_type} rows",
             )
             update = self._refuse(
-                f"NOT ({_untouched('=')}) AND ({self.shut} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})) "
+                f"NOT ({_untouched('=')}) AND ({self.shut(DOOR)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})) "
                 f"OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
                 f"only the door moves {flow.entity_type} rows; what is final or frozen stays",
             )
-        delete = self._refuse("TRUE", f"no row of {guarded.table} is ever deleted")
+        delete = self._refuse("TRUE", _never(guarded))
+        if guarded.retires:
+            refuse = self._refuse(self.shut(RETIRING), _never(guarded))
+            delete = f"IF TG_OP = 'DELETE' THEN {refuse} RETURN OLD; END IF; {delete}"
         return (
             f" BEGIN IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; "
             f"ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF; {delete} END "

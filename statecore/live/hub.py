@@ -87,6 +87,8 @@ class Hub:
                 return True
             if self.ring.last - position > MOST_EVENTS:
                 return False
+            if position < await self.reader.ask(reader.horizon):
+                return False
             older = await self.reader.ask(reader.between, position, start)
             if self.ring.start == start:
                 self.ring.add_older(older, position)

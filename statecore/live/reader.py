@@ -12,6 +12,7 @@ from django.db import DatabaseError, InterfaceError, connection, connections
 
 from .. import journal
 from ..records import position as positions
+from ..records import retirement
 from ..records.commit_order import EVENTS, POSITIONS
 from .ring import Told
 
@@ -44,6 +45,10 @@ def _answered(question: Callable[..., T], given: tuple[Any, ...]) -> T:
 
 def head() -> int:
     return positions.head()
+
+
+def horizon() -> int:
+    return retirement.horizon()
 
 
 def between(after: int, upto: int) -> list[Told]:

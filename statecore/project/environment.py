@@ -67,6 +67,8 @@ class Environment:
     notify_urls: tuple[str, ...]
     alerts: dict[str, int]
     backup_dir: Path
+    retired_dir: Path
+    retention_days: int
     sequencer_lag_seconds: int
     body_limit: int
     calls_per_minute: int
@@ -115,6 +117,8 @@ def read(environ: Mapping[str, str]) -> Environment:
         notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
         alerts=_alerts(environ),
         backup_dir=_path("STATECORE_BACKUP_DIR", environ.get("STATECORE_BACKUP_DIR") or str(home / "backup")),
+        retired_dir=_path("STATECORE_RETIRED_DIR", environ.get("STATECORE_RETIRED_DIR") or str(home / "retired")),
+        retention_days=_number(environ, "STATECORE_RETENTION_DAYS", "0", 0, 36_500),
         sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
         body_limit=_number(environ, "STATECORE_BODY_LIMIT", "8388608", 65_536, 1_073_741_824),
         calls_per_minute=_number(environ, "STATECORE_CALLS_PER_MINUTE", "120000", 1, 1_000_000_000),

@@ -177,6 +177,8 @@ STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
 STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
 STATECORE_ALERTS = ENVIRONMENT.alerts
 STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
+STATECORE_RETIRED_DIR = ENVIRONMENT.retired_dir
+STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
 STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
 
 # Live: messages may get lost, the journal does not; whoever watches catches up by position.

@@ -27,6 +27,7 @@ WHERE = (
     Variable("STATECORE_DATABASE_POOL", "0", "connections to PostgreSQL per process, 0 for one each thread; the web process takes 16 unless given"),
     Variable("STATECORE_SQLITE_SYNCHRONOUS", "FULL", "or `EXTRA`, `NORMAL`, `OFF`: `NORMAL` trades the last moments before a power cut for speed"),
     Variable("STATECORE_BACKUP_DIR", "", "where the daily export goes; `backup` in `STATECORE_HOME` unless given"),
+    Variable("STATECORE_RETIRED_DIR", "", "where `manage.py retire` puts the events it takes out of the database; `retired` in `STATECORE_HOME` unless given"),
 )  # fmt: skip
 WHO = (
     Variable("STATECORE_ALLOWED_HOSTS", "", "host names under which the site is reached, separated by commas, beside loopback and `HOST`"),
@@ -44,6 +45,7 @@ WHO = (
 TIME = (
     Variable("STATECORE_DEADLINES", "", "`task.running=3600, run.pending=600`: how many seconds a state may last, where it is not as declared"),
     Variable("STATECORE_IDEMPOTENCY_SECONDS", "86400", "how long answers to keyed requests are kept"),
+    Variable("STATECORE_RETENTION_DAYS", "0", "events older than this many days may be retired by `manage.py retire`; 0 for none"),
     Variable("STATECORE_RETRY_BASE_SECONDS", "5", "the wait before the first retry; it doubles with each"),
     Variable("STATECORE_RETRY_CAP_SECONDS", "900", "the longest wait before a retry"),
     Variable("STATECORE_RECOVERY", "", "`pipeline_job=approval`: machines whose stalled work is recovered only when an operator approves; the others recover by themselves"),

@@ -12,12 +12,13 @@ from .patch import Patch
 from .phase import Phase
 from .position import Numbering, Position
 from .recall import Recall
+from .retirement import Anchor, Retirement
 from .seal import Seal
 from .sink_cursor import SinkCursor
 from .token import Token
 
 __all__ = [
-    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint",
-    "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Recall", "Seal", "SinkCursor",
-    "StateCount", "Token", "TransitionCount", "TransitionRate",
+    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Anchor", "AuditNote", "BulkJob", "BulkPortion",
+    "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Recall", "Retirement",
+    "Seal", "SinkCursor", "StateCount", "Token", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens."""
+"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens,
+what was retired."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ class Kind(models.TextChoices):
     EDITED = "edited"
     TOKEN_MADE = "token_made"  # noqa: S105 - no password
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
+    RETIRED = "retired"
 
 
 class AuditNote(models.Model):

@@ -15,12 +15,12 @@ LOUD = (Severity.WARNING, Severity.ERROR, Severity.CRITICAL)
 
 
 class Position(models.Model):
-    """Dense, from 1: position n is the n-th event. Beside it what a page over events filters by."""
+    """Position n is the n-th event; dense, from the horizon of what was retired. Beside it what pages filter by."""
 
-    append_only = True
+    append_only = retires = True
 
     position = models.BigIntegerField(primary_key=True)
-    # No foreign key: events are never deleted, and the check would cost as much as the row.
+    # No foreign key: an event goes only together with its position, and the check would cost as much as the row.
     event = models.ForeignKey(Event, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
     entity_type = models.CharField(max_length=32)
     kind = models.CharField(max_length=16, choices=EventKind.choices)

@@ -10,6 +10,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from ..records import sink_cursor
+from ..records.retirement import horizon
 from ..sinks.numbered import Batch, MissingEvent, read
 from ..sinks.sink import Sink
 
@@ -34,7 +35,8 @@ class Feed:
             return False
         if self.place is None:
             try:
-                self.place = self.sink.recover(sink_cursor.place_of(self.sink.name))
+                # What was retired is not here to be read: a new sink, or a file written anew, begins after it.
+                self.place = max(self.sink.recover(sink_cursor.place_of(self.sink.name)), horizon())
             except NO_DATABASE:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other sinks go on

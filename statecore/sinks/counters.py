@@ -17,6 +17,7 @@ from ..kernel.one_moment import one_moment
 from ..records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, commit_order
 from ..records.commit_order import EVENTS, POSITIONS
 from ..records.position import Numbering
+from ..records.retirement import tallied
 from .numbered import Batch
 from .sink import Sink
 
@@ -105,9 +106,9 @@ class Difference(NamedTuple):
 def reconcile() -> list[Difference]:
     """Compare the counters with a fresh count as of the same position, and put right what differs.
 
-    All is read at one moment: the counters at their cursor, the tables, and the events the counters have not had
-    yet, which are taken off again. So it is exact while writes go on. A difference stays the same difference however
-    far the counters have come since, so it is simply added.
+    All is read at one moment: the counters at their cursor, the tables, what the retired events add up to, and the
+    events the counters have not had yet, which are taken off again. So it is exact while writes go on. A difference
+    stays the same difference however far the counters have come since, so it is simply added.
     """
     with one_moment():
         cursor = SinkCursor.objects.filter(sink=Counters.name).first()
@@ -116,8 +117,8 @@ def reconcile() -> list[Difference]:
         later = _later(cursor.position)
         truths = {
             StateCount: _taken_off(_fresh_states(), _states(later["moves"])),
-            TransitionCount: _taken_off(_fresh(EVENTS, MOVE), later["moves"]),
-            OverrideCount: _taken_off(_fresh(EVENTS, FORCED, OVERRIDES), later["forced"]),
+            TransitionCount: _taken_off(_fresh(EVENTS, MOVE) + tallied("moves"), later["moves"]),
+            OverrideCount: _taken_off(_fresh(EVENTS, FORCED, OVERRIDES) + tallied("forced"), later["forced"]),
         }
         found = {model: list(_differences(model, truth)) for model, truth in truths.items()}
     wrong = [difference for differences in found.values() for difference in differences]

@@ -20,6 +20,7 @@ from django.conf import settings
 from ..kernel import file_lock
 from ..kernel.clock import now
 from ..records.position import Position
+from ..records.retirement import horizon
 from .numbered import Batch
 from .sink import Sink
 
@@ -76,12 +77,14 @@ def _tail(file: BufferedRandom, cursor: int) -> tuple[dict[str, Any] | None, int
     """The last line up to which the file is in order, and where it ends. Up to the cursor it is known to be."""
     start = _start_of_a_line_up_to(file, cursor)
     last, end = None, start
+    # The first line of all begins the journal, or what is left of it.
+    lowest, highest = 1, horizon() + 1 if start == 0 else cursor
     file.seek(start)
     for line in file:
         told = _parsed(line)
-        follows = last["position"] + 1 if last else (told or {}).get("position") if start else 1
-        if told is None or told["position"] != follows:
+        if told is None or not lowest <= told["position"] <= highest:
             break
+        lowest = highest = told["position"] + 1
         last, end = told, end + len(line)
     return last, end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -15,11 +16,14 @@ class Command(BaseCommand):
     help = "Verify the hash chain, the rows, the constraints and the invariants. Exit code 1 on corruption."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--recent", action="store_true", help="only the triggers and what changed last")
+        scope = parser.add_mutually_exclusive_group()
+        scope.add_argument("--recent", action="store_true", help="only the triggers and what changed last")
+        scope.add_argument("--archives", type=Path, help="the files of what was retired too, in this folder")
         parser.add_argument("--json", action="store_true", help="findings as JSON lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        findings = integrity.check_recent() if options["recent"] else integrity.check_all()
+        archives = options["archives"]
+        findings = integrity.check_recent() if options["recent"] else integrity.check_all(archives)
         for finding in findings:
             self.stdout.write(json.dumps(finding.as_dict()) if options["json"] else str(finding))
         errors = sum(finding.severity == integrity.ERROR for finding in findings)

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from statecore import backup
+from statecore.records import Retirement
 
 
 class Command(BaseCommand):
@@ -16,10 +17,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="an export, or a folder of exports: then the newest")
+        parser.add_argument("--archives", type=Path, help="verify the files of what was retired too, in this folder")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            last = backup.restore(options["folder"])
+            restored = backup.restore(options["folder"], options["archives"])
         except backup.CannotRestore as reason:
             raise CommandError(f"nothing was restored: {reason}") from None
-        self.stdout.write(f"restored up to position {last}, and verified")
+        if restored.retired and not options["archives"]:
+            self.stdout.write(f"positions 1 to {restored.retired} were retired, and their files were not looked at:")
+            for file in Retirement.objects.order_by("pk").values_list("file", flat=True):
+                self.stdout.write(f"  {file}")
+            self.stdout.write("keep them, and verify them with manage.py integrity --archives FOLDER")
+        self.stdout.write(f"restored up to position {restored.last_position}, and verified")

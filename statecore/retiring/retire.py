@@ -1,0 +1,114 @@
+"""Retires stride by stride: a file, verified as it lies on the disk, then one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from django.db import IntegrityError, connection, transaction
+
+from .. import integrity
+from ..door.change import REASON_LIMIT
+from ..door.override import SHORTEST_REASON
+from ..integrity.retired_file import Contents, NotAsSealed, contents
+from ..journal import GENESIS
+from ..kernel import file_lock
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.file_hash import sha256
+from ..kernel.latch import RETIRING, opened
+from ..kernel.plain import text_complaint
+from ..records import Anchor, Retirement, Seal, audit_note
+from ..records.commit_order import EVENTS, POSITIONS
+from ..records.retirement import PERMISSION, digest_of, latest
+from .due import STRIDE, next_stride
+from .writing import path_of, write
+
+
+class CannotRetire(Exception):
+    """Why it stops; what was retired before is retired, and nothing else is touched."""
+
+
+def retire(older_than: datetime, folder: Path, *, by: Actor, reason: str, most: int = STRIDE) -> Iterator[Retirement]:
+    """Everything that is due, one record after the other as they are made."""
+    if not by.holds(PERMISSION):
+        raise CannotRetire(f"{by.name} lacks the permission {PERMISSION}")
+    if len(reason.strip()) < SHORTEST_REASON or text_complaint(reason, REASON_LIMIT):
+        raise CannotRetire(f"a reason has from {SHORTEST_REASON} to {REASON_LIMIT} characters, and is plain text")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with file_lock.held(folder / ".lock"):
+            while seals := next_stride(older_than, most):
+                yield _stride(seals, folder, by, reason)
+    except BlockingIOError:
+        raise CannotRetire(f"somebody else is at it in {folder}") from None
+
+
+def _stride(seals: list[Seal], folder: Path, by: Actor, reason: str) -> Retirement:
+    first, last = seals[0].first_position, seals[-1].last_position
+    _check_what_is_here(first, last)
+    path = path_of(folder, seals)
+    if not path.exists():  # one that is there was written by somebody who did not come further
+        write(path, first, last)
+    try:
+        found = contents(path, seals)
+    except NotAsSealed as error:
+        raise CannotRetire(f"{path} is not what it should be, move it away: {error}") from None
+    record = _record(seals, path, found)
+    record.operator, record.reason, record.retired_at = by.name, reason, now()
+    try:
+        with transaction.atomic(durable=True):
+            _keep(record, found, by)
+            _delete(first, last)
+    except IntegrityError as error:
+        raise CannotRetire(f"the database refuses it: {str(error).splitlines()[0]}") from error
+    return record
+
+
+def _check_what_is_here(first: int, last: int) -> None:
+    """Evidence is not thrown away: what does not verify stays where it is."""
+    errors = [each for each in integrity.check_stretch(first - 1, last) if each.severity == integrity.ERROR]
+    if errors:
+        raise CannotRetire(f"what is in the database does not verify: {errors[0]}")
+
+
+def _record(seals: list[Seal], path: Path, found: Contents) -> Retirement:
+    return Retirement(
+        first_position=seals[0].first_position,
+        last_position=seals[-1].last_position,
+        file=path.name,
+        sha256=sha256(path),
+        seal=seals[-1].hash,
+        until=found.until,
+        anchors=digest_of(found.last.values()),
+        moves=[[*key, count] for key, count in sorted(found.moves.items())],
+        forced=[[*key, count] for key, count in sorted(found.forced.items())],
+    )
+
+
+def _keep(record: Retirement, found: Contents, by: Actor) -> None:
+    before = latest()
+    if record.first_position != (before.last_position + 1 if before else 1):
+        raise CannotRetire("somebody else has retired these events meanwhile")
+    record.prev_hash = before.hash if before else GENESIS
+    record.hash = record.digest()
+    with opened(connection):
+        record.save(force_insert=True)
+        Anchor.objects.bulk_create(
+            (Anchor(retirement=record, **anchor._asdict()) for anchor in found.last.values()), batch_size=500
+        )
+    facts = {"file": record.file, "sha256": record.sha256, "reason": record.reason}
+    audit_note.note(audit_note.Kind.RETIRED, actor=by, entity_type="", entity_id="", detail=str(record), facts=facts)
+
+
+def _delete(first: int, last: int) -> None:
+    """The one place where events are deleted; the triggers let it pass while this latch is open."""
+    count = last - first + 1
+    within = f"position BETWEEN {first:d} AND {last:d}"
+    with opened(connection, RETIRING), connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {EVENTS} WHERE event_id IN (SELECT event_id FROM {POSITIONS} WHERE {within})")
+        events = cursor.rowcount
+        cursor.execute(f"DELETE FROM {POSITIONS} WHERE {within}")
+        if (events, cursor.rowcount) != (count, count):
+            raise CannotRetire(f"{events} events and {cursor.rowcount} positions were found where {count} should be")
