@@ -16,6 +16,7 @@ from statecore.kernel.actors import Actor
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Invalid, PermissionDenied, Refusal
+from statecore.records.retirement import anchors_of
 from statecore.records.token import Scope, Token
 
 from . import authentication, bodies, entities, idempotency, pages, permissions, sequences
@@ -89,7 +90,15 @@ class Transitions(OfMachine):
         """The history, oldest first."""
         entities.found(self.model, entity_id)
         events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
-        return answer(sequences.page(request, events))
+        told = sequences.page(request, events)
+        return answer({**told, "retired": self._retired(entity_id, told["results"])})
+
+    def _retired(self, entity_id: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Where the events are that the first of these follows; null where it follows none, or they are here."""
+        if events and events[0]["sequence"] == 1:
+            return None
+        anchor = anchors_of(self.flow.entity_type, entity_id).first()
+        return {"upto_sequence": anchor.sequence, **anchor.retirement.as_dict()} if anchor else None
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         posted = Posted(request, Firing, takes_more=True)

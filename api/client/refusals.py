@@ -96,6 +96,17 @@ class IdempotencyMismatch(Refused):
     statuses = (422,)
 
 
+class Retired(Refused):
+    """It is in a file by now, no longer in the database; `retired_upto` is the last position that is."""
+
+    codes = ("retired",)
+    statuses = (410,)
+
+    @property
+    def retired_upto(self) -> int | None:
+        return self.facts.get("retired_upto")
+
+
 class Throttled(Refused):
     """Too many calls, for longer than the client was willing to wait."""
 
@@ -118,7 +129,7 @@ class BreakerOpen(Refused):
 
 FAMILIES: tuple[type[Refused], ...] = (
     Invalid, NotAuthenticated, PermissionDenied, NotFound, GuardFailed, LeaseLost, StaleVersion, Conflict,
-    IdempotencyMismatch, Throttled, BreakerOpen,
+    IdempotencyMismatch, Retired, Throttled, BreakerOpen,
 )  # fmt: skip
 BY_CODE = {code: family for family in FAMILIES for code in family.codes}
 BY_STATUS = {status: family for family in FAMILIES for status in family.statuses}

@@ -32,6 +32,8 @@ class Call:
     body_is_optional: bool = False
     parameters: list[Schema] = field(default_factory=list)
     conflicts: bool = False
+    # What it asks for may have been retired.
+    retires: bool = False
     description: str = ""
     # What the answer may be beside JSON, or instead of it: by its type.
     other_types: dict[str, Schema] = field(default_factory=dict)
@@ -72,6 +74,7 @@ def _answer(schema: Schema | None, *, is_post: bool) -> Schema:
 def _refusals(call: Call, method: str) -> list[int]:
     found = [*ALWAYS, *(WITH_A_BODY if method != "GET" else ())]
     found += [409] if call.conflicts else []
+    found += [410] if call.retires else []
     return sorted(found + ([422] if method == "POST" else []))
 
 

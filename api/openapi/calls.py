@@ -93,7 +93,8 @@ def of_detail(view: collections.Detail, method: str) -> Call:
 def of_transitions(view: collections.Transitions, method: str) -> Call:
     flow = view.flow
     if method == "GET":
-        return Call("Its history, oldest first", {200: listed(ref("Event"))}, parameters=[AFTER, SIZE])
+        answers: dict[int, Schema | None] = {200: schemas.listed(ref("Event"), retired=schemas.RETIRED)}
+        return Call("Its history, oldest first", answers, parameters=[AFTER, SIZE])
     return Call("Fire a trigger", {200: schemas.moved(flow)}, body=schemas.firing(flow), conflicts=True)
 
 

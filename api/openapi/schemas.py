@@ -37,8 +37,9 @@ def obj(properties: dict[str, Schema], required: list[str] | None = None, *, clo
     return {**made, "additionalProperties": False} if closed else made
 
 
-def listed(item: Schema) -> Schema:
-    return obj({"next": nullable(WORD), "previous": nullable(WORD), "results": {"type": "array", "items": item}})
+def listed(item: Schema, **more: Schema) -> Schema:
+    results: Schema = {"type": "array", "items": item}
+    return obj({"next": nullable(WORD), "previous": nullable(WORD), "results": results, **more})
 
 
 def camel(flow: Flow) -> str:
@@ -136,6 +137,15 @@ EVENT: Schema = obj(
         "hash": WORD,
     }
 )
+# Where the first events of a history are, when they are no longer in the database.
+RETIRED: Schema = nullable(
+    obj(
+        {
+            "upto_sequence": COUNT, "first_position": COUNT, "last_position": COUNT, "file": WORD, "sha256": WORD,
+            "until": MOMENT, "retired_at": MOMENT, "operator": WORD, "reason": WORD,
+        }
+    )
+)  # fmt: skip
 UNMET: Schema = obj({"code": WORD, "detail": WORD, "entity": WORD, "entity_type": WORD}, ["code", "detail"])
 EXPLANATION: Schema = obj(
     {

@@ -110,7 +110,7 @@ def of_acknowledge(view: Any, method: str) -> Call:
 def of_events(view: Any, method: str) -> Call:
     return Call(
         "Events in the order of their positions",
-        {200: listed(obj({"position": COUNT, "event": ref("Event")}))},
+        {200: listed(obj({"position": COUNT, "event": ref("Event")}), retired_upto=COUNT)},
         parameters=[
             words("entity_type", entity_types()),
             words("entity"),
@@ -125,7 +125,9 @@ def of_events(view: Any, method: str) -> Call:
             query("ordering", {"type": "string", "enum": ["position", "-position"]}),
             SIZE,
         ],
-        description="With `Accept: text/event-stream` they come as they happen, each with its position as its id.",
+        description="With `Accept: text/event-stream` they come as they happen, each with its position as its id. "
+        "Up to `retired_upto` they are in files by now: 0 for none.",
+        retires=True,
         other_types={"text/event-stream": WORD},
     )
 
@@ -162,7 +164,9 @@ def of_run_at(view: Any, method: str) -> Call:
     parts = {name: array(member) for name in ("workstreams", "tasks", "gates", "patches")}
     told = {"time": MOMENT, "run": member, "counts": by_name(by_name(COUNT)), **parts, "truncated": FLAG}
     moment = query("time", MOMENT, "Now, unless given.")
-    return Call("A run with all its parts as they were at a moment", {200: obj(told)}, parameters=[moment])
+    return Call(
+        "A run with all its parts as they were at a moment", {200: obj(told)}, parameters=[moment], retires=True
+    )
 
 
 DESCRIPTIONS: dict[type, Any] = {

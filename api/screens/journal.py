@@ -16,6 +16,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from statecore.records.position import head
+from statecore.records.retirement import latest, refusal_of
 
 from ..permissions import VIEW_EVENT, narrowed, require_right, require_sight
 from ..request import Request
@@ -48,8 +49,14 @@ def _newest_first(asked: Parameters) -> bool:
 
 
 def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[str, Any]:
-    """Oldest first, `after` goes on and `before` goes back; newest first it is the other way round."""
+    """Oldest first, `after` goes on and `before` goes back; newest first it is the other way round.
+
+    Whoever goes on from what was retired is told so, and does not miss it without a word.
+    """
     after, before = asked.number("after"), asked.number("before")
+    record = latest()
+    if record is not None and not newest_first and 0 < (after or 0) < record.last_position:
+        raise refusal_of(record, f"what follows position {after}")
     onward, back = ("before", "after") if newest_first else ("after", "before")
     goes_back = (after if newest_first else before) is not None and (before if newest_first else after) is None
     found = history.page(
@@ -64,6 +71,7 @@ def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[s
         if events and (found.more if goes_back else asked.number(onward))
         else None,
         "results": events,
+        "retired_upto": record.last_position if record else 0,
     }
 
 

@@ -20,6 +20,7 @@ from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
 from statecore.kernel.moves import Severity
 from statecore.records import Seal
+from statecore.records.retirement import latest
 
 from .asked import moment, number, text
 
@@ -47,7 +48,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         return shell.render(request, "dashboard/audit.html", {**context, "timed_out": True})
     events = [{**each["event"], "position": each["position"]} for each in page.events]
     more = events[-1]["position"] if page.more else None
-    return shell.render(request, "dashboard/audit.html", {**context, "events": events, "more": more})
+    record = None if page.more else latest()
+    return shell.render(request, "dashboard/audit.html", {**context, "events": events, "more": more, "record": record})
 
 
 @require_safe

@@ -38,7 +38,8 @@ def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpRespons
 def _history(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     before = number(request, "before")
     events, more = history.events(entity, before)
-    return {"events": events, "more": more, "is_first": before is None}
+    retired = history.retired(entity, events) if more is None else None
+    return {"events": events, "more": more, "is_first": before is None, "retired": retired}
 
 
 def _related(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
             taken=[(source, target) for source, target, _forced in steps],
             forced=[(source, target) for source, target, is_forced in steps if is_forced],
         ),
-        "was_forced": any(is_forced for *_edge, is_forced in steps),
+        "was_forced": any(is_forced for *_edge, is_forced in steps) or entities.was_forced_long_ago(entity, len(steps)),
         "belongs": entities.belongs_to(entity),
         "facts": plain_facts(entity),
         "is_final": flow.is_final(entity.state),

@@ -12,6 +12,7 @@ from dashboard import rights, shell
 from statecore import history
 from statecore.records import AuditNote, TransitionCount
 from statecore.records.audit_note import Kind
+from statecore.records.retirement import latest
 
 from .asked import number
 
@@ -28,6 +29,7 @@ def overrides(request: HttpRequest) -> HttpResponse:
         "events": page.events,
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
+        "record": None if page.more else latest(),
         "edges": _edges(seen) if before is None else [],
         "refused": _refused(seen) if before is None else [],
     }

@@ -1,4 +1,4 @@
-"""What was done, by whom, why, and what followed: the page a change ends on, which stays for ever."""
+"""What was done, by whom, why, and what followed: the page a change ends on, which stays as long as the event does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dashboard import rights, shell
 from dashboard.queries import history
 from statecore.journal import Event
 from statecore.kernel import registry
+from statecore.kernel.clock import told
+from statecore.records.retirement import latest
 
 
 @require_safe
 def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
     event = history.by_id(event_id)
     if event is None:
-        raise Http404("there is no such event")
+        raise Http404(_where_it_may_be())
     flow = registry.flow(event.entity_type)
     rights.require(request, flow, "view")
     after = Event.objects.filter(
@@ -30,3 +32,10 @@ def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
         "name": shell.name_of(flow),
     }
     return shell.render(request, "dashboard/receipt.html", context)
+
+
+def _where_it_may_be() -> str:
+    if (record := latest()) is None:
+        return "there is no such event"
+    until = told(record.until)
+    return f"There is no such event here. What happened up to {until} was retired to files, the last is {record.file}."

@@ -13,6 +13,7 @@ from dashboard.queries import feed, runs
 from statecore.machines.run import Run
 from statecore.machines.task import FINAL, Task
 from statecore.records.position import head
+from statecore.records.retirement import anchors_of
 
 
 @require_safe
@@ -33,6 +34,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
         "position": position,
         "journal_url": reverse("console:run_journal", args=[found.pk]),
         "here_machine": Run.flow.entity_type,
+        "retired": anchors_of(Run.flow.entity_type, found.pk).first(),
     }
     return shell.render(request, "dashboard/run.html", context)
 

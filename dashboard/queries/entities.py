@@ -15,7 +15,7 @@ from statecore.journal import Event, EventKind
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
 from statecore.kernel.indexes import is_live
-from statecore.records import Position
+from statecore.records import Anchor, Position
 
 from .bounded import in_time
 from .search import Search
@@ -99,7 +99,15 @@ def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
     rows = Position.objects.filter(entity_type=flow.entity_type)
     rows = rows if before is None else rows.filter(position__lt=before)
     columns = ("position", "event__entity_id", "event__sequence")
-    return list(rows.order_by("-position").values_list(*columns)[:LOOKED_AT])
+    found = list(rows.order_by("-position").values_list(*columns)[:LOOKED_AT])
+    return found if len(found) == LOOKED_AT else [*found, *_moves_retired(flow, before, LOOKED_AT - len(found))]
+
+
+def _moves_retired(flow: Flow, before: int | None, most: int) -> list[tuple[int, str, int]]:
+    """Of the moves that were retired the last one of each entity is known, which is the one that counts."""
+    rows = Anchor.objects.filter(entity_type=flow.entity_type)
+    rows = rows if before is None else rows.filter(position__lt=before)
+    return list(rows.order_by("-position").values_list("position", "entity_id", "sequence")[:most])
 
 
 def filtered(flow: Flow, search: Search) -> QuerySet[Any]:
@@ -139,7 +147,14 @@ def _heavy(flow: Flow) -> list[str]:
 
 def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
     events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, kind=EventKind.OVERRIDE)
-    return set(events.values_list("entity_id", flat=True))
+    retired = Anchor.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, was_forced=True)
+    return {pk for (pk,) in events.values_list("entity_id").union(retired.values_list("entity_id"))}
+
+
+def was_forced_long_ago(entity: Entity, steps: int) -> bool:
+    """In what was retired by now; asked only of whom some steps are not here."""
+    retired = Anchor.objects.filter(entity_type=entity.flow.entity_type, entity_id=entity.pk, was_forced=True)
+    return steps < entity.version - 1 and retired.exists()
 
 
 def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:

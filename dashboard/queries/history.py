@@ -8,6 +8,8 @@ from typing import Any
 from statecore.journal import Event, EventKind
 from statecore.kernel.entity import Entity
 from statecore.kernel.ulid import made_after
+from statecore.records import Anchor
+from statecore.records.retirement import anchors_of
 
 SIZE = 40
 LONGEST_TRANSACTION = 30_000  # milliseconds
@@ -22,6 +24,12 @@ def events(entity: Entity, before: int | None = None) -> tuple[list[dict[str, An
         rows = rows.filter(sequence__lt=before)
     found = list(rows[: SIZE + 1])
     return [event.as_dict() for event in found[:SIZE]], found[SIZE - 1].sequence if len(found) > SIZE else None
+
+
+def retired(entity: Entity, events: list[dict[str, Any]]) -> Anchor | None:
+    """The last of the events that come before these, when they are in a file by now; asked only where some lack."""
+    oldest = events[-1]["sequence"] if events else entity.version + 1
+    return anchors_of(entity.flow.entity_type, entity.pk).first() if oldest > 1 else None
 
 
 def path_taken(entity: Entity) -> list[tuple[str, str, bool]]:

@@ -12,7 +12,8 @@ from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
-from statecore.records import Position
+from statecore.records import Anchor, Position
+from statecore.records.retirement import anchors_of
 
 PARTS: tuple[type[Entity], ...] = (Workstream, Task, TestGate, PatchLedger)
 MOST_PARTS = 1_500  # more than anybody can read in one picture
@@ -71,5 +72,19 @@ def journal(run: Run) -> tuple[list[list[Any]], bool]:
     rows = Position.objects.filter(run_id=run.pk).exclude(run_id="").order_by("position")
     columns = ("position", "event__timestamp", "entity_type", "event__entity_id", "event__to_state", "kind")
     found = list(rows.values_list(*columns)[: MOST_EVENTS + 1])
-    told = [[position, at.timestamp(), *rest] for position, at, *rest in found[:MOST_EVENTS]]
+    told = [[position, at.timestamp(), *rest] for position, at, *rest in [*_retired(run), *found[:MOST_EVENTS]]]
     return told, len(found) > MOST_EVENTS
+
+
+def _retired(run: Run) -> list[tuple[Any, ...]]:
+    """Where what was retired left each part, as if that had been the first that happened to it."""
+    if not anchors_of(Run.flow.entity_type, run.pk).exists():
+        return []  # its first event would have been among the first to go
+    columns = ("position", "at", "entity_type", "entity_id", "to_state", "kind")
+    ids: dict[type[Entity], Any] = {Run: [run.pk]}
+    ids |= {model: model.objects.filter(run=run).values("pk") for model in PARTS}
+    newest: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for model, of_run in ids.items():
+        anchors = Anchor.objects.filter(entity_type=model.flow.entity_type, entity_id__in=of_run)
+        newest |= {(row[2], row[3]): row for row in anchors.order_by("sequence").values_list(*columns)[:MOST_EVENTS]}
+    return sorted(newest.values())

@@ -18,6 +18,7 @@ from django.db.models import Exists, OuterRef, Q
 from statecore.journal import Event, told_kind
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.flow import Flow
+from statecore.records import Anchor
 
 KINDS, CHANNELS = [*map(str, Kind)], [*map(str, Channel)]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -139,17 +140,21 @@ def _age(column: str) -> Reader:
     return condition
 
 
-def _by_actor(flow: Flow, value: str, at: datetime) -> Exists:
+def _by_actor(flow: Flow, value: str, at: datetime) -> Q:
     """Whose move was the last one: by name, or any agent's, operator's or the system's."""
-    named = Q(actor=value)
-    return Exists(_last_moves(flow).filter(named | Q(body__contains=told_kind(value)) if value in KINDS else named))
+    named, kind = Q(actor=value), value in KINDS
+    here = _last_moves(flow, Event).filter(named | Q(body__contains=told_kind(value)) if kind else named)
+    retired = _last_moves(flow, Anchor).filter(named | Q(actor_kind=value) if kind else named)
+    return Q(Exists(here)) | Q(Exists(retired))
 
 
-def _by_channel(flow: Flow, value: str, at: datetime) -> Exists:
+def _by_channel(flow: Flow, value: str, at: datetime) -> Q:
     if value not in CHANNELS:
         raise ValueError(f"is one of {', '.join(CHANNELS)}")
-    return Exists(_last_moves(flow).filter(channel=value))
+    here, retired = (_last_moves(flow, journal).filter(channel=value) for journal in (Event, Anchor))
+    return Q(Exists(here)) | Q(Exists(retired))
 
 
-def _last_moves(flow: Flow) -> Any:
-    return Event.objects.filter(entity_type=flow.entity_type, entity_id=OuterRef("pk"), sequence=OuterRef("version"))
+def _last_moves(flow: Flow, journal: Any) -> Any:
+    """In the journal, or among what is left of it where it was retired."""
+    return journal.objects.filter(entity_type=flow.entity_type, entity_id=OuterRef("pk"), sequence=OuterRef("version"))

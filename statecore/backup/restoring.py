@@ -35,7 +35,7 @@ MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFErr
 
 
 def restore(given: Path, archives: Path | None = None) -> Manifest:
-    """From an export and those it follows, or the newest in a folder; with a folder of retired files those are verified.
+    """From an export and those it follows, or the newest in a folder; given a folder of retired files, with those.
 
     The database is what it was when the export was made: what had been retired by then stays in its files.
     """

@@ -72,6 +72,12 @@ class NotFound(Refusal):
     code, status = "not_found", 404
 
 
+class Retired(Refusal):
+    """It is in a file by now, no longer in the database; `retired_upto` is the last position that is, `file` which."""
+
+    code, status = "retired", 410
+
+
 class InvalidTransition(Refusal):
     """The trigger is not open from where the entity is; `allowed` lists those that are."""
 

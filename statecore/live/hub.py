@@ -123,7 +123,11 @@ class Hub:
             self._ring_out()
         while self.ring.last < head:
             upto = min(head, self.ring.last + PORTION)
-            self._add(await self.reader.ask(reader.between, self.ring.last, upto), upto)
+            events = await self.reader.ask(reader.between, self.ring.last, upto)
+            if not events and self.ring.last < await self.reader.ask(reader.horizon):
+                self.ring = Ring(head)  # after a very long absence: who watches is too old
+            else:
+                self._add(events, upto)
 
     def _add(self, events: list[Told], last: int) -> None:
         if self.ring.add(events, last):

@@ -18,7 +18,8 @@ from django.db import models
 
 from ..journal import EVENT_ID_LENGTH, EventKind
 from ..kernel.actors import NAME_LENGTH
-from ..kernel.clock import rfc3339
+from ..kernel.clock import rfc3339, told
+from ..kernel.refusals import Retired
 from ..kernel.state_field import STATE_LENGTH
 from ..kernel.ulid import ID_LENGTH
 
@@ -141,9 +142,16 @@ def latest() -> Retirement | None:
     return Retirement.objects.order_by("-last_position").first()
 
 
+def refusal_of(record: Retirement, what: str) -> Retired:
+    """For who asks for something that can only be told from what was retired."""
+    detail = f"{what} was retired on {told(record.retired_at)}, to {record.file}"
+    return Retired(detail, retired_upto=record.last_position, file=record.file, until=rfc3339(record.until))
+
+
 def anchors_of(entity_type: str, entity_id: str) -> models.QuerySet[Anchor]:
-    """Newest first: where what is here goes on from."""
-    return Anchor.objects.filter(entity_type=entity_type, entity_id=entity_id).order_by("-sequence")
+    """Newest first, each with its record: where what is here goes on from."""
+    found = Anchor.objects.filter(entity_type=entity_type, entity_id=entity_id)
+    return found.select_related("retirement").order_by("-sequence")
 
 
 def tallied(what: str) -> Counter[tuple[Any, ...]]:

@@ -16,6 +16,7 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.entity import Entity
 from ..machines.workstream import State, Workstream
 from ..records import Patch
+from ..records.retirement import anchors_of, horizon
 from .numbered import Batch
 from .sink import Sink
 
@@ -62,6 +63,7 @@ def collect(workstream_id: str, position: int) -> dict[str, Any]:
         **{collection: [row.as_dict() for row in rows] for collection, rows in parts.items()},
         "diffs": _diffs(workstream),
         "events": _events(everything),
+        "retired": _retired(everything),
     }
 
 
@@ -76,6 +78,17 @@ def _rows(model: type[Entity], workstream: Workstream) -> Any:
 def _diffs(workstream: Workstream) -> dict[str, str]:
     ids = workstream.patches.values("patch")
     return dict(Patch.objects.filter(pk__in=ids).values_list("pk", "diff"))
+
+
+def _retired(entities: list[Entity]) -> list[dict[str, Any]]:
+    """Of whom the first events are in a file by now, and in which."""
+    found = [anchors_of(entity.flow.entity_type, entity.pk).first() for entity in entities] if horizon() else []
+    return [
+        {"entity_type": anchor.entity_type, "entity_id": anchor.entity_id, "upto": anchor.sequence}
+        | {"file": anchor.retirement.file}
+        for anchor in found
+        if anchor
+    ]
 
 
 def _events(entities: list[Entity]) -> list[dict[str, Any]]:
