@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
 from .. import integrity
+from ..backup.tables import insert
 from ..door.change import REASON_LIMIT
 from ..door.override import SHORTEST_REASON
 from ..integrity.retired_file import Contents, NotAsSealed, contents
@@ -21,9 +24,11 @@ from ..kernel.latch import RETIRING, opened
 from ..kernel.plain import text_complaint
 from ..records import Anchor, Retirement, Seal, audit_note
 from ..records.commit_order import EVENTS, POSITIONS
-from ..records.retirement import PERMISSION, digest_of, latest
+from ..records.retirement import PERMISSION, Anchored, digest_of, latest
 from .due import STRIDE, next_stride
 from .writing import path_of, write
+
+ANCHORS = Anchor._meta.db_table
 
 
 class CannotRetire(Exception):
@@ -95,11 +100,13 @@ def _keep(record: Retirement, found: Contents, by: Actor) -> None:
     record.hash = record.digest()
     with opened(connection):
         record.save(force_insert=True)
-        Anchor.objects.bulk_create(
-            (Anchor(retirement=record, **anchor._asdict()) for anchor in found.last.values()), batch_size=500
-        )
+        insert(ANCHORS, [*Anchored._fields, "retirement_id"], map(partial(_row, record), found.last.values()))
     facts = {"file": record.file, "sha256": record.sha256, "reason": record.reason}
     audit_note.note(audit_note.Kind.RETIRED, actor=by, entity_type="", entity_id="", detail=str(record), facts=facts)
+
+
+def _row(record: Retirement, anchor: Anchored) -> list[Any]:
+    return [*anchor._replace(at=connection.ops.adapt_datetimefield_value(anchor.at)), record.pk]
 
 
 def _delete(first: int, last: int) -> None:
