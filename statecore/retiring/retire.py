@@ -106,7 +106,8 @@ def _keep(record: Retirement, found: Contents, by: Actor) -> None:
 
 
 def _row(record: Retirement, anchor: Anchored) -> list[Any]:
-    return [*anchor._replace(at=connection.ops.adapt_datetimefield_value(anchor.at)), record.pk]
+    stored = {**anchor._asdict(), "at": connection.ops.adapt_datetimefield_value(anchor.at)}
+    return [*stored.values(), record.pk]
 
 
 def _delete(first: int, last: int) -> None:
