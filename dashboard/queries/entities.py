@@ -101,8 +101,9 @@ def _recent(flow: Flow, after: str) -> tuple[list[Entity], str]:
 def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
     """Of the moves that were retired the last one of each entity is known, which is the one that counts."""
     beyond = BEYOND_ALL if before is None else min(before, BEYOND_ALL)
+    one_side: list[Any] = [flow.entity_type, beyond, LOOKED_AT]
     with connection.cursor() as cursor:
-        cursor.execute(_MOVES, [*[flow.entity_type, beyond, LOOKED_AT] * 2, LOOKED_AT])
+        cursor.execute(_MOVES, [*one_side, *one_side, LOOKED_AT])
         return list(cursor.fetchall())
 
 
