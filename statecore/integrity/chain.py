@@ -15,6 +15,7 @@ from django.db import connection
 
 from ..journal import GENESIS, MIRRORED, Event
 from ..records import Anchor
+from ..records.commit_order import POSITIONS
 from ..records.retirement import horizon
 from .finding import ERROR, Finding
 
@@ -52,6 +53,19 @@ def verify_chain(entities: Iterable[tuple[str, str]] | None = None) -> Finding |
             if not (row[2] and row[3] and hashes(row[0], row[1])):
                 return _finding(Row._make(row), hashes=hashes(row[0], row[1]))
     return None
+
+
+def columns_that_lie(first: int, last: int) -> Finding | None:
+    """The first event between two positions whose columns say something else than its bytes."""
+    within = f"SELECT event_id FROM {POSITIONS} WHERE position BETWEEN %s AND %s"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT '', '', FALSE, TRUE, event_id, entity_type, entity_id, sequence FROM {Event._meta.db_table} "
+            f"WHERE event_id IN ({within}) AND NOT ({_mirrors()}) ORDER BY event_id LIMIT 1",
+            [first, last],
+        )
+        found = cursor.fetchall()
+    return _finding(Row._make(found[0]), hashes=True) if found else None
 
 
 def _text_hashes(body: str, hash_: str) -> bool:

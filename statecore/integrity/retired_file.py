@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+from django.db import connection
 
 from ..journal import GENESIS, EventKind, digest
 from ..records import Anchor, Seal
@@ -22,6 +23,15 @@ FETCHED_AT_ONCE = 500
 UNREADABLE = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError)
 Key = tuple[str, str]
 EVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Before(NamedTuple):
+    """What an event follows that was retired before."""
+
+    sequence: int
+    hash: str
+    to_state: str
+    was_forced: bool
 
 
 class NotAsSealed(Exception):
@@ -64,7 +74,7 @@ class Contents:
             anchor = anchors.get(key)
             if anchor is None or not _follows(told, anchor):
                 raise NotAsSealed(f"{' '.join(key)} does not go on where the file before it ended")
-            self.last[key] = self.last[key]._replace(was_forced=self.last[key].was_forced or anchor.was_forced)
+            self.last[key] = self.last[key]._replace(was_forced=self.last[key].was_forced or bool(anchor.was_forced))
 
 
 def contents(path: Path, seals: Sequence[Seal]) -> Contents:
@@ -100,19 +110,23 @@ def _read_sealed(lines: Iterator[bytes], seal: Seal, found: Contents) -> None:
         raise NotAsSealed(f"its events are not those under {seal}")
 
 
-def _follows(told: dict[str, Any], before: Any) -> bool:
+def _follows(told: dict[str, Any], before: Anchored | Before | None) -> bool:
     """An event on the one before it, or as the first of all."""
     expected = (before.sequence, before.hash, before.to_state) if before else (0, GENESIS, "")
     return (told["sequence"] - 1, told["prev_hash"], told["from_state"]) == expected
 
 
-def _anchors_before(begins: dict[Key, dict[str, Any]]) -> dict[Key, Anchor]:
-    found: dict[Key, Anchor] = {}
-    for entity_type in {kind for kind, _ in begins}:
-        ids = [pk for kind, pk in begins if kind == entity_type]
-        for start in range(0, len(ids), FETCHED_AT_ONCE):
-            rows = Anchor.objects.filter(entity_type=entity_type, entity_id__in=ids[start : start + FETCHED_AT_ONCE])
-            for row in rows:
-                if row.sequence == begins[entity_type, row.entity_id]["sequence"] - 1:
-                    found[entity_type, row.entity_id] = row
+def _anchors_before(begins: dict[Key, dict[str, Any]]) -> dict[Key, Before]:
+    """Asked for by all three of their names at once: an entity may have had many anchors by now."""
+    wanted = [(*key, told["sequence"] - 1) for key, told in begins.items()]
+    found: dict[Key, Before] = {}
+    with connection.cursor() as cursor:
+        for start in range(0, len(wanted), FETCHED_AT_ONCE):
+            portion = wanted[start : start + FETCHED_AT_ONCE]
+            cursor.execute(
+                f"SELECT entity_type, entity_id, sequence, hash, to_state, was_forced FROM {Anchor._meta.db_table} "
+                f"WHERE (entity_type, entity_id, sequence) IN (VALUES {', '.join(['(%s, %s, %s)'] * len(portion))})",
+                [part for key in portion for part in key],
+            )
+            found |= {(kind, pk): Before(*rest) for kind, pk, *rest in cursor.fetchall()}
     return found
