@@ -19,6 +19,6 @@ from .token import Token
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Anchor", "AuditNote", "BulkJob", "BulkPortion",
-    "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Recall", "Retirement",
-    "Seal", "SinkCursor", "StateCount", "Token", "TransitionCount", "TransitionRate",
+    "Checkpoint", "CompensationStep", "Numbering", "OverrideCount", "Patch", "Phase", "Position", "Recall",
+    "Retirement", "Seal", "SinkCursor", "StateCount", "Token", "TransitionCount", "TransitionRate",
 ]  # fmt: skip
