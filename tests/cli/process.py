@@ -44,8 +44,9 @@ class Statecore:
         assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
-    def started(self, *words: str) -> subprocess.Popen[bytes]:
+    def started(self, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
         """One that goes on while the test does its part."""
         return subprocess.Popen(
-            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL
-        )
+            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL,
+            stderr=stderr,
+        )  # fmt: skip

@@ -13,21 +13,27 @@ from typing import Any
 import pytest
 import time_machine
 from django.contrib.auth.models import User
+from django.test import override_settings
 
 from statecore import door
-from statecore.executors import compensation
+from statecore.executors import compensation, patches, steps
 from statecore.journal import Event
+from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.records import token as tokens
+from statecore.records.compensation_step import Action
 from statecore.scheduling import breakers
 from tests.agent.process import running, state, submit, task
 from tests.cli.process import REASON, Statecore
+from tests.executors.support import fresh, patch
+from tests.executors.work_tree import HELLO, WorkTree, replacing
 from tests.support import world
 from tests.support.sequencer import ROOT
+from tests.support.site import Site
 from tests.support.waiting import until
 
 
@@ -204,6 +210,54 @@ def test_a_patch_is_rolled_back_by_its_plan(statecore: Statecore) -> None:
 
     assert rolling.wait(30) == 0
     assert PatchLedger.objects.get().state == "rolled_back"
+
+
+def test_every_step_of_a_rollback_is_told_once_and_none_of_an_earlier_one(statecore: Statecore, tmp_path: Path) -> None:
+    work_tree = WorkTree(tmp_path / "tree")
+    with override_settings(STATECORE_REPOSITORY=work_tree.path, STATECORE_HOME=tmp_path):
+        entry = patch(replacing("two", "zwei"))
+        patches.run_due(wait=0)
+        words = ("playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser")
+        for branch, code in (("another", 1), ("main", 0)):
+            compensation.write_plan(entry.pk, reverting(fresh(entry), branch), world.operator("ada"))
+            before = steps.of(entry.pk).count()
+            rolling = statecore.started(*words, stderr=subprocess.PIPE)
+            until(lambda rolling=rolling: compensation.run_due() or rolling.poll() is not None, 30)
+            said = rolling.communicate(timeout=30)[1].decode()
+            assert rolling.returncode == code, said
+            told = [line.split(":")[0].strip() for line in said.splitlines() if line.startswith("   ")]
+            done = list(steps.of(entry.pk).values_list("action", flat=True))[before:]
+            assert [each for each in told if each in done] == [each for each in done if each != "plan_approved"]
+    assert work_tree.read() == HELLO
+    assert said.splitlines()[-1].endswith(f"{entry.pk} is rolled back")
+
+
+def reverting(entry: PatchLedger, branch: str) -> dict[str, Any]:
+    action = {"action": "git_revert", "commit_sha": entry.commit_sha, "branch": branch}
+    validation = {"required_gates": [], "verify_clean_state": True}
+    return {"compensation_type": "git_revert", "actions": [action], "validation": validation}
+
+
+def test_the_last_step_of_a_rollback_is_waited_for(statecore: Statecore, site: Site) -> None:
+    """The worker moves the patch, cleans up, and then writes down that it is done."""
+    entry = committed()
+    rolling = statecore.started(
+        "playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser", stderr=subprocess.PIPE
+    )
+    until(lambda: compensation.due() or rolling.poll() is not None)
+    world.fire(entry, "rollback_requested", actor=world.operator(), error="it broke the parser")
+    asked = looks(site, entry.pk)
+    until(lambda: looks(site, entry.pk) > asked + 2 or rolling.poll() is not None)
+    steps.note(entry.pk, Action.ROLLED_BACK, THE_SYSTEM)
+
+    said = rolling.communicate(timeout=30)[1].decode()
+
+    assert "   rolled_back: done" in said
+    assert rolling.returncode == 0
+
+
+def looks(site: Site, patch_id: str) -> int:
+    return site.log.read_text().count(f"GET /api/v1/patches/{patch_id}/compensation/")
 
 
 def test_only_a_committed_patch_is_rolled_back(statecore: Statecore) -> None:

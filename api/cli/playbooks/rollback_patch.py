@@ -10,7 +10,7 @@ from ..exits import Exit, Stop
 from .steps import Steps
 
 COMMITTED, ROLLED_BACK = "committed", "rolled_back"
-PATIENCE, TICK = 600.0, 0.5
+PATIENCE, LAST_WORD, TICK = 600.0, 10.0, 0.5
 
 
 def run(options: Namespace, desk: Desk) -> None:
@@ -35,23 +35,27 @@ def run(options: Namespace, desk: Desk) -> None:
         steps.step("approving the plan")
         client.approve_compensation(patch.id, digest=compensation["digest"])
     steps.step("asking for the rollback")
+    before = len(client.compensation(patch.id)["steps"])
     client.request_rollback(patch.id, reason=options.reason)
-    _wait(desk, steps, patch.id)
+    _follow(desk, patch.id, before)
+    steps.step(f"{patch.id} is rolled back")
 
 
-def _wait(desk: Desk, steps: Steps, patch_id: str) -> None:
-    until, seen = time.monotonic() + PATIENCE, 0
+def _follow(desk: Desk, patch_id: str, seen: int) -> None:
+    """Tell each step after the first `seen`, until the last is on record: the patch is rolled back a moment before."""
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        found = desk.client.compensation(patch_id)["steps"]
-        for step in found[seen:]:
+        state = desk.client.get("patches", patch_id).state
+        for step in desk.client.compensation(patch_id)["steps"][seen:]:
+            seen += 1
             desk.say(f"   {plain(step['action'])}: {plain(step['error'] or 'done')}")
-        seen = len(found)
-        patch = desk.client.get("patches", patch_id)
-        if patch.state == ROLLED_BACK:
-            steps.step(f"{patch_id} is rolled back")
-            return
-        if found and found[-1]["failed"]:
-            raise Stop(f"the rollback failed, and {patch_id} is {patch.state}: {plain(found[-1]['error'])}")
-        desk.progress(f"{patch_id} is {patch.state} …")
+            if step["failed"]:
+                raise Stop(f"the rollback failed, and {patch_id} is {state}: {plain(step['error'])}")
+            if step["action"] == ROLLED_BACK:
+                return
+        if state == ROLLED_BACK:  # a worker that died now would leave no last step
+            until = min(until, time.monotonic() + LAST_WORD)
+        desk.progress(f"{patch_id} is {state} …")
         time.sleep(TICK)
-    raise Stop(f"{patch_id} is not rolled back after {PATIENCE:g} s; it goes on, and `statecore get` tells how far")
+    if state != ROLLED_BACK:
+        raise Stop(f"{patch_id} is not rolled back after {PATIENCE:g} s; it goes on, and `statecore get` tells how far")
