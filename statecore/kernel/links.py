@@ -67,6 +67,12 @@ def once(question: Any, ask: Callable[[], T]) -> T:
     return cast("T", batch.answers[question])
 
 
+def alike(entity: Entity) -> list[str]:
+    """The ids that a question about this entity is asked for: those of its batch, or its own."""
+    batch = _together.get()
+    return batch.ids if batch else [entity.pk]
+
+
 def first_outside(entity: Entity, link: str, state: str) -> Linked | None:
     """A linked entity that is in another state; None when all are in this one."""
     return next(iter(_look(entity, link, "<>", state)), None)
@@ -86,8 +92,7 @@ def question(model: type[Entity], link: str, compared: str, state: str) -> tuple
 
 
 def _look(entity: Entity, link: str, compared: str, state: str) -> list[Linked]:
-    model, batch = type(entity), _together.get()
-    ids = batch.ids if batch else [entity.pk]
+    model, ids = type(entity), alike(entity)
     found = once(question(model, link, compared, state), lambda: _ask(model, link, compared, state, ids))
     return found.get(entity.pk, [])
 

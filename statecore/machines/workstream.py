@@ -41,8 +41,8 @@ WORKING = {State.READY, State.EXECUTING}  # its tasks may start
 
 
 def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
-    expected, there = workstream.expected_tasks, workstream.tasks.count()
-    if expected is None or there == expected:
+    expected = workstream.expected_tasks
+    if expected is None or (there := workstream.tasks.count()) == expected:
         return None
     return Unmet("tasks_missing", f"{there} of {expected} tasks are created")
 

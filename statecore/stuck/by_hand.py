@@ -16,6 +16,6 @@ def by_hand(entity: Entity, links: list[Link], at: datetime) -> Proposal:
     """Retry what has ended at the root of it, fire what is open to an operator, or force the state."""
     root = links[-1].entity
     ways = [f"retry {words.named(root)}"] if root.flow.is_final(root.state) else []
-    open_to_them = (move for move in judged_moves(entity, at) if move.allowed and AN_OPERATOR in move.actors)
+    open_to_them = (move for move in judged_moves(entity, at, by=AN_OPERATOR) if move.allowed)
     ways += dict.fromkeys(move.trigger for move in open_to_them if not move.needs)
     return Proposal(" or ".join([*ways, "override"]), OPERATOR)

@@ -39,9 +39,12 @@ class Judged:
         }
 
 
-def judged_moves(entity: Entity, at: datetime, actor: Actor | None = None, sight: Sight = None) -> list[Judged]:
-    """For this actor, or for whoever may fire each of them; told to who sees so much."""
-    return [_judged(move, entity, at, actor, sight) for move in entity.flow.moves if entity.state in move.sources]
+def judged_moves(
+    entity: Entity, at: datetime, actor: Actor | None = None, sight: Sight = None, *, by: Kind | None = None
+) -> list[Judged]:
+    """For this actor, or for whoever may fire each of them; told to who sees so much. With `by`, only theirs."""
+    moves = (move for move in entity.flow.moves if entity.state in move.sources and by in (None, *move.actors))
+    return [_judged(move, entity, at, actor, sight) for move in moves]
 
 
 def _judged(move: Move, entity: Entity, at: datetime, actor: Actor | None, sight: Sight) -> Judged:

@@ -88,7 +88,18 @@ def stuck(
     each_once = {one.key: one for one in found if is_wanted(one.entity.flow.entity_type)}
     longest = nlargest(limit, each_once.values(), key=lambda one: one.overdue)
     seen = acknowledgement.acknowledged(one.entity for one in longest)
-    return [_item(one, at, sight, seen.get(one.key)) for one in longest]
+    return _items(longest, chain.chains_of((one.entity for one in longest), at, sight), at, seen)
+
+
+def _items(
+    found: list[_Found], chains: list[list[chain.Link]], at: datetime, seen: dict[acknowledgement.Key, Acknowledgement]
+) -> list[Item]:
+    """In the order they were found; what the recoveries of one machine ask is asked for all its entities."""
+    made: dict[acknowledgement.Key, Item] = {}
+    for alike in chain.by_machine(zip(found, chains, strict=True), lambda each: each[0].entity):
+        with chain.beside([one.entity for one, _links in alike]):
+            made |= {one.key: _item(one, at, links, seen.get(one.key)) for one, links in alike}
+    return [made[one.key] for one in found]
 
 
 def _overdue(at: datetime, limit: int, is_wanted: Callable[[str], bool], beyond: float) -> Iterator[_Found]:
@@ -111,8 +122,8 @@ def _late(entity: Entity, at: datetime) -> _Found:
     return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
 
 
-def _item(found: _Found, at: datetime, sight: Sight, seen: Acknowledgement | None) -> Item:
-    entity, links = found.entity, chain.chain_of(found.entity, at, sight)
+def _item(found: _Found, at: datetime, links: list[chain.Link], seen: Acknowledgement | None) -> Item:
+    entity = found.entity
     proposal = None if found.is_decision else proposal_for(entity, at)
     return Item(
         entity=entity,

@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.indexes import is_live
+from ..kernel.links import alike, once
 from ..machines.circuit_breaker import CircuitBreaker
 from ..machines.pipeline_job import WORKING
 from ..machines.workstream import Workstream
@@ -43,8 +44,13 @@ def is_stuck(entity: Entity, at: datetime) -> bool:
     deadline = entity.flow.deadline(entity.state)
     if deadline is None or overdue_by(entity, at) is None:
         return False
-    mine = type(entity).objects.filter(pk=entity.pk)
-    return bool(_narrowed(entity.flow, entity.state, mine, at - deadline, at).exists())
+    flow, state = entity.flow, entity.state
+
+    def ask() -> set[str]:
+        asked = flow.model.objects.filter(pk__in=alike(entity), state=state)
+        return set(_narrowed(flow, state, asked, at - deadline, at).values_list("pk", flat=True))
+
+    return entity.pk in once((is_stuck, flow.entity_type, state, at), ask)
 
 
 def overdue(flow: Flow, state: str, at: datetime, limit: int, beyond: float = 1.0) -> list[Any]:

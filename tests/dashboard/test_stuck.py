@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from statecore import stuck
@@ -69,3 +72,22 @@ def test_the_audit_is_filtered_by_channel(
         assert len({event["channel"] for event in told}) > 1
     else:
         assert {event["entity_id"] for event in told} == found
+
+
+@pytest.mark.django_db
+def test_a_longer_list_takes_no_more_queries(people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["supervisor"])
+    with time_machine.travel("2026-01-01", tick=False):
+        run = world.fire(world.run(), "run_started")
+    asked = {}
+    for count in (5, 20):
+        with time_machine.travel("2026-01-01", tick=False):
+            parent = world.workstream(run=run)
+            for _ in range(count):
+                world.task(workstream=parent)
+        client.get(STUCK)  # what is looked up once in a process
+        with CaptureQueriesContext(connection) as queries:
+            shown = client.get(STUCK, {"machine": "task"}).context["rows"]
+        asked[len(shown)] = len(queries)
+    assert list(asked) == [5, 25]
+    assert asked[25] == asked[5], [query["sql"][:150] for query in queries]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from statecore import door, stuck
 from statecore.kernel.actors import THE_SYSTEM
@@ -232,3 +234,40 @@ class TestDecisions:
         later(hours=5)
         assert ("w1", "needs a decision") in listed()
         assert ("w1", "overdue") not in listed()
+
+
+# How many queries
+
+
+def stuck_of_each_kind(numbers: range) -> None:
+    """Tasks before, in and after the queue, what they belong to, gates, patches, workers, jobs.
+
+    Named so that each workstream waits for the same of its tasks: what is looked at depends on it.
+    """
+    for number in numbers:
+        parent = world.forced(world.workstream(run=world.fire(world.run(), "run_started")), "executing")
+        gate = world.fire(world.fire(world.gate(), "gate_started"), "gate_failed", exit_code=1)
+        first = world.task(id=f"a{number}", workstream=parent, gates=[gate.pk])
+        world.task(id=f"b{number}", workstream=parent, depends_on=[first.pk], entry_gates=[gate.pk])
+        world.queued_task(id=f"c{number}", workstream=parent, required_capabilities=["rare"])
+        world.running_task(id=f"d{number}", workstream=parent)
+        patch = world.patch(workstream=parent)
+        world.forced(world.task(id=f"e{number}", workstream=parent, patch=patch.pk), "validating")
+        world.workstream(run=parent.run, depends_on=[parent.pk])
+        world.gate(depends_on=[gate.pk])
+        world.created("AgentJob")
+        world.created("IngestionJob")
+        world.created("SupervisedJob", task_description="sort the files", depth=0)
+
+
+def test_a_longer_list_takes_no_more_queries(clock) -> None:
+    asked, shown = [], []
+    for numbers in (range(5), range(5, 25)):
+        stuck_of_each_kind(numbers)
+        clock.shift(timedelta(days=3))
+        with CaptureQueriesContext(connection) as queries:
+            shown.append(len(stuck.stuck(10_000)))
+        asked.append(len(queries))
+    assert shown[1] == 5 * shown[0]
+    assert shown[0] > 5 * 10
+    assert asked[1] == asked[0], [query["sql"][:200] for query in queries]

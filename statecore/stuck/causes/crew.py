@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ...kernel.fields import related
+from ...kernel.links import once
 from ...machines.task import Task
 from ...machines.worker import SILENCE_LIMIT, State
 from .. import words
@@ -32,7 +33,7 @@ def why_nobody_takes(task: Task, at: datetime) -> str:
 
 def _live_workers(task: Task, at: datetime) -> list[Any]:
     heard_from = related(task, "worker").objects.filter(state__in=WORKING, last_heartbeat__gte=at - SILENCE_LIMIT)
-    return list(heard_from.order_by("pk")[:MOST_WORKERS])
+    return once((_live_workers, at), lambda: list(heard_from.order_by("pk")[:MOST_WORKERS]))
 
 
 def _what_is_lacking(task: Task, crew: list[Any]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
-from django.db.models import QuerySet
-
+from ...kernel.entity import Entity
 from ...machines.test_gate import State, TestGate
 from .. import words
 from .wait import Cause, Wait, first_wait
@@ -21,10 +20,10 @@ def cause(gate: TestGate, at: datetime) -> Cause:
         )
     if gate.abandoned:
         return words.standing(gate, at, f"its workstream {gate.workstream_id} has ended")
-    return waiting_for(gate.depends_on.all()) or words.standing(gate, at, "nobody has started it")
+    return waiting_for(gate, "depends_on") or words.standing(gate, at, "nobody has started it")
 
 
-def waiting_for(gates: QuerySet[Any]) -> Wait | None:
-    """The gate among these that has not passed, and whether it blocks or is only not there yet."""
-    found = first_wait("waits for", gates, {State.PASSED})
+def waiting_for(entity: Entity, link: str, only: Iterable[str] = ()) -> Wait | None:
+    """The gate at the other end that has not passed, and whether it blocks or is only not there yet."""
+    found = first_wait("waits for", entity, link, done={State.PASSED}, only=only)
     return Wait("blocked by", found.entity, found.others) if found and found.entity.state in SHUT else found

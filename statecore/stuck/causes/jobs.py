@@ -13,7 +13,7 @@ from ...machines.supervised_job import SupervisedJob
 from ...machines.supervised_worker import SupervisedWorker
 from ...records.checkpoint import Checkpoint, lineage
 from .. import words
-from .wait import Cause, first_wait
+from .wait import Cause, first_of
 
 LOST = (supervised_worker.State.FAILED, supervised_worker.State.TERMINATED)
 
@@ -44,7 +44,7 @@ def supervised(job: SupervisedJob, at: datetime) -> Cause:
         return words.standing(job, at, f"it waits for {job.worker_count} workers")
     if job.state != supervised_job.State.RUNNING:
         return ""
-    lost = first_wait("runs on", lost_workers(job), ())
+    lost = first_of("runs on", lost_workers(job))
     return lost or f"{words.standing(job, at)} on {', '.join(job.allocated_workers)}"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ...kernel.fields import related
 from ...machines.task import State, Task
 from .. import words
 from . import gates
@@ -15,6 +14,7 @@ from .wait import Cause, Tale, Wait, first_wait
 from .workers import is_silent
 
 TAKES_TASKS = ("ready", "executing")
+FAILED = ("FAILED",)
 
 
 def cause(task: Task, at: datetime) -> Cause:
@@ -22,9 +22,9 @@ def cause(task: Task, at: datetime) -> Cause:
 
 
 def _before_the_queue(task: Task, at: datetime) -> Cause:
-    failed = related(task, "gates").objects.filter(pk__in=task.failed_gates())
-    found = gates.waiting_for(failed) or first_wait("waits for", task.depends_on.all(), {State.COMPLETED})
-    found = found or gates.waiting_for(task.entry_gates.all())
+    found = gates.waiting_for(task, "gates", FAILED) or gates.waiting_for(task, "entry_gates", FAILED)
+    found = found or first_wait("waits for", task, "depends_on", done={State.COMPLETED})
+    found = found or gates.waiting_for(task, "entry_gates")
     if found:
         return found
     if task.workstream.state not in TAKES_TASKS:
@@ -46,7 +46,7 @@ def _at_work(task: Task, at: datetime) -> Cause:
 
 
 def _in_validation(task: Task, at: datetime) -> Cause:
-    if found := gates.waiting_for(task.gates.all()):
+    if found := gates.waiting_for(task, "gates"):
         return found
     if task.patch is not None and task.patch.state not in ("verified", "committed"):
         return Wait("waits for", task.patch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from ...machines.workstream import State, Workstream, all_its_tasks_are_created
 from .. import words
@@ -18,7 +17,7 @@ def cause(workstream: Workstream, at: datetime) -> Cause:
     if workstream.state in NOT_STARTED:
         return _before_it_is_ready(workstream, at)
     for children, done in _parts(workstream):
-        if found := first_wait("waits for", children.filter(successor=None), done):
+        if found := first_wait("waits for", workstream, children, done=done):
             return found
     if left := workstream.left_in_quarantine():
         return Wait("waits for", left)
@@ -26,18 +25,18 @@ def cause(workstream: Workstream, at: datetime) -> Cause:
 
 
 def _before_it_is_ready(workstream: Workstream, at: datetime) -> Cause:
-    if found := first_wait("waits for", workstream.depends_on.all(), {State.COMPLETED}):
+    if found := first_wait("waits for", workstream, "depends_on", done={State.COMPLETED}):
         return found
     if missing := all_its_tasks_are_created(workstream, nobody_in_particular(at)):
         return words.standing(workstream, at, missing.detail)
     if workstream.run.state == "pending":
-        return first_wait("waits for", type(workstream.run).objects.filter(pk=workstream.run_id), ()) or ""
+        return Wait("waits for", workstream.run)
     return words.standing(workstream, at, "nothing is in its way")
 
 
-def _parts(workstream: Workstream) -> Iterator[tuple[Any, set[str]]]:
+def _parts(workstream: Workstream) -> Iterator[tuple[str, set[str]]]:
     """In the order in which they are waited for."""
-    yield workstream.tasks, {"completed"}
+    yield "tasks", {"completed"}
     if workstream.state == State.VALIDATING:
-        yield workstream.gates, {"PASSED"}
-        yield workstream.patches, {"committed", "dropped"}
+        yield "gates", {"PASSED"}
+        yield "patches", {"committed", "dropped"}
