@@ -1,0 +1,107 @@
+"""Programs take a shorter way to the same views, and leave nothing behind on it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.urls import URLResolver, get_resolver, resolve
+
+from api import programs
+from statecore.project.handler import Handler
+from tests.support import world
+
+
+def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
+    for each in resolver.url_patterns:
+        route = before + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from routes(each, route)
+        else:
+            yield route
+
+
+def of_entities() -> list[list[str]]:
+    """The words of every address that is as long as those of entities."""
+    found = [route.split("/") for route in routes(get_resolver()) if route.startswith("api/v1/")]
+    return [words for words in found if len(words) == 6 and not words[5]]
+
+
+def test_every_call_about_an_entity_leads_where_django_leads_it() -> None:
+    """Whatever was resolved before: also where the id is a word that stands in the place of one elsewhere."""
+    kinds = of_entities()
+    ids = ["e1", "e2", *sorted({words[3] for words in kinds if "<" not in words[3]})]
+    paths = [f"/api/v1/{words[2]}/{each}/{words[4]}/" for words in kinds if "<" not in words[4] for each in ids]
+    assert len(paths) > 100
+
+    for path in paths:
+        told, wanted = programs._resolved(path), resolve(path)
+        assert (told.func, told.args, told.kwargs, told.route) == (
+            wanted.func,
+            wanted.args,
+            wanted.kwargs,
+            wanted.route,
+        )
+
+
+def test_an_address_that_leads_nowhere_is_not_remembered() -> None:
+    before = dict(programs._of_entities)
+
+    programs._resolved("/api/v1/nothing/e1/there/")
+
+    assert programs._of_entities == before
+
+
+@pytest.fixture(scope="module")
+def handler() -> Handler:
+    return Handler()
+
+
+def called(handler: Handler, path: str, **more: str) -> tuple[str, dict[str, str], bytes]:
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": "", "SERVER_NAME": "localhost", "SERVER_PORT": "80",
+        "HTTP_HOST": "localhost", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
+        **more,
+    }  # fmt: skip
+    told: list[Any] = []
+    body = b"".join(handler(environ, lambda status, headers: told.extend((status, dict(headers)))))
+    return told[0], told[1], body
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_program_gets_the_headers_of_everybody(handler: Handler) -> None:
+    """The same security as through the middleware, which it does not go through."""
+    token = {"HTTP_AUTHORIZATION": "Bearer none"}
+    status, own, body = called(handler, "/api/v1/tasks/", **token)
+    _status, usual, _body = called(handler, "/api/v1/tasks/", SCRIPT_NAME="/under", **token)
+
+    assert status == "401 Unauthorized"
+    assert int(own["Content-Length"]) == len(body)
+    assert own.keys() == usual.keys()
+    assert {name for name in own if own[name] != usual[name]} <= {"X-Request-ID", "Content-Length"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_program_is_sent_to_https_where_that_is_wanted(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler.security, "redirect", True)
+
+    status, headers, _body = called(handler, "/api/v1/tasks/", HTTP_AUTHORIZATION="Bearer none")
+
+    assert status.startswith("301")
+    assert headers["Location"] == "https://localhost/api/v1/tasks/"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgres
+def test_a_connection_that_is_not_to_be_kept_is_given_back(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.created("PipelineJob")
+    connection.ensure_connection()
+    monkeypatch.setattr(connection, "close_at", 0.0)
+
+    called(handler, "/api/v1/tasks/", HTTP_AUTHORIZATION="Bearer none")
+
+    assert connection.connection is None
