@@ -252,6 +252,29 @@ def test_an_operator_who_forces_a_worker_out_has_its_tasks_retried() -> None:
 # Heartbeats
 
 
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_only_a_heartbeat_itself_does_not_wait_for_the_disk() -> None:
+    """Neither what comes after it nor what it is a part of."""
+
+    def waits() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW synchronous_commit")
+            return str(cursor.fetchone()[0])
+
+    agent = Agent()
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = 'local'")
+    try:
+        scheduling.beat("w", actor=agent.actor)
+        assert waits() == "local"
+        with transaction.atomic():
+            scheduling.beat("w", actor=agent.actor)
+            assert waits() == "local"
+    finally:
+        connection.close()
+
+
 def test_a_heartbeat_is_one_statement_and_makes_no_event(clock, django_assert_num_queries) -> None:
     agent = Agent()
     clock.shift(60)
