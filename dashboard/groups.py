@@ -15,7 +15,7 @@ from statecore.kernel import registry
 VIEWER, OPERATOR, SUPERVISOR = "viewer", "operator", "supervisor"
 ACTIONS = {VIEWER: ("view",), OPERATOR: ("view", "operate"), SUPERVISOR: ("view", "operate", "override")}
 SCREENS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
-RECORDS = ("alert", "event", "phase", "patch", "compensationstep", "position", "seal")
+RECORDS = ("alert", "event", "phase", "patch", "compensationstep", "position", "seal", "retirement")
 
 
 def make(using: str = "default") -> None:

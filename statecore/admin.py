@@ -14,7 +14,7 @@ from django.utils.html import format_html
 
 from .journal import COLUMNS, Event
 from .kernel import registry
-from .records import CompensationStep, Patch, Phase
+from .records import CompensationStep, Patch, Phase, Retirement
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Model]
@@ -82,6 +82,12 @@ class EventAdmin(ReadOnly):
 class RecordAdmin(ReadOnly):
     list_display = ("id", "title", "created_at")
     search_fields = ("id__startswith",)
+
+
+@admin.register(Retirement)
+class RetirementAdmin(ReadOnly):
+    list_display = ("first_position", "last_position", "until", "file", "operator", "reason", "retired_at")
+    ordering = ("-last_position",)
 
 
 @admin.register(CompensationStep)

@@ -35,6 +35,7 @@ INSIDE: dict[str, Check] = {
     "journal file": order.journal_file,
     "seals": order.seals,
     "backup": order.backups,
+    "retired": order.retired_files,
     "integrity": work.recent_integrity,
     "stuck": work.stuck_entities,
     "alerts": work.open_alerts,

@@ -13,8 +13,9 @@ from django.conf import settings
 from .. import integrity
 from ..backup.manifest import Manifest, exports
 from ..kernel.clock import now
-from ..records import Position, Seal, SinkCursor
+from ..records import Position, Retirement, Seal, SinkCursor
 from ..records.position import head
+from ..records.retirement import horizon
 from ..sequencer import lag
 from ..sequencer.leadership import is_led
 from .finding import Finding, fine, warn, wrong
@@ -81,6 +82,18 @@ def seals() -> Iterator[Finding]:
 
 def _written_at(position: int) -> datetime | None:
     return Position.objects.filter(position=position).values_list("event__timestamp", flat=True).first()
+
+
+def retired_files() -> Iterator[Finding]:
+    """Only whether they are there: what is in them is for `integrity --archives`, which may take its time."""
+    folder: Path = settings.STATECORE_RETIRED_DIR
+    files = list(Retirement.objects.order_by("last_position").values_list("file", flat=True))
+    missing = [file for file in files if not (folder / file).exists()]
+    if missing:
+        says = f"{len(missing)} of {len(files)} files of retired events are not in {folder}, the first is {missing[0]}"
+        yield wrong(says, "bring them back: they may be the only copy; then manage.py integrity --archives")
+    else:
+        yield fine(f"{len(files)} files, up to position {horizon()}" if files else "nothing was retired")
 
 
 def backups() -> Iterator[Finding]:

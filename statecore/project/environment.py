@@ -80,6 +80,7 @@ def read(environ: Mapping[str, str]) -> Environment:
     host = environ.get("HOST") or "127.0.0.1"
     given_redis = environ.get("REDIS_URL", "")
     gate_commands, repository = _gate_commands(environ), _repository(environ)
+    backup_dir = _path("STATECORE_BACKUP_DIR", environ.get("STATECORE_BACKUP_DIR") or str(home / "backup"))
     return Environment(
         home=home,
         host=host,
@@ -116,8 +117,8 @@ def read(environ: Mapping[str, str]) -> Environment:
         patch_test_command=_patch_test_command(environ, gate_commands),
         notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
         alerts=_alerts(environ),
-        backup_dir=_path("STATECORE_BACKUP_DIR", environ.get("STATECORE_BACKUP_DIR") or str(home / "backup")),
-        retired_dir=_path("STATECORE_RETIRED_DIR", environ.get("STATECORE_RETIRED_DIR") or str(home / "retired")),
+        backup_dir=backup_dir,
+        retired_dir=_path("STATECORE_RETIRED_DIR", environ.get("STATECORE_RETIRED_DIR") or str(backup_dir / "retired")),
         retention_days=_number(environ, "STATECORE_RETENTION_DAYS", "0", 0, 36_500),
         sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
         body_limit=_number(environ, "STATECORE_BODY_LIMIT", "8388608", 65_536, 1_073_741_824),

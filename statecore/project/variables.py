@@ -27,7 +27,7 @@ WHERE = (
     Variable("STATECORE_DATABASE_POOL", "0", "connections to PostgreSQL per process, 0 for one each thread; the web process takes 16 unless given"),
     Variable("STATECORE_SQLITE_SYNCHRONOUS", "FULL", "or `EXTRA`, `NORMAL`, `OFF`: `NORMAL` trades the last moments before a power cut for speed"),
     Variable("STATECORE_BACKUP_DIR", "", "where the daily export goes; `backup` in `STATECORE_HOME` unless given"),
-    Variable("STATECORE_RETIRED_DIR", "", "where `manage.py retire` puts the events it takes out of the database; `retired` in `STATECORE_HOME` unless given"),
+    Variable("STATECORE_RETIRED_DIR", "", "where `manage.py retire` puts the events it takes out of the database; `retired` in `STATECORE_BACKUP_DIR` unless given"),
 )  # fmt: skip
 WHO = (
     Variable("STATECORE_ALLOWED_HOSTS", "", "host names under which the site is reached, separated by commas, beside loopback and `HOST`"),

@@ -18,6 +18,8 @@ STRIDE = 10_000  # events in one file and one transaction: on SQLite everybody w
 class Due(NamedTuple):
     first: int
     last: int
+    # Who has read least: nothing goes that it has not had.
+    slowest: str
 
     @property
     def events(self) -> int:
@@ -30,7 +32,8 @@ def due(older_than: datetime) -> Due:
     last = first - 1
     for seal in _seals(older_than):
         last = seal.last_position
-    return Due(first, last)
+    slowest = SinkCursor.objects.order_by("position").first()
+    return Due(first, last, str(slowest) if slowest else "no sink")
 
 
 def next_stride(older_than: datetime, most: int = STRIDE) -> list[Seal]:

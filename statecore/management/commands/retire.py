@@ -32,7 +32,7 @@ class Command(BaseCommand):
         folder: Path = options["to"] or settings.STATECORE_RETIRED_DIR
         due = retiring.due(older_than)
         if not due.events:
-            self.stdout.write(f"nothing that every sink has read was sealed before {told(older_than)}")
+            self.stdout.write(f"nothing was sealed before {told(older_than)} and read by every sink ({due.slowest})")
             return
         self.stdout.write(f"{due.events} events, positions {due.first} to {due.last}, to {folder}")
         if not options["dry_run"]:
