@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.db import connection
-from django.db.models import Count, Max, Min
 
 from ..journal import GENESIS
-from ..records import Position, Seal
+from ..records import Numbering, Retirement, Seal
 from ..records.commit_order import EVENTS, POSITIONS
-from ..records.position import head
 from ..records.retirement import horizon
 from ..records.seal import chained, root_of
 from .finding import ERROR, LIMIT, Finding
@@ -19,16 +17,24 @@ SELECT_HASHES = f"""
     SELECT p.position, e.hash FROM {POSITIONS} AS p LEFT JOIN {EVENTS} AS e ON e.event_id = p.event_id
     WHERE p.position BETWEEN %s AND %s ORDER BY p.position
 """
+# In one question: while others number and retire, two answers would not be of the same moment.
+SELECT_EXTENT = f"""
+    SELECT count(*), min(position), max(position),
+           coalesce((SELECT max(head) FROM {Numbering._meta.db_table}), 0),
+           coalesce((SELECT max(last_position) FROM {Retirement._meta.db_table}), 0)
+    FROM {POSITIONS}
+"""
 
 
 def positions_are_dense() -> Iterator[Finding]:
-    given = Position.objects.aggregate(count=Count("*"), first=Min("position"), last=Max("position"))
-    retired, last = horizon(), head()
-    if (given["last"] or retired) != last or given["count"] != last - retired:
-        detail = f"{given['count']} positions are there, the last is {given['last']}, and {last} were given"
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_EXTENT)
+        ((count, first, upto, last, retired),) = cursor.fetchall()
+    if (upto or retired) != last or count != last - retired:
+        detail = f"{count} positions are there, the last is {upto}, and {last} were given"
         yield _finding("positions", f"{detail}, of which {retired} were retired" if retired else detail)
-    elif given["count"] and given["first"] <= retired:
-        yield _finding("positions", f"position {given['first']} is there, and all up to {retired} were retired")
+    elif count and first <= retired:
+        yield _finding("positions", f"position {first} is there, and all up to {retired} were retired")
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT p.position, p.event_id FROM {POSITIONS} AS p WHERE NOT EXISTS "

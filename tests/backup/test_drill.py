@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -17,8 +18,14 @@ from django.db import connection
 from statecore import backup
 from statecore.backup.manifest import exports
 from statecore.journal import Event
+from statecore.kernel.clock import now
+from statecore.retiring import retire
+from statecore.sinks.counters import Counters
+from statecore.sinks.seals import Seals, seal
 from tests.backup.test_round_trip import sealed_work, work
+from tests.support import world
 from tests.support.databases import fresh_url
+from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,3 +89,19 @@ def test_a_database_that_was_given_is_used_and_kept(home: Path, tmp_path: Path) 
     with closing(sqlite3.connect(tmp_path / "own.sqlite3") if "sqlite" in own else psycopg.connect(own)) as restored:
         (count,) = restored.execute("SELECT count(*) FROM statecore_event").fetchone()
     assert count == Event.objects.count()
+
+
+def test_what_was_retired_is_neither_restored_nor_lost(home: Path) -> None:
+    sealed_work()
+    work()
+    catch_up(Counters(), Seals())
+    seal(1_000)
+    ended = now() + timedelta(days=1)
+    records = list(retire(ended, home / "retired", by=world.operator(), reason="older than anybody asks for"))
+    out = StringIO()
+
+    call_command("drill", "--folder", str(home / "backup"), "--json", stdout=out)
+
+    told = json.loads(out.getvalue())
+    assert records
+    assert (told["events"], told["lost_events"]) == (Event.objects.count(), 0)

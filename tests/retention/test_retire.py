@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from statecore.retiring.writing import path_of
 from statecore.sinks import counters
 from statecore.sinks.alerts import Alerts
 from statecore.sinks.seals import Seals
+from tests.doctor.asking import complaint, is_content_with
 from tests.retention.past import REASON, Past, later, numbered, retired, sealed
 from tests.support import world
 from tests.support.sequencer import catch_up, lines
@@ -237,3 +240,55 @@ def test_the_command_retires_what_is_older_than_the_setting(past: Past, settings
     assert horizon() == past.upto
     call_command("integrity", archives=past.folder())
     assert capsys.readouterr().out.startswith("0 errors")
+
+
+def test_others_go_on_working_meanwhile(past: Past) -> None:
+    """Somebody writes, somebody numbers and seals, somebody verifies, and all of it holds."""
+    over, wrong = threading.Event(), []
+
+    def meanwhile(work: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                while not over.is_set():
+                    work()
+            except Exception as error:  # noqa: BLE001 - told by the test
+                wrong.append(error)
+            finally:
+                connection.close()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    others = [meanwhile(write), meanwhile(lambda: wrong.extend(integrity.check_all()))]
+    try:
+        for _ in range(3):
+            later()
+            retired(most=5)
+    finally:
+        over.set()
+        for other in others:
+            other.join(30)
+
+    assert wrong == []
+    numbered()
+    assert horizon() > past.upto
+    assert integrity.check_all(past.folder()) == []
+    assert counters.reconcile() == []
+
+
+def write() -> None:
+    worker = world.created("UetWorker", worker_type="test")
+    world.fire(worker, "initialization_completed")
+    world.fire(worker, "task_assigned")
+
+
+def test_the_doctor_misses_a_file_that_is_gone(past: Past) -> None:
+    assert is_content_with("retired")
+    (record,) = retired()
+    assert is_content_with("retired")
+
+    (past.folder() / record.file).rename(past.folder() / "elsewhere")
+
+    level, says = complaint("retired")
+    assert (level, record.file in says) == ("error", True)
