@@ -58,10 +58,11 @@ def _measure(report: Report, settings: dict[str, str], options: argparse.Namespa
     raw = rates["raw SKIP LOCKED"]
     lines: Lines = [("contender", "tasks/s", "ratio to raw")]
     lines += [(name, f"{median(found):,.0f}", f"{ratio(found, raw):.2f}") for name, found in rates.items()]
+    ours = rates["report and claim"]  # as the agent works
     targets = [
-        Target("claim and complete, to raw SKIP LOCKED", 0.5, ratio(rates["claim"], raw)),
-        Target("claim and complete, to procrastinate", 2, ratio(rates["claim"], rates["procrastinate"])),
-        Target("ten at a time, to one at a time", 3, ratio(rates["claim ten"], rates["claim"])),
+        Target("claim and complete, to raw SKIP LOCKED", 0.5, ratio(ours, raw)),
+        Target("claim and complete, to procrastinate", 2, ratio(ours, rates["procrastinate"])),
+        Target("ten at a time, to one at a time", 3, ratio(rates["claim ten"], rates["claim, then report"])),
     ]
     report.add("Claim and complete, eight agents, PostgreSQL", lines, rates, targets)
 

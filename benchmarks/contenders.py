@@ -7,7 +7,7 @@ from functools import cache
 from benchmarks.raw import Contender
 
 PEERS = ("django-fsm-log", "ORM", "ORM loop")
-CLAIMERS = ("raw SKIP LOCKED", "claim", "claim ten", "procrastinate")
+CLAIMERS = ("raw SKIP LOCKED", "claim, then report", "report and claim", "claim ten", "procrastinate")
 
 
 @cache
@@ -23,7 +23,8 @@ def _claimer(name: str) -> Contender:
 
     return {
         "raw SKIP LOCKED": claimers.raw,
-        "claim": claimers.ours,
+        "claim, then report": claimers.ours,
+        "report and claim": claimers.ours_in_one,
         "claim ten": claimers.ours_by_ten,
         "procrastinate": claimers.procrastinate(),
     }[name]
