@@ -26,7 +26,7 @@ from ..records import Anchor, Retirement, Seal, audit_note
 from ..records.commit_order import EVENTS, POSITIONS
 from ..records.retirement import PERMISSION, Anchored, digest_of, latest
 from .due import STRIDE, next_stride
-from .writing import path_of, write
+from .writing import path_of, sync, write
 
 ANCHORS = Anchor._meta.db_table
 
@@ -52,17 +52,11 @@ def retire(older_than: datetime, folder: Path, *, by: Actor, reason: str, most: 
 
 def _stride(seals: list[Seal], folder: Path, by: Actor, reason: str) -> Retirement:
     first, last = seals[0].first_position, seals[-1].last_position
-    if lie := integrity.columns_that_lie(
-        first, last
-    ):  # the file holds the bytes alone, and evidence is not thrown away
+    # A file holds the bytes alone: what the columns say besides would be lost, and with it the evidence.
+    if lie := integrity.columns_that_lie(first, last):
         raise CannotRetire(f"what is in the database does not verify: {lie}")
     path = path_of(folder, seals)
-    if not path.exists():  # one that is there was written by somebody who did not come further
-        write(path, first, last)
-    try:
-        found = contents(path, seals)
-    except NotAsSealed as error:
-        raise CannotRetire(f"{path} is not what it should be, move it away: {error}") from None
+    found = _filed(path, seals)
     record = _record(seals, path, found)
     record.operator, record.reason, record.retired_at = by.name, reason, now()
     try:
@@ -72,6 +66,21 @@ def _stride(seals: list[Seal], folder: Path, by: Actor, reason: str) -> Retireme
     except IntegrityError as error:
         raise CannotRetire(f"the database refuses it: {str(error).splitlines()[0]}") from error
     return record
+
+
+def _filed(path: Path, seals: list[Seal]) -> Contents:
+    """What the file comes to, as it is read back; one that is there already was left by somebody who was killed."""
+    was_there = path.exists()
+    if not was_there:
+        write(path, seals[0].first_position, seals[-1].last_position)
+    sync(path.parent)
+    try:
+        return contents(path, seals)
+    except NotAsSealed as error:
+        if was_there:
+            raise CannotRetire(f"{path} is not what it should be, move it away: {error}") from None
+        path.unlink()
+        raise CannotRetire(f"what is in the database does not verify: {error}") from None
 
 
 def _record(seals: list[Seal], path: Path, found: Contents) -> Retirement:

@@ -28,7 +28,8 @@ def test_killed_at_any_moment_it_lost_nothing_and_goes_on(past: Past, home: Path
 
     ended = subprocess.run(
         [sys.executable, "-m", "tests.retention.victim", moment], cwd=ROOT, timeout=60, check=False,
-        env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home)},
+        env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home),
+             "STATECORE_RETIRED_DIR": str(past.folder())},
     )  # fmt: skip
 
     assert ended.returncode == -signal.SIGKILL

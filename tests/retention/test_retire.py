@@ -16,7 +16,7 @@ from django.db import IntegrityError, connection, transaction
 
 from statecore import integrity, retiring
 from statecore.journal import Event, digest
-from statecore.kernel import latch
+from statecore.kernel import latch, triggers
 from statecore.kernel.clock import now
 from statecore.kernel.file_hash import sha256
 from statecore.records import Anchor, AuditNote, Position, Retirement, Seal, SinkCursor
@@ -190,11 +190,10 @@ def test_the_latch_opens_nothing_else(past: Past, table: str) -> None:
         cursor.execute(f"DELETE FROM {table}")
 
 
-def test_what_does_not_verify_is_not_retired(past: Past) -> None:
-    from statecore.kernel import triggers
-
+@pytest.mark.parametrize("change", ["actor = 'nobody'", "body = replace(body, 'details', 'Details')", "hash = 'x'"])
+def test_what_does_not_verify_is_not_retired(past: Past, change: str) -> None:
     with triggers.lowered(connection), connection.cursor() as cursor:
-        cursor.execute("UPDATE statecore_event SET actor = 'nobody' WHERE entity_id = %s", [past.ended.pk])
+        cursor.execute(f"UPDATE statecore_event SET {change} WHERE entity_id = %s", [past.ended.pk])
 
     with pytest.raises(retiring.CannotRetire, match="does not verify"):
         retired()
