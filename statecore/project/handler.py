@@ -22,11 +22,11 @@ class Handler:
         self.others = WSGIHandler()
         self.security = SecurityMiddleware(_nothing)
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ.get("SCRIPT_NAME") or not programs.is_called_by(environ):
-            return self.others(environ, start_response)
+    def __call__(self, asked: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if asked.get("SCRIPT_NAME") or not programs.is_called_by(asked):
+            return self.others(asked, start_response)
         try:
-            response = self._answered(WSGIRequest(environ))
+            response = self._answered(WSGIRequest(asked))
         finally:
             connections[DEFAULT_DB_ALIAS].close_if_unusable_or_obsolete()
         start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
