@@ -10,6 +10,10 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 class StaticFiles(WhiteNoiseMiddleware):
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
-        stream = WhiteNoiseMiddleware.serve(static_file, request)
-        with closing(stream):
-            return HttpResponse(b"".join(stream), status=stream.status_code, headers=stream.headers)
+        served: Any = WhiteNoiseMiddleware.serve(static_file, request)
+        answer: HttpResponse = served
+        if served.streaming:
+            # Not `served.close()`: that tells everybody that the request is over.
+            with closing(served.file_to_stream):
+                answer = HttpResponse(b"".join(served), status=served.status_code, headers=served.headers)
+        return answer
