@@ -44,9 +44,9 @@ class Programs:
         return sync_to_async(answer)(request) if self.is_async else answer(request)
 
 
-def is_called_by(environ: Mapping[str, Any]) -> bool:
+def is_called_by(asked: Mapping[str, Any]) -> bool:
     """Whether a program makes this call: it brings a token, and wants the API."""
-    return HEADER in environ and str(environ["PATH_INFO"]).startswith(BASE)
+    return HEADER in asked and str(asked["PATH_INFO"]).startswith(BASE)
 
 
 def answer(request: HttpRequest) -> HttpResponse:

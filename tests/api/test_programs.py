@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.urls import URLResolver, get_resolver, resolve
+from django.urls import URLResolver, get_resolver, resolve, set_script_prefix
 
 from api import programs
 from statecore.project.handler import Handler
@@ -57,8 +57,9 @@ def test_an_address_that_leads_nowhere_is_not_remembered() -> None:
 
 
 @pytest.fixture(scope="module")
-def handler() -> Handler:
-    return Handler()
+def handler() -> Iterator[Handler]:
+    yield Handler()
+    set_script_prefix("/")  # the last call's is kept for its thread
 
 
 def called(handler: Handler, path: str, **more: str) -> tuple[str, dict[str, str], bytes]:

@@ -24,8 +24,8 @@ from tests.support import world
 pytestmark = pytest.mark.django_db
 
 TABLE = Event._meta.db_table
-SOME = settings(SETTINGS, max_examples=25)
-FEW = settings(SETTINGS, max_examples=6)
+SOME = settings(SETTINGS, max_examples=12)
+FEW = settings(SETTINGS, max_examples=4)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize("flow", worlds.flows(), ids=lambda flow: flow.entity_type)
 def test_a_walk_over_one_machine_keeps_every_promise(flow: Flow) -> None:
     walk = lambda: Walk(lambda: [worlds.born(flow)])  # noqa: E731 - hypothesis calls it for each example
-    run_state_machine_as_test(walk, settings=settings(SETTINGS, max_examples=6, stateful_step_count=20))
+    run_state_machine_as_test(walk, settings=settings(SETTINGS, max_examples=4, stateful_step_count=20))
 
 
 def a_plan() -> list[Any]:
@@ -38,4 +38,4 @@ def a_plan() -> list[Any]:
 
 
 def test_a_walk_over_a_whole_plan_keeps_every_promise() -> None:
-    run_state_machine_as_test(lambda: Walk(a_plan), settings=settings(SETTINGS, max_examples=5, stateful_step_count=40))
+    run_state_machine_as_test(lambda: Walk(a_plan), settings=settings(SETTINGS, max_examples=4, stateful_step_count=40))
