@@ -124,7 +124,8 @@ def test_a_leader_whose_connection_is_cut_leads_again(home: Path) -> None:
         until(lambda: "sequencer_leads" in log(home))
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid() "
+                "SELECT pg_terminate_backend(pid) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() "
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         steps(3)

@@ -6,11 +6,18 @@ from collections.abc import Callable
 from django.db import connection
 
 
-def somebody_waits() -> bool:
-    """For a lock, on PostgreSQL."""
+def how_many_wait() -> int:
+    """For a lock, on PostgreSQL, in this database: others of the same server have tests of their own."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchall())
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks JOIN pg_stat_activity AS client USING (pid) "
+            "WHERE NOT granted AND client.datname = current_database()"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def somebody_waits() -> bool:
+    return how_many_wait() > 0
 
 
 def until(condition: Callable[[], object], timeout: float = 60.0) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from statecore import door
 from statecore.kernel.actors import THE_SYSTEM
@@ -15,7 +15,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from tests.support import world
-from tests.support.waiting import until
+from tests.support.waiting import somebody_waits, until
 from tests.work.agents import PHASE, Agent, gate, ran, states, submit, task, workstream
 from tests.work.crowd import in_threads
 from tests.work.test_crowd import all_is_well, crew, finishing, firing, rounds
@@ -50,12 +50,6 @@ def born_while(deed: Callable[[], str], model: Any = Task, **fields: Any) -> str
     other.join()
     (answer,) = told
     return str(answer)
-
-
-def somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.postgres

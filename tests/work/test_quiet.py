@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from statecore import door
 from statecore.door.perform import perform
@@ -16,7 +16,7 @@ from statecore.journal import Event
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from tests.races.contest import operator
-from tests.support.waiting import until
+from tests.support.waiting import how_many_wait, until
 from tests.work.agents import Agent, states, submit, task, workstream
 from tests.work.crowd import in_threads
 from tests.work.test_crowd import finishing
@@ -34,12 +34,6 @@ def beside(*deeds: Callable[[], Any]) -> Iterator[list[Any]]:
         other.start()
         until(lambda: told or how_many_wait() == len(deeds))
     other.join()
-
-
-def how_many_wait() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return int(cursor.fetchone()[0])
 
 
 def claimed(*names: str) -> list[tuple[Agent, Task]]:

@@ -27,6 +27,7 @@ from statecore.records import Recall, recall
 from statecore.scheduling import timers
 from tests.races.contest import PATIENCE
 from tests.support import world
+from tests.support.waiting import somebody_waits, until
 from tests.work.agents import Agent, gate, states, submit, task, workstream
 from tests.work.crowd import at_once
 
@@ -674,13 +675,6 @@ class held_by_another:  # noqa: N801 - reads as a statement
 
 
 def wait_until_somebody_waits_or(done: Callable[[], bool]) -> None:
-    from tests.support.waiting import until
-
-    def somebody_waits() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-            return bool(cursor.fetchone()[0])
-
     until(lambda: done() or somebody_waits())
 
 
