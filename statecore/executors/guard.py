@@ -53,7 +53,8 @@ def _become(command: list[str]) -> None:
     os.setsid()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+    # Those the guard handles or ignores, and what was ignored before it: under nohup everybody below ignores a hang-up.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(command[0], command)  # noqa: S606 - a program from the allow-list, without a shell
