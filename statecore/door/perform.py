@@ -61,7 +61,7 @@ def _nested(step: Callable[[], T], *, keep: bool) -> T:
             work.held, work.shared = held, shared
             work.known.clear()
             work.standings.clear()
-            work.unnoticed = set()
+            work.quiet, work.unnoticed = set(), set()
     return result
 
 

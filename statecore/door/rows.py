@@ -120,6 +120,42 @@ def lock_many(model: type[Entity], entity_ids: list[str], *, skip_locked: bool =
     return _built(reader, work)
 
 
+def lock_in_turn(
+    model: type[Entity], entity_ids: list[str], above: type[Entity], above_id: str, last: str = "0", params: Any = ()
+) -> tuple[list[Any], Any, Any]:
+    """Rows of one machine, then one of another, then what an expression locks, in one statement; all of them."""
+    work = current()
+    vendor = work.connection.vendor
+    if not is_valid_id(above_id):
+        raise _missing(above, above_id)
+    wanted = [entity_id for entity_id in entity_ids if is_valid_id(entity_id)]
+    statement = _in_turn(model, above, last, vendor, one=len(wanted) == 1)
+    work.cursor.execute(statement, [listed(wanted, vendor), above_id, *params])
+    found = work.cursor.fetchall()
+    if not found:
+        raise _missing(above, above_id)
+    first, second = _reader(model, vendor), _reader(above, vendor)
+    width = 1 + len(second.names)
+    below = _known(first, work, [row[width:] for row in found if row[width] is not None])
+    (entity,) = _known(second, work, [found[0][1:width]])
+    return below, entity, found[0][0]
+
+
+@cache
+def _in_turn(model: type[Entity], above: type[Entity], last: str, vendor: str, *, one: bool) -> str:
+    """Each waits for the one before it to be counted, which is when all its rows are locked."""
+    first, second = _reader(model, vendor), _reader(above, vendor)
+    lock = " FOR NO KEY UPDATE" if vendor == "postgresql" else ""
+    return (
+        f"WITH below AS MATERIALIZED (SELECT {first.columns_of_row} FROM {first.table} AS row "
+        f"WHERE row.id {among(vendor, 1 if one else 2)} ORDER BY row.id{lock}), "
+        f"above AS MATERIALIZED (SELECT {second.columns_of_row} FROM {second.table} AS row "
+        f"WHERE row.id = %s AND (SELECT count(*) FROM below) >= 0{lock}) "
+        f"SELECT CASE WHEN (SELECT count(*) FROM above) > 0 THEN {last} END, above.*, below.* "
+        f"FROM above LEFT JOIN below ON true"
+    )
+
+
 def hold(model: type[Entity], entity_ids: Iterable[str]) -> set[str]:
     """Lock these without reading them, in the order of their ids; those that are there."""
     work = current()

@@ -35,6 +35,8 @@ class Work:
     unaffected: bool = False
     # The states of workstreams and their runs that were read along with their tasks, for those who would ask next.
     standings: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Entities of which it was found, under the locks it holds, that nothing will follow when they change.
+    quiet: set[str] = field(default_factory=set)
     # Entities that are about to change without anything following from it, as somebody has made sure of.
     unnoticed: set[str] = field(default_factory=set)
 

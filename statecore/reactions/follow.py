@@ -14,7 +14,7 @@ from ..machines.run import Run
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
-from . import gates, locks, runs, tasks, workers, workstreams
+from . import gates, locks, quiet, runs, tasks, workers, workstreams
 from .causes import above, own
 
 
@@ -60,8 +60,8 @@ def _tasks_started(changes: list[Change]) -> None:
 
 
 def _tasks_changed(changes: list[Change]) -> None:
-    changes = tasks.noticed(changes)
-    if not changes or tasks.completed_quietly(changes):
+    changes = quiet.noticed(changes)
+    if not changes or quiet.completed_quietly(changes):
         return
     changes = _under_their_workstreams(changes)
     completed = own(_to(changes, task.State.COMPLETED))

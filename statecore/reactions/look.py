@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
+
+from django.db import connection
 
 from ..door.work import current
 from ..kernel.many import among, listed
@@ -32,5 +35,11 @@ def look(query: str, ids: Iterable[str]) -> list[Any]:
     if vendor == "postgresql" and len(wanted) > FEW:
         # The server keeps the plan it once made for a few entities in small tables: with many it would never end.
         work.cursor.execute("SET LOCAL plan_cache_mode = force_custom_plan")
-    work.cursor.execute(query.format(ids=among(vendor, len(wanted)), **TABLES), [listed(wanted, vendor)])
+    work.cursor.execute(asked(query, one=len(wanted) == 1), [listed(wanted, vendor)])
     return list(work.cursor.fetchall())
+
+
+@cache
+def asked(query: str, *, one: bool) -> str:
+    """The question as it is sent, about one entity or several; its parameter is what `listed` makes of their ids."""
+    return query.format(ids=among(connection.vendor, 1 if one else 2), **TABLES)

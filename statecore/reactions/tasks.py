@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from ..door.change import Change
-from ..door.work import current
-from ..kernel.links import answered, question
+from ..kernel.links import question
 from ..kernel.many import quoted
 from ..machines import run as runs
 from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, WAITING, State, Task
-from ..machines.workstream import Workstream
-from . import locks
-from .causes import Causes, handed_on, own
-from .consequences import move, move_each
+from .causes import Causes, handed_on
+from .consequences import move_each
 from .look import look
-
-UNSTARTED = LIVE - {State.RUNNING, State.VALIDATING}
 
 
 class Situation(NamedTuple):
@@ -93,72 +86,6 @@ def reconsider(causes: Causes) -> None:
     """Let each of these tasks make the move that is open to it now."""
     found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
     move_each(Task, ((each.id, each.next_move()) for each in found), causes, reconsider, SEEN)
-
-
-# Whether a task has nothing to be validated by, and nobody notices that it completes: no task waits for it, and its
-# workstream goes on as long as there is another that nobody has started. (By the order the planner sees that one entry
-# of the index is enough; it would look for "any" among all the tasks that are done. Without the CASE it would read the
-# whole queue as well, before anybody has told it how long that is.)
-QUIET = f"""
-SELECT task.workstream_id, task.patch_id IS NULL
-  AND NOT EXISTS (SELECT 1 FROM {{exit_gates}} AS link WHERE link.task_id = task.id)
-  AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id)
-  AND NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
-  AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND CASE WHEN other.state IN ({quoted(UNSTARTED)}) THEN true ELSE false END
-       ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL AS is_quiet
-FROM {{tasks}} AS task WHERE task.id {{ids}}
-"""
-SHARE_IF_QUIET = f"""
-WITH found AS MATERIALIZED ({QUIET})
-SELECT workstream_id, pg_advisory_xact_lock_shared({locks.QUIET_LOCK.format("workstream_id")})
-FROM (SELECT DISTINCT workstream_id FROM found WHERE (SELECT bool_and(is_quiet) FROM found) ORDER BY 1) AS parent
-"""
-
-
-def completed_quietly(changes: list[Change]) -> bool:
-    """Complete tasks beside others of their workstream that are completing too, if nobody notices any of them."""
-    work = current()
-    validating = own(changes)
-    started = {e.entity_id for e in work.entries if (e.entity_type, e.to_state) == ("task", State.RUNNING)}
-    if started & validating.keys() or not all(map(_reports, changes)):
-        return False
-    # That these tasks are validating makes no difference to the question, and one that is started here is still to
-    # come: it ends after this is committed. What others have become would make one.
-    known = started | validating.keys()
-    alone = all(c.entity.pk in known for c in work.unwritten if isinstance(c.entity, Task))
-    with work.reading_others() if alone else nullcontext():
-        # Once more when the lock is shared: whoever had it may have ended the task that was still to come.
-        if not _share(validating) or not all(is_quiet for _workstream, is_quiet in look(QUIET, validating)):
-            return False
-    work.unnoticed = set(validating)
-    with answered(SEEN["validation_passed"]):
-        move(Task, "validation_passed", validating, reconsider)
-    work.unnoticed = set()
-    return True
-
-
-def _reports(change: Change) -> bool:
-    """Everybody has seen this task started, so nobody has taken it for the other that is still to come."""
-    return (change.entry.from_state, change.entry.to_state) == (State.RUNNING, State.VALIDATING)
-
-
-def _share(validating: Causes) -> bool:
-    """The quiet lock of their workstreams, if nobody notices any of them as it stands."""
-    work = current()
-    if work.connection.vendor != "postgresql":
-        return True
-    if not locks.may_wait(Workstream):
-        return False
-    shared = look(SHARE_IF_QUIET, validating)
-    work.shared.update((Workstream, pk) for pk, _locked in shared)
-    return bool(shared)
-
-
-def noticed(changes: list[Change]) -> list[Change]:
-    """Without the tasks of which it is known, under their workstream's quiet lock, that nothing follows from them."""
-    unnoticed = current().unnoticed
-    return [change for change in changes if change.entity.pk not in unnoticed]
 
 
 def waiting_for_tasks(completed: Causes) -> Causes:

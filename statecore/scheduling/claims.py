@@ -15,10 +15,14 @@ from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.links import answered
+from ..kernel.many import listed
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
+from ..kernel.ulid import is_valid_id
 from ..machines import task as tasks
 from ..machines.task import REPORTS, Task
 from ..machines.worker import State, Worker
+from ..machines.workstream import Workstream
+from ..reactions import quiet
 from .heartbeats import beat
 
 A_WHILE = timedelta(seconds=10)
@@ -109,6 +113,7 @@ class _Exchange:
         self.worker_id, self.reports, self.actor, self.most, self.answers = worker_id, reports, actor, most, answers
         self.reported: dict[str, Any] = {}
         self.held: list[Any] = []
+        self.worker: Any = None
 
     def turns(self) -> list[door.Turn]:
         reported = [
@@ -119,16 +124,25 @@ class _Exchange:
     def _reported(self, report: Report) -> list[Entity]:
         """The first locks them all. Before the worker: whoever holds a worker waits for no task."""
         if report is self.reports[0]:
-            found: list[Any] = rows.lock_many(Task, [each.task for each in self.reports])
-            self.reported = {task.pk: task for task in found}
-            self.held = [task for task in found if task.worker_id == self.worker_id]
+            self._lock([each.task for each in self.reports if is_valid_id(each.task)])
         task = self.reported.get(report.task)
         return [task] if task else []
+
+    def _lock(self, reported: list[str]) -> None:
+        """What is to complete shares the quiet lock of its workstream along with that."""
+        work, last, params = current(), "0", []
+        if quiet.may_share() and all(report.trigger == "execution_completed" for report in self.reports):
+            last, params = quiet.sharing(one=len(reported) == 1), [listed(reported, work.connection.vendor)]
+        found, self.worker, shared = rows.lock_in_turn(Task, reported, Worker, self.worker_id, last, params)
+        if shared:
+            work.shared.update((Workstream, task.workstream_id) for task in found)
+        self.reported = {task.pk: task for task in found}
+        self.held = [task for task in found if task.worker_id == self.worker_id]
 
     def _chosen(self) -> list[Entity]:
         # What is reported is neither the worker nor queued.
         with current().reading_others():
-            worker: Any = rows.lock(Worker, self.worker_id)
+            worker = self.worker or rows.lock(Worker, self.worker_id)
             rights.must_hold(self.actor, worker)
             self._note_that_it_lives(worker)
             worker = self.answers["worker", self.worker_id] = self._relieved(worker)
@@ -137,7 +151,7 @@ class _Exchange:
                     return []
                 unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
                 raise GuardFailed("claim", unmet, **worker.standing())
-            return _choose(worker, self.most)
+            return _choose(worker, self.most, [*self.reported])
 
     def _note_that_it_lives(self, worker: Any) -> None:
         """A claim is a sign of life; one that leaves a busy worker busy would not be noted otherwise."""
@@ -157,10 +171,15 @@ class _Exchange:
         return relieved
 
 
-def _choose(worker: Any, most: int | None) -> list[Entity]:
-    vendor = current().connection.vendor
+def _choose(worker: Any, most: int | None, reported: list[str]) -> list[Entity]:
+    """Beside the tasks that are free stands, where their quiet locks are shared, whether what is reported is quiet."""
+    work, vendor = current(), current().connection.vendor
     room = worker.max_concurrent_tasks - worker.current_load
-    params: list[Any] = [json.dumps(worker.capabilities)]
+    beside, params = STANDING, []
+    if work.shared:
+        beside += f", {quiet.still_quiet(one=len(reported) == 1)}"
+        params.append(listed(reported, vendor))
+    params.append(json.dumps(worker.capabilities))
     near = ""
     if worker.affinity:
         near = NEAR[vendor]
@@ -169,6 +188,8 @@ def _choose(worker: Any, most: int | None) -> list[Entity]:
     # In words when it is one, which it mostly is: for a number it is not told the server would plan each time anew.
     condition = CHOICE.format(can=CAN[vendor], near=near, limit="1" if most == 1 else "%s")
     params += [most] if most > 1 else []
-    found = rows.lock_chosen_with(Task, STANDING, condition, params)
-    current().standings = {task.workstream_id: (state, of_run) for task, state, of_run in found}
+    found = rows.lock_chosen_with(Task, beside, condition, params)
+    work.standings = {task.workstream_id: (state, of_run) for task, state, of_run, *_ in found}
+    if found and work.shared and found[0][-1]:
+        work.quiet = set(reported)
     return [task for task, *_ in found]

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from statecore import integrity, scheduling
+from statecore import door, integrity, scheduling
 from statecore.journal import Event
 from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.workstream import Workstream
 from statecore.scheduling import Report
+from tests.races.contest import operator
 from tests.work.agents import Agent, states, submit, task, workstream
 from tests.work.crowd import at_once
 from tests.work.test_crowd import finishing
@@ -172,3 +175,35 @@ def test_one_that_is_started_with_a_report_is_still_to_come_for_those_beside() -
     assert states(Task) == {"a1": "completed", "a2": "completed", "a3": "running"}
     first.finish(a3)
     assert states(Run) == {"r": "succeeded"}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_who_is_unnoticed_only_until_it_comes_to_it_is_looked_at_once_more() -> None:
+    submit(workstream("a", task("a1", priority=2), task("a2", priority=1), "a3"), workstream("b", "b1"))
+    first, second = Agent("first"), Agent("second")
+    a1, a2 = first.claim(), second.claim()
+    with beside(lambda: first.exchange(*a1).tasks, finishing(second, *a2)):
+        door.override(Task, "a3", "completed", actor=operator(), reason="it is done already", category="other")
+    assert states(Task) == {"a1": "completed", "a2": "completed", "a3": "completed", "b1": "running"}
+    assert states(Workstream) == {"a": "completed", "b": "executing"}
+
+
+@pytest.mark.postgres
+def test_an_exchange_is_two_questions_and_one_answer() -> None:
+    """The tasks, the worker and the quiet lock; the next task and the second look; all that has changed."""
+    submit(workstream("a", "a1", "a2", "a3", "a4"))
+    agent = Agent()
+    held = agent.exchange(*agent.claim()).tasks
+    with CaptureQueriesContext(connection) as queries:
+        assert [item.refusal for item in agent.exchange(*held).reports] == [None]
+    assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 3
+
+
+@pytest.mark.parametrize("odd", ["a\x00b", "", "x" * 65])
+def test_a_report_of_what_cannot_be_a_task_is_refused_by_itself(odd: str) -> None:
+    submit(workstream("a", "a1", "a2"))
+    agent = Agent()
+    made = agent.exchange(*agent.claim(), Task(pk=odd, attempt=1))
+    assert [item.refusal and item.refusal.code for item in made.reports] == [None, "not_found"]
+    assert [task.pk for task in made.tasks] == ["a2"]
