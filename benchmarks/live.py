@@ -12,18 +12,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
+import psutil
 
 from benchmarks import seed
+from benchmarks.listeners import Receipt, opened
 from benchmarks.report import Report, Target
 from benchmarks.sequencer import ROOT, running, wait_until_it_has_caught_up
 from benchmarks.support import Environ, environ, once, postgres, processes
 
 RESULTS = Path(__file__).parent / "results"
+LOOK = 0.1
 
 
 def main() -> None:
@@ -39,7 +41,7 @@ def main() -> None:
                 once(settings, wait_until_it_has_caught_up, 60.0)
                 # First: what the others have left in its memory would be used again.
                 measure_memory(report, options.idle, token, process.pid, port)
-                measure_latency(report, settings, options, token, port)
+                measure_latency(report, settings, options, token, process.pid, port)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if options.write:
@@ -95,43 +97,64 @@ def _wait_for(port: int) -> None:
     raise RuntimeError("the web server does not answer")
 
 
-def measure_latency(report: Report, settings: Environ, options: argparse.Namespace, token: str, port: int) -> None:
+def measure_latency(
+    report: Report, settings: Environ, options: argparse.Namespace, token: str, web: int, port: int
+) -> None:
     here, there = processes.Pipe()
     count = options.rate * options.seconds
-    listener = processes.Process(
+    listening = processes.Process(
         target=_listen_in_a_process, args=(there, options.sockets, options.boards, count, token, port)
     )
-    listener.start()
+    listening.start()
     first = here.recv()  # all have heard hello
+    before = _worked(web), _worked(listening.pid)
     committed = once(settings, write, count, 1 / options.rate)
-    frames, boards = here.recv()
-    listener.join()
-    lags = sorted(
-        (at - committed[position - first - 1]) * 1000
-        for of_socket in frames
-        for at, since, until in of_socket
-        for position in range(since, until + 1)
-    )
-    in_order = all(_follow_each_other(of_socket, first, count) for of_socket in frames)
+    web_worked, listeners_worked = _worked(web) - before[0], _worked(listening.pid) - before[1]
+    receipts, boards = here.recv()
+    listening.join()
+    lags = _lags(receipts, dict(enumerate(committed, first + 1)))
+    in_order = sum(_follow_each_other(each, first, count) for each in receipts)
+    took = committed[-1] - committed[0]
     found = {
-        "events a second": count / (committed[-1] - committed[0]),
+        "events a second": count / took,
         "receipts": len(lags),
-        "sockets that heard all in order": float(sum(_follow_each_other(each, first, count) for each in frames)),
-        "frames for a board a second": sum(boards) / len(boards) / options.seconds if boards else 0.0,
+        "sockets that heard all in order": float(in_order),
+        "frames for a socket a second": sum(map(len, receipts)) / len(receipts) / took,
+        "frames for a board a second": sum(boards) / len(boards) / took if boards else 0.0,
         "commit to receipt p50 (ms)": lags[len(lags) // 2],
         "commit to receipt p99 (ms)": lags[int(len(lags) * 0.99)],
+        "commit to receipt at most (ms)": lags[-1],
+        "of a core, the web server (%)": web_worked / took * 100,
+        "of a core, the listeners (%)": listeners_worked / took * 100,
     }
     lines = [("what", "measured"), *((name, f"{value:,.1f}") for name, value in found.items())]
+    all_in_order = len(lags) if in_order == options.sockets else 0
     targets = [
-        Target("receipts, all of them in order", options.sockets * count, len(lags) if in_order else 0),
+        Target("receipts, all of them in order", options.sockets * count, all_in_order),
         Target("commit to receipt p99 in ms", 500, found["commit to receipt p99 (ms)"], at_most=True),
     ]
     report.add(f"{options.sockets} sockets for events and {options.boards} for the board", lines, found, targets)
 
 
-def _follow_each_other(frames: list[tuple[float, int, int]], first: int, count: int) -> bool:
-    ends = [first, *(until for _at, _since, until in frames)]
-    return ends[-1] == first + count and all(since == end + 1 for (_at, since, _u), end in zip(frames, ends))  # noqa: B905
+def _lags(receipts: list[list[Receipt]], committed: dict[int, float]) -> list[float]:
+    """From each commit to each receipt, in milliseconds, the shortest first."""
+    return sorted(
+        (receipt.at - committed[position]) * 1000
+        for of_socket in receipts
+        for receipt in of_socket
+        for position in range(receipt.since, receipt.until + 1)
+    )
+
+
+def _worked(pid: int | None) -> float:
+    """Seconds of processor time."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def _follow_each_other(receipts: list[Receipt], first: int, count: int) -> bool:
+    ends = [first, *(receipt.until for receipt in receipts)]
+    return ends[-1] == first + count and all(receipt.since == end + 1 for receipt, end in zip(receipts, ends))  # noqa: B905
 
 
 def write(count: int, pause: float) -> list[float]:
@@ -155,53 +178,29 @@ def _listen_in_a_process(pipe: Any, sockets: int, boards: int, events: int, toke
     pipe.send(asyncio.run(_listen(pipe, sockets, boards, events, token, port)))
 
 
-async def _listen(pipe: Any, sockets: int, boards: int, events: int, token: str, port: int) -> tuple[list[Any], Any]:
-    """For each socket its frames: when, from which position, to which."""
-
-    async def follow(connection: Any, hello: Any) -> list[tuple[float, int, int]]:
-        frames, last = [], hello["position"] + events
-        while not frames or frames[-1][2] < last:
-            message = orjson.loads(await connection.recv())
-            if told := message.get("events"):
-                frames.append((time.time(), told[0]["position"], told[-1]["position"]))
-        return frames
-
-    async def count(connection: Any) -> int:
-        number = 0
-        async for _message in connection:
-            number += 1
-        return number
-
-    async with AsyncExitStack() as stack:
-        watching = [asyncio.ensure_future(count((await _open(stack, token, port, "board"))[0])) for _ in range(boards)]
-        opened = [await _open(stack, token, port) for _ in range(sockets)]
-        pipe.send(opened[0][1]["position"])
-        frames = await asyncio.wait_for(asyncio.gather(*(follow(*each) for each in opened)), 300)
-    return frames, await asyncio.gather(*watching)
-
-
-async def _open(stack: AsyncExitStack, token: str, port: int, what: str = "events") -> tuple[Any, Any]:
-    """A socket, and the first thing it says."""
-    from websockets.asyncio.client import connect
-
-    connecting = connect(
-        f"ws://127.0.0.1:{port}/ws/{what}/",
-        additional_headers={"Authorization": f"Bearer {token}"},
-        proxy=None,
-        compression=None,
-    )
-    connection = await stack.enter_async_context(connecting)
-    return connection, orjson.loads(await connection.recv())
+async def _listen(
+    pipe: Any, sockets: int, boards: int, events: int, token: str, port: int
+) -> tuple[list[list[Receipt]], list[int]]:
+    """What each socket was told, and how many frames each board was sent."""
+    watching = [await opened(port, token, "board") for _ in range(boards)]
+    listeners = [await opened(port, token) for _ in range(sockets)]
+    first = listeners[0].first.result()["position"]
+    pipe.send(first)
+    async with asyncio.timeout(300):
+        while not all(listener.has_heard(first + events) for listener in listeners):
+            await asyncio.sleep(LOOK)
+    return [listener.receipts for listener in listeners], [board.frames for board in watching]
 
 
 def measure_memory(report: Report, count: int, token: str, pid: int, port: int) -> None:
     async def open_all() -> tuple[float, float]:
-        async with AsyncExitStack() as stack:
-            await _open(stack, token, port)  # what the first one brings with it is not the price of the others
-            before = _resident(pid)
-            for _ in range(count):
-                await _open(stack, token, port)
-            return before, _resident(pid)
+        listeners = [await opened(port, token)]  # what the first one brings with it is not the price of the others
+        before = _resident(pid)
+        listeners += [await opened(port, token) for _ in range(count)]
+        after = _resident(pid)
+        for listener in listeners:
+            listener.transport.close()
+        return before, after
 
     before, after = asyncio.run(open_all())
     each = (after - before) / count
@@ -211,8 +210,7 @@ def measure_memory(report: Report, count: int, token: str, pid: int, port: int) 
 
 
 def _resident(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
+    return psutil.Process(pid).memory_info().rss / 1024
 
 
 if __name__ == "__main__":
