@@ -12,7 +12,7 @@ from statecore.live import Hub, Told, TooOld, hub
 
 from . import wishes
 from .asgi import Application, Receive, Scope, Send, header, query, refuse
-from .events_socket import PACE, QUIET
+from .events_socket import QUIET, pause
 from .origin import check_host
 from .presence import presence
 from .socket import PATIENCE
@@ -96,7 +96,7 @@ async def _parts(wished: Wishes, here: Hub) -> AsyncIterator[bytes]:
             part = named("resnapshot", following.position)
         if part is not None:
             yield part
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(pause())
         elif not is_news:
             yield b": still here\nid: %d\n\n" % following.position
 

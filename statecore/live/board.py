@@ -23,9 +23,9 @@ class Board:
         self.hub = of
         self.watchers = 0
         self.version = 0
-        self.standing: board.Standing | None = None
         self.stats: dict[str, Any] = {}
-        self.snapshot = self.delta = b""
+        self._standing: list[board.Standing] = []  # now, and one version before
+        self._frames: dict[tuple[frozenset[str] | None, bool], str] = {}  # what others are told as well
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -42,9 +42,11 @@ class Board:
                 self.watchers -= 1
                 if self.watchers == 0 and self._task is not None:
                     self._task.cancel()
-                    self.version, self.stats = 0, {}
+                    self.version, self.stats, self._standing = 0, {}, []
 
     async def beyond(self, version: int, seconds: float) -> bool:
+        if self.version > version:
+            return True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.version <= version:
@@ -61,18 +63,27 @@ class Board:
 
     def _tell(self, standing: board.Standing) -> None:
         stats = board.told(standing)
-        patch = board.patch_between(self.stats, stats)
-        if not patch and self.version:
+        if stats == self.stats:
             return
-        self.standing, self.stats, self.version = standing, stats, self.version + 1
-        self.snapshot = orjson.dumps({"type": "snapshot", **stats})
-        self.delta = orjson.dumps({"type": "delta", **patch})
+        self.stats, self.version = stats, self.version + 1
+        self._standing = [standing, *self._standing[:1]]
+        self._frames.clear()
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    def told_after(self, version: int) -> bytes:
-        """The difference for who has the version before, everything for anybody else."""
-        return self.delta if version and version == self.version - 1 else self.snapshot
+    def told_after(self, version: int, seen: frozenset[str] | None = None) -> str:
+        """The difference for who has the version before, everything for anybody else; of these machines or of all."""
+        is_next = 0 < version == self.version - 1
+        if (seen, is_next) not in self._frames:
+            self._frames[seen, is_next] = orjson.dumps(self._difference(seen) if is_next else self._all(seen)).decode()
+        return self._frames[seen, is_next]
+
+    def _all(self, seen: frozenset[str] | None) -> dict[str, Any]:
+        return {"type": "snapshot", **board.told(self._standing[0], seen)}
+
+    def _difference(self, seen: frozenset[str] | None) -> dict[str, Any]:
+        now, before = (board.told(standing, seen) for standing in self._standing)
+        return {"type": "delta", **board.patch_between(before, now)}
 
 
 _boards: WeakKeyDictionary[Hub, Board] = WeakKeyDictionary()

@@ -66,6 +66,8 @@ class Hub:
 
     async def beyond(self, position: int, seconds: float) -> bool:
         """Wait until there is something after a position; False when the time is up or the server ends."""
+        if self.ring.last > position:
+            return True  # as a rule, where much happens; a timer for nothing would be a good part of what a frame costs
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.ring.last <= position and not self.closing.is_set():

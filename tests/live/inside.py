@@ -55,6 +55,7 @@ class Connection:
 
     def __init__(self, inside: Inside, path: str, headers: dict[str, str], query: str) -> None:
         self.inside, self.messages = inside, list[dict[str, Any]]()
+        self.texts, self.times = list[str](), list[float]()  # of the messages, and when they left
         self.coming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.takes = asyncio.Event()
         self.closed: int | None = None
@@ -73,6 +74,8 @@ class Connection:
     async def _take(self, message: Any) -> None:
         await self.takes.wait()
         if message["type"] == "websocket.send":
+            self.texts.append(message["text"])
+            self.times.append(self.inside.loop.time())
             self.messages.append(json.loads(message["text"]))
         elif message["type"] == "websocket.close":
             self.closed = message["code"]

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,13 +22,13 @@ from statecore.kernel import triggers
 from statecore.live import ring
 from statecore.live.hub import Hub
 from statecore.records import token as tokens
-from statecore.records.position import Position, head
+from statecore.records.position import Numbering, Position, head
 from statecore.records.token import Token
 from statecore.sinks.counters import Counters
 from statecore.sinks.live import Live
 from tests.api.callers import member
 from tests.api.test_rights import plain_user
-from tests.live.inside import Inside, inside
+from tests.live.inside import Connection, Inside, inside
 from tests.support import world
 from tests.support.sequencer import catch_up
 from tests.support.waiting import until
@@ -50,37 +51,79 @@ def runs(count: int) -> None:
 
 
 @contextmanager
-def questions(hub: Hub) -> Iterator[list[str]]:
-    """What the reader is asked meanwhile."""
-    asked: list[str] = []
-    usual = hub.reader.ask
+def statements(here: Inside) -> Iterator[list[str]]:
+    """What the one connection of all who watch is given to do meanwhile."""
+    given: list[str] = []
 
-    async def ask(question, *given):
-        asked.append(question.__name__)
-        return await usual(question, *given)
+    def note(execute, sql, *rest):
+        given.append(sql)
+        return execute(sql, *rest)
 
-    hub.reader.ask = ask  # type: ignore[method-assign]
-    yield asked
-    hub.reader.ask = usual  # type: ignore[method-assign]
+    here.do(here.hub.reader.ask(lambda: connection.execute_wrappers.append(note)))
+    yield given
+    here.do(here.hub.reader.ask(lambda: connection.execute_wrappers.remove(note)))
 
 
-def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside) -> None:
+def opened(here: Inside, count: int, headers: dict[str, str]) -> list[Connection]:
+    """So many sockets for events, and as many for the board."""
+    sockets = [here.socket(path, headers) for path in ("/ws/events/", "/ws/board/") for _ in range(count)]
+    until(lambda: all(socket.messages for socket in sockets))
+    return sockets
+
+
+def last_heard(socket: Connection) -> int:
+    message = socket.messages[-1]
+    return int((message["events"][-1] if message["type"] == "events" else message)["position"])
+
+
+def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside, monkeypatch) -> None:
+    monkeypatch.setattr(presence, "EVERY", 3600.0)
+
+    def given_while_all_hear(sockets: list[Connection]) -> list[str]:
+        with statements(here) as given:
+            for _ in range(3):
+                runs(20)
+                catch_up(Counters(), Live())
+                until(lambda: all(last_heard(socket) == head() for socket in sockets))
+            until(lambda: any(Numbering._meta.db_table in sql for sql in given))  # asked every second, whatever comes
+            return list(given)
+
     headers = bearer()
-    sockets = [here.socket("/ws/events/", headers) for _ in range(200)]
-    until(lambda: all(socket.of_type("hello") for socket in sockets), 60)
-    readers = [thread for thread in threading.enumerate() if thread.name.startswith("live-reader")]
-    assert len(readers) == 1
-    with questions(here.hub) as asked:
-        runs(20)
-        catch_up(Live())
-        until(lambda: all(socket.positions == [*range(1, 21)] for socket in sockets), 60)
-        events = list(asked)
-    # The events came with the message; what is asked every second is how far the journal is, and nothing per socket.
-    assert set(events) <= {"head"}
-    assert len(events) < 30
-    for socket in sockets:
+    one = opened(here, 1, headers)
+    for_one = given_while_all_hear(one)
+    all_of_them = [*one, *opened(here, 99, headers)]
+    for_all = given_while_all_hear(all_of_them)
+    assert [thread.name.startswith("live-reader") for thread in threading.enumerate()].count(True) == 1
+    # Events came with the message; what is asked is how far the journal is, and the board, and nothing per socket.
+    assert set(for_all) == set(for_one)
+    assert len(for_all) < 100
+    for socket in all_of_them:
         socket.leave()
     until(lambda: here.hub.watchers == 0)
+
+
+def test_who_is_told_the_same_is_given_the_same_bytes(here: Inside) -> None:
+    user = plain_user("ada", "view_task")
+    some = {"Authorization": f"Bearer {tokens.make('some', user, 'read')[1]}"}
+    sockets = {path: [here.socket(f"/ws/{path}/", some) for _ in range(10)] for path in ("events", "board")}
+    until(lambda: all(socket.messages for those in sockets.values() for socket in those))
+    world.task()
+    catch_up(Counters(), Live())
+    until(lambda: all(len(socket.messages) > 1 for those in sockets.values() for socket in those))
+    for those in sockets.values():
+        assert len({id(socket.texts[1]) for socket in those}) == 1
+
+
+def test_nobody_is_told_more_often_than_was_said(here: Inside) -> None:
+    events, board = opened(here, 1, bearer())
+    for _ in range(8):
+        count = len(events.messages), len(board.messages)
+        runs(1)
+        catch_up(Counters(), Live())
+        until(lambda count=count: (len(events.messages), len(board.messages)) > count)
+    until(lambda: last_heard(board) == head())
+    assert all(later - sooner >= 0.25 for sooner, later in pairwise(events.times[1:]))
+    assert all(later - sooner >= 0.5 for sooner, later in pairwise(board.times))
 
 
 def test_a_message_that_was_lost_is_read_from_the_journal(here: Inside) -> None:
