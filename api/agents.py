@@ -19,7 +19,8 @@ from statecore.scheduling import breakers
 
 from . import bodies, entities, idempotency, sequences
 from .actors import acting, acting_as_agent
-from .claims import Claim, Heartbeat
+from .claims import Claim
+from .heartbeat import Heartbeat
 from .posted import Posted
 from .request import Request
 from .views import ApiView, answer

@@ -36,12 +36,18 @@ def read(header: str, permission: str = "") -> Token | None:
     """
     if not header:
         return None
-    scheme, _, text = header.partition(" ")
-    text = text.strip()
-    token = tokens.find(text, permission) if scheme.lower() == SCHEME and 0 < len(text) <= LONGEST else None
+    text = text_of(header)
+    token = tokens.find(text, permission) if text else None
     if token is None:
         raise NotAuthenticated("this token is not valid: `Authorization: Bearer <token>` is expected")
     return token
+
+
+def text_of(header: str) -> str:
+    """The text of a token, empty where there is none that could be one."""
+    scheme, _, text = header.partition(" ")
+    text = text.strip()
+    return text if scheme.lower() == SCHEME and len(text) <= LONGEST else ""
 
 
 def _check_session(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""A worker's calls while it lives: heartbeat and claim. Decoded by hand and answered without a second look."""
+"""A worker asks for tasks, and says how the last ones ended."""
 
 from __future__ import annotations
 
@@ -29,22 +29,6 @@ LARGEST_ATTEMPT = 2**31 - 1
 class Held(bodies.Body):
     task: Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
     attempt: Annotated[int, Meta(ge=0, le=LARGEST_ATTEMPT)]
-
-
-class Alive(bodies.Body):
-    """What the agent is at, if it says so: it is told which of that it has to stop."""
-
-    holds: Annotated[list[Held], Meta(max_length=MOST_HELD)] | None = None
-
-
-class Heartbeat(ApiView):
-    flow = Worker.flow
-
-    def post(self, request: Request, worker_id: str) -> HttpResponse:
-        asked, actor = Posted(request, Alive), acting_as_agent(request)
-        said = asked.said.holds
-        holds = None if said is None else {(held.task, held.attempt) for held in said}
-        return asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor, holds=holds))
 
 
 class Ended(Held):

@@ -10,7 +10,8 @@ from statecore.records.token import Token
 
 
 class Request(HttpRequest):
-    """Only for reading: `authentication.identify` adds these two to the request that came in."""
+    """Only for reading: `authentication.identify` adds the first two to the request that came in."""
 
     auth: Token | None
     user: Any
+    is_counted: bool  # by `throttling.check`

@@ -16,6 +16,8 @@ from django.conf import settings
 from redis import Redis
 from redis.exceptions import RedisError
 
+from statecore.records.token import Token
+
 from .refusals import Throttled
 from .request import Request
 
@@ -35,9 +37,12 @@ class Count:
     told_at: float = 0.0
 
 
-def check(request: Request) -> None:
-    """Refuses with the time until the next minute begins."""
-    caller = f"t{request.auth.pk}" if request.auth else f"u{request.user.pk}"
+def check(request: Request, token: Token | None) -> None:
+    """Refuses with the time until the next minute begins; a call counts once, however often it is asked about."""
+    if getattr(request, "is_counted", False):
+        return
+    request.is_counted = True
+    caller = f"t{token.pk}" if token else f"u{request.user.pk}"
     now = time.time()
     if counter.over(caller, settings.STATECORE_CALLS_PER_MINUTE, now):
         left = max(1, MINUTE - int(now) % MINUTE)

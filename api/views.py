@@ -44,10 +44,14 @@ class ApiView(APIView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            self.admit(request)
-            response: HttpResponse = self.handler(request)(request, *args, **kwargs)
+            response = self.answered(request, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - told and, where it is a mistake of ours, logged
             response = problem(as_refusal(error))
+        return response
+
+    def answered(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        self.admit(request)
+        response: HttpResponse = self.handler(request)(request, *args, **kwargs)
         return response
 
     def admit(self, request: Any) -> None:
@@ -56,7 +60,7 @@ class ApiView(APIView):
         permissions.check(request, self.writes_need)
         if permission and not self.leaves_rights_to_the_door:
             permissions.require_right(request, permission)
-        throttling.check(request)
+        throttling.check(request, request.auth)
 
     def permission(self, request: Any) -> str:
         if self.flow is None:

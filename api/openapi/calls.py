@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from api import agents, bulk, claims, collections, operators, records
+from api import agents, bulk, claims, collections, heartbeat, operators, records
 from api.filters import filters
 from api.pages import LARGEST, USUAL_SIZE, orderings
 from statecore.door import Category
@@ -205,14 +205,14 @@ def of_submit(view: agents.Submit, method: str) -> Call:
 HELD = {"task": ID, "attempt": {**COUNT, "maximum": claims.LARGEST_ATTEMPT}}
 
 
-def of_heartbeat(view: claims.Heartbeat, method: str) -> Call:
+def of_heartbeat(view: heartbeat.Heartbeat, method: str) -> Call:
     held = obj(HELD, closed=True)
     holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MOST_HELD}
     told = obj({"state": WORD, "commands": {"type": "array", "items": ANY_OBJECT}})
     return Call(
         "Say that a worker lives",
         {200: told},
-        body=schemas.shape(claims.Alive, holds=holds),
+        body=schemas.shape(heartbeat.Alive, holds=holds),
         body_is_optional=True,
         description="With `holds`, what its agent is at, the answer names what of it is to be stopped, each time until "
         "it is let go. Without, what was taken from the worker is named until its time is over.",
@@ -344,7 +344,7 @@ DESCRIPTIONS: dict[type, Any] = {
     records.Records: of_records,
     records.Record: of_record,
     agents.Submit: of_submit,
-    claims.Heartbeat: of_heartbeat,
+    heartbeat.Heartbeat: of_heartbeat,
     claims.Claim: of_claim,
     agents.Acquire: of_acquire,
     agents.Report: of_report,

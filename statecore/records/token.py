@@ -203,21 +203,27 @@ def _statement() -> str:
     )
 
 
-# As Django decides it: a superuser everything, others by themselves or by a group. Every step is found by an index.
-HELD = """(owner.is_superuser OR EXISTS (
-    SELECT 1 FROM django_content_type AS kind JOIN auth_permission AS held ON held.content_type_id = kind.id
-    WHERE kind.app_label = %s AND kind.model = %s AND held.codename = %s AND (
-        EXISTS (SELECT 1 FROM auth_user_user_permissions AS own
-            WHERE own.user_id = owner.id AND own.permission_id = held.id)
-        OR EXISTS (SELECT 1 FROM auth_user_groups AS member
-            JOIN auth_group_permissions AS given ON given.group_id = member.group_id
-            WHERE member.user_id = owner.id AND given.permission_id = held.id))))"""
+# As Django decides it: a superuser everything, others by themselves or by a group. The permission itself is found once,
+# before anything else; EXISTS in EXISTS would have PostgreSQL hash all that every group of the owner gives.
+HELD = """(owner.is_superuser OR (
+    SELECT held.id FROM django_content_type AS kind JOIN auth_permission AS held ON held.content_type_id = kind.id
+    WHERE kind.app_label = %s AND kind.model = %s AND held.codename = %s
+) IN (
+    SELECT own.permission_id FROM auth_user_user_permissions AS own WHERE own.user_id = owner.id
+    UNION ALL
+    SELECT given.permission_id FROM auth_user_groups AS member
+    JOIN auth_group_permissions AS given ON given.group_id = member.group_id WHERE member.user_id = owner.id))"""
+
+
+def about(permission: str) -> list[str]:
+    """The parameters of HELD."""
+    app, _, codename = permission.partition(".")
+    return [app, codename.partition("_")[2], codename]
 
 
 def _with_user(hash_: str, permission: str) -> Token | None:
-    app, _, codename = permission.partition(".")
     cursor = ready_cursor()
-    cursor.execute(_statement(), [app, codename.partition("_")[2], codename, hash_])
+    cursor.execute(_statement(), [*about(permission), hash_])
     rows = cursor.fetchall()  # to the end, so that the cursor is free
     for row in rows:
         names = _of_the_token()

@@ -2,7 +2,7 @@
 
 from .claims import Exchanged, Report, claim, report_and_claim
 from .handing_in import hand_in
-from .heartbeats import beat, drain
+from .heartbeats import beat, beat_if, drain
 from .plans import submit
 from .registration import register
 
@@ -10,6 +10,7 @@ __all__ = [
     "Exchanged",
     "Report",
     "beat",
+    "beat_if",
     "claim",
     "drain",
     "hand_in",

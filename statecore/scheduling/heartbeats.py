@@ -17,12 +17,15 @@ from ..kernel.many import quoted
 from ..kernel.refusals import NotFound, Refusal
 from ..kernel.ulid import is_valid_id
 from ..machines.worker import FINAL, State, Worker
+from ..records.proof import NOT_ASKED, Proof
 from . import stopping
 from .stopping import Holds, Question
 
 LATER = {"postgresql": "GREATEST", "sqlite": "MAX"}
 # Until the end of the transaction, which must be that of this statement alone.
-LAZILY = "WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)) "
+LAZILY = " AND set_config('synchronous_commit', 'off', true) = 'off'"
+# A worker in these is not only touched: something follows, or there is something to explain.
+NOT_PLAIN = {*FINAL, State.UNRESPONSIVE}
 
 
 def beat(worker_id: str, *, actor: Actor, holds: Holds = None) -> dict[str, Any]:
@@ -42,6 +45,19 @@ def beat(worker_id: str, *, actor: Actor, holds: Holds = None) -> dict[str, Any]
     state, draining, commands = found
     if state == State.UNRESPONSIVE:
         state = _recovered(worker_id, actor)
+    return _told(state, draining, commands)
+
+
+def beat_if(proof: Proof, worker_id: str, *, actor: Actor, holds: Holds = None) -> dict[str, Any] | None:
+    """The same, if the token is good, which the same statement asks.
+
+    None where it is not, and where the heartbeat is more than a plain one: then nothing has happened.
+    """
+    found = _touch(worker_id, actor, stopping.question(worker_id, holds), proof)
+    return None if found is None else _told(*found)
+
+
+def _told(state: str, draining: bool, commands: list[Any]) -> dict[str, Any]:
     return {"state": state, "commands": [*commands, {"shutdown": True}] if draining else commands}
 
 
@@ -53,30 +69,34 @@ def _recovered(worker_id: str, actor: Actor) -> str:
     return str(outcome.entity.state) if outcome.entity else State.UNRESPONSIVE
 
 
-def _touch(worker_id: str, actor: Actor, asked: Question) -> tuple[str, bool, list[Any]] | None:
+def _touch(
+    worker_id: str, actor: Actor, asked: Question, proof: Proof = NOT_ASKED
+) -> tuple[str, bool, list[Any]] | None:
     if not is_valid_id(worker_id):
         return None
     connection = connections[DEFAULT_DB_ALIAS]
     is_agent = actor.kind is Kind.AGENT
     at: Any = connection.ops.adapt_datetimefield_value(now())
-    values = [at, worker_id, *([actor.name] if is_agent else ()), *asked.params]
-    statement = _statement(connection.vendor, asked.sql, is_agent=is_agent, alone=not connection.in_atomic_block)
+    values = [at, worker_id, *([actor.name] if is_agent else ()), *proof.params, *asked.params]
+    lazily = connection.vendor == "postgresql" and not connection.in_atomic_block
     cursor = ready_cursor()
-    cursor.execute(statement, values)
+    cursor.execute(_statement(connection.vendor, asked.sql, proof.sql, is_agent=is_agent, lazily=lazily), values)
     for state, draining, answer in cursor.fetchall():
         return state, bool(draining), asked.commands(answer)
     return None
 
 
 @cache
-def _statement(vendor: str, asked: str, *, is_agent: bool, alone: bool) -> str:
-    """Alone, on PostgreSQL, it waits for no disk: what a crash of the server takes away, the next one says again."""
+def _statement(vendor: str, asked: str, proof: str, *, is_agent: bool, lazily: bool) -> str:
+    """Lazily, it waits for no disk: what a crash of the server takes away, the next one says again."""
     # In the statement itself: whose worker it is costs no second one, nor what it has to stop.
     mine = " AND registered_by IN ('', %s)" if is_agent else ""
-    first, beside = (LAZILY, "FROM lazily ") if alone and vendor == "postgresql" else ("", "")
+    proven = f" AND {proof}" if proof else ""
+    other = quoted(NOT_PLAIN if proof else FINAL)
     return (
-        f"{first}UPDATE statecore_worker SET last_heartbeat = {LATER[vendor]}(last_heartbeat, %s) {beside}"
-        f"WHERE id = %s AND state NOT IN ({quoted(FINAL)}){mine} RETURNING state, draining, {asked}"
+        f"UPDATE statecore_worker SET last_heartbeat = {LATER[vendor]}(last_heartbeat, %s) "
+        f"WHERE id = %s AND state NOT IN ({other}){mine}{proven}{LAZILY if lazily else ''} "
+        f"RETURNING state, draining, {asked}"
     )
 
 
