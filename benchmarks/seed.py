@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.apps import apps
@@ -95,6 +96,30 @@ def fill_rows(cursor: Any, table: str, template: str, prefix: str, count: int, o
         f"INSERT INTO {table} (id, {', '.join(names)}) {_counter(count)} SELECT {_named(prefix)}, {values} "
         f"FROM counter, {table} AS t WHERE t.id = '{template}'"
     )
+
+
+@contextmanager
+def in_bulk(cursor: Any, *tables: str) -> Iterator[None]:
+    """For millions of rows: foreign keys are not asked, and indexes are built when the rows are there.
+
+    Building an index tells the planner how many rows there are, and nothing of what is in them.
+    """
+    if not _on_postgres():
+        yield
+        return
+    cursor.execute(
+        "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index "
+        "WHERE indrelid::regclass::text = ANY(%s) AND NOT indisunique",
+        [list(tables)],
+    )
+    indexes = cursor.fetchall()
+    cursor.execute("SET session_replication_role = replica; SET maintenance_work_mem = '512MB'")
+    for name, _definition in indexes:
+        cursor.execute(f"DROP INDEX {name}")
+    yield
+    for _name, definition in indexes:
+        cursor.execute(definition)
+    cursor.execute("RESET session_replication_role; RESET maintenance_work_mem")
 
 
 def fill_finished(cursor: Any, template: str, count: int) -> None:

@@ -7,12 +7,11 @@ ever. So nothing here reads all of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
 
 from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
 
 from ..kernel.indexes import is_live
+from ..kernel.strides import Rows, Since, by_entry
 from ..machines import task, workstream
 from ..machines.patch_ledger import FINAL as PATCH_ENDED
 from ..machines.patch_ledger import TESTED, PatchLedger
@@ -26,9 +25,6 @@ STRETCH = 500
 # Where the patch of a task is still to get into the work tree.
 ON_ITS_WAY = sorted(set(PatchLedger.flow.states) - PATCH_ENDED - TESTED)
 EXIT, ENTRY = Task.gates.through, Task.entry_gates.through
-
-Rows = Any  # a queryset, of which a manager's type says nothing
-Since = tuple[datetime, str]
 
 
 def due(limit: int = BATCH) -> list[str]:
@@ -49,11 +45,7 @@ class Walk:
         self.place: Since | None = None
 
     def ahead(self) -> Rows:
-        rows = self.along().order_by("state_entered_at", "pk")
-        if self.place is not None:
-            since, pk = self.place
-            rows = rows.filter(state_entered_at__gte=since).exclude(state_entered_at=since, pk__lte=pk)
-        return rows
+        return by_entry(self.along(), self.place)
 
     def gates(self) -> Rows:
         """Of a whole stretch, in one query; the longest waiting are picked out of them afterwards."""

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from django.db import connection
-from django.db.models import CheckConstraint, Count, Q
+from django.db.models import CheckConstraint, Count
 
 from .. import agent_events
 from ..journal import Event
 from ..kernel import registry, triggers
-from ..kernel.clock import now
 from ..kernel.flow import Flow
 from ..records import Position
 from ..records.retirement import horizon
 from .chain import verify_chain
-from .finding import ERROR, LIMIT, WARNING, Finding
+from .finding import ERROR, LIMIT, Finding
+from .invariants import invariants_hold
 from .order import positions_are_dense, stretch_is_dense, verify_seals, verify_seals_within
 from .retired import files_hold, records_hold
 from .rows import (
@@ -29,9 +29,7 @@ from .rows import (
 )
 
 RECENT = 1_000
-STRETCH = 500  # of a sweep: each query stays under 50 ms
 RECENT_SEALS = 3
-EVERYBODY = Q()
 
 
 @contextmanager
@@ -124,24 +122,6 @@ def _chains_and_rows(moved: list[tuple[str, str]]) -> list[Finding]:
     return found
 
 
-# Where this process stopped last time, by machine.
-_places: dict[str, str] = {}
-
-
-def sweep_invariants(batch: int = STRETCH) -> list[Finding]:
-    """What is broken among the next so many rows of each machine; newest ids first, and round and round."""
-    found: list[Finding] = []
-    for flow in registry.flows():
-        rows = flow.model.objects.order_by("-pk")
-        place = _places.pop(flow.entity_type, "")
-        ids = list((rows.filter(pk__lt=place) if place else rows).values_list("pk", flat=True)[:batch])
-        if ids:
-            found += invariants_hold(flow, Q(pk__lte=ids[0], pk__gte=ids[-1]))
-        if len(ids) == batch:
-            _places[flow.entity_type] = ids[-1]
-    return found
-
-
 def triggers_are_in_place() -> Iterator[Finding]:
     for name in triggers.missing(connection):
         yield Finding("triggers", ERROR, "", "", f"the trigger {name} is missing: run manage.py migrate")
@@ -169,9 +149,3 @@ def constraints_hold(flow: Flow) -> Iterator[Finding]:
         if isinstance(constraint, CheckConstraint):
             for pk in flow.model.objects.exclude(constraint.condition).values_list("pk", flat=True)[:LIMIT]:
                 yield Finding(constraint.name, ERROR, flow.entity_type, pk, f"it breaks {constraint.name}")
-
-
-def invariants_hold(flow: Flow, among: Q = EVERYBODY) -> Iterator[Finding]:
-    for invariant in flow.model.invariants():
-        for pk in invariant.broken(now()).filter(among).values_list("pk", flat=True)[:LIMIT]:
-            yield Finding(invariant.name, WARNING, flow.entity_type, pk, invariant.sentence)

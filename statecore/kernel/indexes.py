@@ -24,6 +24,11 @@ def failed_by_parent(table: str, parent: str) -> Index:
     return Index(fields=(parent,), condition=Q(state="failed"), name=f"{table}_failed_by_{parent}")
 
 
+def open_by_parent(table: str, parent: str, done: Iterable[str]) -> Index:
+    """For whoever asks of a parent whether a child is left that is not done: most are."""
+    return Index(fields=(parent,), condition=_live(done), name=f"{table}_open_by_{parent}")
+
+
 def _live(final: Iterable[str]) -> Q:
     return ~Q(state__in=sorted(map(str, final)))
 

@@ -7,13 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
+from django.db.models import OuterRef
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
-from ..kernel.indexes import live_by_state
+from ..kernel.how_many import HowMany, without_successor
+from ..kernel.indexes import Literal, is_live, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -73,23 +75,20 @@ class Run(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        workstreams = related(cls, "workstreams").objects.filter(successor=None)
-        open_workstreams = workstreams.exclude(state__in=("completed", "skipped"))
+        workstreams = related(cls, "workstreams")
+        unanswered = without_successor(workstreams.objects.filter(run=OuterRef("pk")).values("pk"))
+        open_workstreams = HowMany(unanswered.filter(is_live(workstreams.flow.done)))
+        critical_failures = HowMany(unanswered.filter(state=Literal("failed"), is_critical=True))
         return (
             Invariant(
                 "succeeded_runs_have_completed_workstreams",
                 "it has succeeded, and one of its workstreams is neither completed nor skipped",
-                lambda at: cls.objects.filter(state=State.SUCCEEDED, workstreams__in=open_workstreams).distinct(),
+                lambda at: cls.objects.alias(open=open_workstreams).filter(state=State.SUCCEEDED, open__gt=0),
             ),
             Invariant(
                 "critical_failures_fail_the_run",
                 "a critical workstream has failed, and it goes on",
-                lambda at: cls.objects.filter(
-                    workstreams__is_critical=True,
-                    workstreams__state="failed",
-                    workstreams__successor=None,
-                    state=State.RUNNING,
-                ).distinct(),
+                lambda at: cls.objects.alias(failures=critical_failures).filter(state=State.RUNNING, failures__gt=0),
             ),
         )
 

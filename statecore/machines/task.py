@@ -16,6 +16,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.how_many import how_many_linked
 from ..kernel.indexes import failed_by_parent, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
@@ -223,15 +224,14 @@ class Task(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        failed_gate = Q(gates__state="FAILED") | Q(entry_gates__state="FAILED")
-        gates = related(cls, "gates").objects
+        failed, not_passed, not_completed = Q(state="FAILED"), ~Q(state="PASSED"), ~Q(state=State.COMPLETED)
         return (
             Invariant(
                 "queued_tasks_have_their_dependencies",
                 "it is queued, and a task it depends on is not completed",
-                lambda at: cls.objects.filter(
-                    state=State.QUEUED, depends_on__in=cls.objects.exclude(state=State.COMPLETED)
-                ).distinct(),
+                lambda at: cls.objects.alias(missing=how_many_linked(cls, "depends_on", not_completed)).filter(
+                    state=State.QUEUED, missing__gt=0
+                ),
             ),
             Invariant(
                 "running_tasks_are_within_their_timeout",
@@ -241,14 +241,16 @@ class Task(Entity):
             Invariant(
                 "failed_gates_block",
                 "a gate it depends on has failed, and it is not blocked",
-                lambda at: cls.objects.filter(failed_gate, state__in=LIVE - {State.BLOCKED}).distinct(),
+                lambda at: cls.objects.alias(
+                    failed=how_many_linked(cls, "gates", failed) + how_many_linked(cls, "entry_gates", failed)
+                ).filter(state__in=LIVE - {State.BLOCKED}, failed__gt=0),
             ),
             Invariant(
                 "completed_tasks_have_passed_their_gates",
                 "it is completed, and one of its exit gates has not passed",
-                lambda at: cls.objects.filter(
-                    state=State.COMPLETED, gates__in=gates.exclude(state="PASSED")
-                ).distinct(),
+                lambda at: cls.objects.alias(missing=how_many_linked(cls, "gates", not_passed)).filter(
+                    state=State.COMPLETED, missing__gt=0
+                ),
             ),
             Invariant(
                 "tasks_belong_where_their_workstream_does",

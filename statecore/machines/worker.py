@@ -8,13 +8,15 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
-from django.db.models import Count, F
+from django.db.models import OuterRef
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
 from ..kernel.clock import told
 from ..kernel.entity import Entity
+from ..kernel.fields import related
 from ..kernel.flow import Flow
+from ..kernel.how_many import HowMany
 from ..kernel.indexes import live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
@@ -130,6 +132,7 @@ class Worker(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
+        held = HowMany(related(cls, "tasks").objects.filter(worker=OuterRef("pk")).values("pk"))
         return (
             Invariant(
                 "live_workers_are_heard_from",
@@ -141,12 +144,12 @@ class Worker(Entity):
             Invariant(
                 "load_is_the_number_of_running_tasks",
                 "its load is not the number of the tasks it runs",
-                lambda at: cls.objects.annotate(running=Count("tasks")).exclude(current_load=F("running")),
+                lambda at: cls.objects.exclude(current_load=held),
             ),
             Invariant(
                 "registered_workers_hold_tasks",
                 "it is not registered yet, and holds a task",
-                lambda at: cls.objects.filter(tasks__isnull=False, state=State.INITIALIZING).distinct(),
+                lambda at: cls.objects.alias(held=held).filter(state=State.INITIALIZING, held__gt=0),
             ),
         )
 

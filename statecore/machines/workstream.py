@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.indexes import failed_by_parent, live_by_state
+from ..kernel.how_many import HowMany, how_many_linked, without_successor
+from ..kernel.indexes import Literal, failed_by_parent, is_live, live_by_state, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
@@ -35,6 +36,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED, State.SKIPPED}
+DONE = {State.COMPLETED, State.SKIPPED}
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for what is to come before it
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
@@ -125,7 +127,7 @@ class Workstream(Entity):
         collection="workstreams",
         prefix="ws",
         final=FINAL,
-        done={State.COMPLETED, State.SKIPPED},
+        done=DONE,
         timing={
             State.PLANNED: timedelta(hours=24),
             State.READY: timedelta(hours=1),
@@ -161,6 +163,7 @@ class Workstream(Entity):
         indexes = (
             live_by_state("workstream", FINAL),
             failed_by_parent("workstream", "run"),
+            open_by_parent("workstream", "run", DONE),
             models.Index(fields=("updated_at",), name="workstream_by_update"),
         )
 
@@ -179,34 +182,37 @@ class Workstream(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        open_tasks = related(cls, "tasks").objects.filter(successor=None).exclude(state="completed")
+        tasks = related(cls, "tasks")
+        # Few run at any time, so that these are read once for all.
+        running = tasks.objects.filter(is_live(tasks.flow.final), state="running").values("workstream")
+        unanswered = without_successor(tasks.objects.filter(workstream=OuterRef("pk")).values("pk"))
+        open_tasks = HowMany(unanswered.exclude(state=Literal("completed")))
+        critical_failures = HowMany(unanswered.filter(state=Literal("failed"), is_critical=True))
         past_ready = (State.EXECUTING, State.VALIDATING, State.COMPLETED)
         return (
             Invariant(
                 "completed_workstreams_have_completed_tasks",
                 "it is past executing, and one of its tasks is not completed",
-                lambda at: cls.objects.filter(
-                    state__in=(State.VALIDATING, State.COMPLETED), tasks__in=open_tasks
-                ).distinct(),
+                lambda at: cls.objects.alias(open_tasks=open_tasks).filter(
+                    state__in=(State.VALIDATING, State.COMPLETED), open_tasks__gt=0
+                ),
             ),
             Invariant(
                 "critical_failures_fail_the_workstream",
                 "a critical task has failed, and it goes on",
-                lambda at: cls.objects.filter(
-                    tasks__is_critical=True, tasks__state="failed", tasks__successor=None, state__in=LIVE
-                ).distinct(),
+                lambda at: cls.objects.alias(failures=critical_failures).filter(state__in=LIVE, failures__gt=0),
             ),
             Invariant(
                 "waiting_workstreams_run_no_task",
                 "it is not executing, and one of its tasks is running",
-                lambda at: cls.objects.filter(tasks__state="running").exclude(state=State.EXECUTING).distinct(),
+                lambda at: cls.objects.filter(pk__in=running).exclude(state=State.EXECUTING),
             ),
             Invariant(
                 "workstreams_execute_after_their_dependencies",
                 "it has started, and a workstream it depends on is not completed",
-                lambda at: cls.objects.filter(
-                    state__in=past_ready, depends_on__in=cls.objects.exclude(state=State.COMPLETED)
-                ).distinct(),
+                lambda at: cls.objects.alias(
+                    missing=how_many_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
+                ).filter(state__in=past_ready, missing__gt=0),
             ),
             Invariant(
                 "workstreams_belong_to_their_run",

@@ -8,6 +8,7 @@ from ..door import rows
 from ..door.change import Change
 from ..kernel.entity import Entity
 from ..kernel.indexes import is_live
+from ..kernel.strides import next_by_entry
 from ..machines.patch_ledger import PatchLedger
 from ..machines.test_gate import TestGate
 from ..machines.workstream import FINAL as ENDED
@@ -39,13 +40,9 @@ def mark_overlooked() -> int:
 
 def _mark_some(model: Any, state: str) -> int:
     waiting = model.objects.filter(is_live(model.flow.final), state=state, abandoned=False)
-    if place := _places.pop((model, state), None):
-        waiting = waiting.filter(state_entered_at__gte=place[0]).exclude(state_entered_at=place[0], pk__lte=place[1])
-    batch = list(waiting.order_by("state_entered_at", "pk").values_list("state_entered_at", "pk")[:BATCH])
-    if len(batch) == BATCH:
-        _places[model, state] = batch[-1]
-    left = model.objects.filter(pk__in=[pk for _since, pk in batch], workstream__state__in=sorted(ENDED))
-    return int(left.update(abandoned=True)) if batch else 0
+    ids = next_by_entry(waiting, _places, (model, state), BATCH)
+    left = model.objects.filter(pk__in=ids, workstream__state__in=sorted(ENDED))
+    return int(left.update(abandoned=True)) if ids else 0
 
 
 def _is_the_end_of_a_workstream(change: Change) -> bool:

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from statecore import door, integrity
-from statecore.integrity import checks
+from statecore.integrity import invariants
 from statecore.journal import Event
 from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
@@ -89,7 +89,7 @@ def test_an_agent_job_that_is_not_the_fold_of_its_log_is_an_error() -> None:
 
 
 def test_the_sweep_of_the_invariants_comes_past_everybody_a_batch_at_a_time(monkeypatch) -> None:
-    monkeypatch.setattr(checks, "_places", {})
+    monkeypatch.setattr(invariants, "_places", {})
     workers = [world.idle_worker() for _ in range(5)]
     Worker.objects.update(current_load=1)
 
@@ -97,6 +97,18 @@ def test_the_sweep_of_the_invariants_comes_past_everybody_a_batch_at_a_time(monk
 
     assert [len(found) for found in rounds] == [2, 2, 1, 2]
     assert set.union(*rounds) == {worker.pk for worker in workers}
+
+
+def test_the_sweep_sees_what_goes_on_before_much_that_has_ended(monkeypatch) -> None:
+    monkeypatch.setattr(invariants, "_places", {})
+    live = world.idle_worker()
+    ended = [world.forced(world.idle_worker(), "shutdown") for _ in range(5)]
+    Worker.objects.update(current_load=1)
+
+    first, *others = [{finding.entity_id for finding in integrity.sweep_invariants(batch=2)} for _ in range(3)]
+
+    assert first == {live.pk, ended[-1].pk, ended[-2].pk}
+    assert {worker.pk for worker in ended} < first.union(*others)
 
 
 def run_command(**options) -> tuple[int, str]:

@@ -25,7 +25,7 @@ def test_expiring_idempotency_records_runs() -> None:
 def test_a_broken_invariant_is_logged_as_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(integrity.checks, "_places", {})
+    monkeypatch.setattr(integrity.invariants, "_places", {})
     worker = world.idle_worker()
     Worker.objects.update(current_load=1)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from statecore import door, integrity, scheduling
-from statecore.integrity.checks import invariants_hold
+from statecore.integrity.invariants import invariants_hold
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.refusals import Refusal
