@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -208,25 +209,48 @@ def _ids(given: object) -> set[str]:
     return {each for each in given if is_valid_id(each)} if isinstance(given, list) else set()
 
 
+Step = tuple[str, str]  # what has to happen, and to whom
+
+
 def _check_circles(plan: Plan) -> None:
-    """Tasks wait for tasks, and for the workstreams their own waits for; whoever waits for itself never begins."""
-    waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """Whoever waits for itself never begins, or never ends."""
+    waits: dict[Step, list[Step]] = {}
     for workstream_id, fields in plan.workstreams.items():
         waits["begin", workstream_id] = [("end", other) for other in fields.get("depends_on", ())]
         waits["end", workstream_id] = [("begin", workstream_id)]
     for task_id, fields in plan.tasks.items():
-        waits["task", task_id] = [("begin", fields["workstream"]), *(("task", t) for t in fields.get("depends_on", ()))]
-        waits["end", fields["workstream"]].append(("task", task_id))
-    gate_waits = {("gate", pk): [("gate", g) for g in gate.get("depends_on", ())] for pk, gate in plan.gates.items()}
-    for graph in (waits, gate_waits):
-        if found := circle(graph):
-            plan.complain("plan", f"cycle: {' → '.join(_steps(found))}")
+        waits["work", task_id] = [
+            ("begin", fields["workstream"]),
+            *(("done", other) for other in fields.get("depends_on", ())),
+            *(("gate", gate) for gate in fields.get("entry_gates", ())),
+        ]
+        waits["done", task_id] = [("work", task_id), *(("gate", gate) for gate in fields.get("gates", ()))]
+        waits["end", fields["workstream"]].append(("done", task_id))
+    for gate_id, fields in plan.gates.items():
+        waits["gate", gate_id] = [("gate", other) for other in fields.get("depends_on", ())]
+        if "workstream" in fields:
+            waits["end", fields["workstream"]].append(("gate", gate_id))
+    for gate_id, task_id in _tested_alone(plan).items():
+        waits["gate", gate_id].append(("work", task_id))
+    if found := circle(waits):
+        plan.complain("plan", f"cycle: {' → '.join(_steps(found))}")
 
 
-def _steps(path: list[tuple[str, str]]) -> list[str]:
-    """The names along a circle; the end of a workstream, which waits for its begin, is one step with it."""
-    before = [None, *path]
-    return [step[1] for step, last in zip(path, before, strict=False) if step[0] != "begin" or last != ("end", step[1])]
+def _tested_alone(plan: Plan) -> dict[str, str]:
+    """Gates that have their turn when one task has done its work. Where several tasks name one, any of them will do."""
+    exits = [(gate, task_id) for task_id, fields in plan.tasks.items() for gate in fields.get("gates", ())]
+    named = Counter(gate for gate, _task_id in exits)
+    named.update(gate for fields in plan.tasks.values() for gate in fields.get("entry_gates", ()))
+    return {gate: task_id for gate, task_id in exits if named[gate] == 1 and gate in plan.gates}
+
+
+SAME = {("end", "begin"), ("done", "work")}
+
+
+def _steps(path: list[Step]) -> list[str]:
+    """The names along a circle; the end of something, which waits for its own begin, is one step with it."""
+    pairs = zip([("", ""), *path], path, strict=False)
+    return [name for (before, last), (what, name) in pairs if last != name or (before, what) not in SAME]
 
 
 # Writing

@@ -56,6 +56,7 @@ def looks() -> dict[str, Any]:
     found = {"left behind": due.left_behind()[:BATCH], "reruns": due.reruns()[:BATCH]}
     for walk in WALKS:
         found[walk.along.__name__] = walk.gates()
+        found[f"{walk.along.__name__}, whatever they wait for"] = walk.gates(met=False)
     return found
 
 

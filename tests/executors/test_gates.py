@@ -15,7 +15,7 @@ from statecore.executors.off import Off
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.test_gate import TestGate
-from tests.executors.support import fresh, gate
+from tests.executors.support import executing, fresh, gate
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +158,33 @@ def test_a_gate_waits_for_the_gates_it_depends_on(commands) -> None:
     assert gates.due() == [first.pk]
     gates.run(first.pk)
     assert gates.due() == [second.pk]
+
+
+def test_what_a_gate_depends_on_is_due_before_it_though_no_task_names_it(commands) -> None:
+    workstream = executing()
+    lint = gate(workstream=workstream)
+    types = gate(depends_on=[lint.pk])
+    unit = gate(depends_on=[types.pk], workstream=workstream)
+    early = gate(depends_on=[gate().pk])
+    world.task(workstream=workstream, gates=[early.pk])
+    validating(workstream=workstream, gates=[unit.pk])
+
+    for each in (lint, types, unit):
+        assert gates.due() == [each.pk]
+        gates.run(each.pk)
+    assert gates.due() == []
+
+
+def test_a_gate_is_not_due_before_the_work_that_it_tests_because_another_depends_on_it(commands) -> None:
+    workstream = executing()
+    unit, of_another = gate(workstream=workstream), gate(workstream=executing())
+    integration = gate(workstream=workstream, depends_on=[unit.pk, of_another.pk])
+    still_running = world.task(workstream=workstream, gates=[unit.pk])
+    validating(workstream=workstream, gates=[integration.pk])
+
+    assert gates.due() == []
+    world.forced(still_running, "validating")
+    assert gates.due() == [unit.pk]
 
 
 def test_a_gate_of_a_workstream_that_has_ended_is_not_due(commands) -> None:

@@ -323,6 +323,47 @@ def test_a_chain_of_ten_thousand_is_kept_and_begins_at_its_start() -> None:
         agent.finish(held)
 
 
+@pytest.mark.parametrize(
+    ("workstreams", "path"),
+    [
+        (
+            [
+                workstream(
+                    "w",
+                    task("a", gates=["g"]),
+                    task("b", "a", gates=["h"]),
+                    gates=[gate("g", depends_on=["h"]), gate("h")],
+                )
+            ],
+            "a → g → h → b → a",
+        ),
+        ([workstream("w", task("a", entry_gates=["g"], gates=["h"]), gates=[gate("g", depends_on=["h"]), gate("h")])],
+         "a → g → h → a"),
+        (
+            [
+                workstream("v", "a", gates=[gate("g", depends_on=["h"])]),
+                workstream("w", task("b", gates=["h"]), gates=[gate("h")], depends_on=["v"]),
+            ],
+            "v → g → h → b → w → v",
+        ),
+    ],
+    ids=["two tasks", "in and out", "a workstream's own"],
+)  # fmt: skip
+def test_a_circle_through_gates_is_told_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
+    """An exit gate is run when its task has done its work."""
+    assert errors_of(plan(*workstreams)) == {"plan": [f"cycle: {path}"]}
+
+
+def test_a_gate_of_several_tasks_needs_one_of_them_only() -> None:
+    """So it is no circle that the second of them waits for the first."""
+    submit(workstream("w", task("a", gates=["g"]), task("b", "a", gates=["g"]), gates=[gate("g")]))
+    agent = Agent()
+    agent.finish(*agent.claim())
+    ran("g")
+    assert agent.work() == ["b"]
+    assert states(Workstream) == {"w": "completed"}
+
+
 def test_a_circle_of_ten_thousand_is_found() -> None:
     ring = [task(f"t{number}", f"t{(number + 1) % LONG}") for number in range(LONG)]
     (said,) = errors_of(plan(workstream("a", *ring)))["plan"]
