@@ -40,11 +40,13 @@ DONE = {State.COMPLETED, State.SKIPPED}
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for what is to come before it
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
+TAKING = WAITING | WORKING  # what is added to it will have its turn
 
 
 def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
+    """More than were planned are no reason to wait: some may have been added, or retried."""
     expected = workstream.expected_tasks
-    if expected is None or (there := workstream.tasks.count()) == expected:
+    if expected is None or (there := workstream.tasks.count()) >= expected:
         return None
     return Unmet("tasks_missing", f"{there} of {expected} tasks are created")
 

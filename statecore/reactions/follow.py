@@ -59,11 +59,13 @@ def _tasks_started(changes: list[Change]) -> None:
     tasks.reconsider(own(change for change in changes if change.entity.__dict__["workstream_id"] in dead))
 
 
-def _tasks_changed(changes: list[Change]) -> None:
+def _tasks_changed(changes: list[Change], *, is_committed: bool = False) -> None:
     changes = quiet.noticed(changes)
     if not changes or quiet.completed_quietly(changes):
         return
     changes = _under_their_workstreams(changes)
+    if not is_committed:
+        workstreams.refuse_latecomers(above(filter(_is_new, changes), "workstream_id"))
     completed = own(_to(changes, task.State.COMPLETED))
     tasks.reconsider(own(c for c in changes if c.entry.to_state not in task.FINAL) | tasks.waiting_for_tasks(completed))
     # A new task may be the one its workstream has waited for.
@@ -81,7 +83,9 @@ def _under_their_workstreams(changes: list[Change]) -> list[Change]:
         return changes
     newcomers = new if gates_left or left & awaited else {}
     return _later(
-        changes, lambda c: c.entity.__dict__["workstream_id"] in left or c.entity.pk in newcomers, _tasks_changed
+        changes,
+        lambda c: c.entity.__dict__["workstream_id"] in left or c.entity.pk in newcomers,
+        partial(_tasks_changed, is_committed=True),
     )
 
 

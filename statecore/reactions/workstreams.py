@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from ..door.work import current
 from ..kernel.many import quoted
+from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import run as runs
 from ..machines.patch_ledger import PatchLedger
-from ..machines.workstream import FINAL, LIVE, WAITING, State, Workstream
+from ..machines.workstream import FINAL, LIVE, TAKING, WAITING, State, Workstream
 from .causes import Causes, handed_on
 from .consequences import move_each
 from .look import look
@@ -74,7 +75,7 @@ SITUATION = f"""
 SELECT workstream.id, workstream.state, run.state,
   CASE WHEN workstream.state = 'planned' AND workstream.expected_tasks IS NOT NULL
        THEN (SELECT count(*) FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id)
-            <> workstream.expected_tasks
+            < workstream.expected_tasks
        ELSE false END,
   EXISTS (SELECT 1 FROM {{workstream_dependencies}} AS link
           JOIN {{workstreams}} AS other ON other.id = link.to_workstream_id
@@ -125,6 +126,14 @@ def standings(parents: Causes) -> dict[str, tuple[str, str]]:
         "JOIN {runs} AS run ON run.id = workstream.run_id WHERE workstream.id {ids}"
     )
     return {pk: (state, of_run) for pk, state, of_run in look(query, parents)}
+
+
+def refuse_latecomers(parents: Causes) -> None:
+    """A task is taken as long as its workstream can still start one. Asked under the lock: it may just have ended."""
+    for pk, (state, _of_run) in standings(parents).items() if parents else ():
+        if state not in TAKING:
+            said = f"workstream {pk} is {state}: it takes no more tasks"
+            raise GuardFailed("created", [Unmet("workstream_takes_no_tasks", said, pk, Workstream.flow.entity_type)])
 
 
 def waiting_for_workstreams(completed: Causes) -> Causes:

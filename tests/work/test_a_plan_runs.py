@@ -304,3 +304,28 @@ def test_who_is_blocked_by_what_was_retried_is_blocked_by_its_successor() -> Non
     heirs = [door.retry(model, old, actor=THE_SYSTEM).entity.pk for model, old in ((Task, "a1"), (TestGate, "g"))]
 
     assert [Task.objects.get(pk=each).blocked_by for each in ("a2", "a3")] == [[heirs[0]], [heirs[1]]]
+
+
+def test_a_workstream_that_is_validated_takes_no_more_tasks() -> None:
+    """It never goes back to executing, so nobody would ever start one."""
+    submit(workstream("a", "a1", gates=[gate("g")]))
+    Agent().work()
+    assert states(Workstream) == {"a": "validating"}
+
+    with pytest.raises(GuardFailed, match="workstream a is validating: it takes no more tasks"):
+        door.create(Task, id="late", workstream="a", actor=operator())
+    with pytest.raises(GuardFailed, match="takes no more tasks"):
+        door.retry(Task, "a1", actor=operator(), reason="once more")
+
+    ran("g")
+    assert (states(Task), states(Run)) == ({"a1": "completed"}, {"r": "succeeded"})
+    all_is_well()
+
+
+def test_a_task_that_was_added_to_a_plan_keeps_nobody_waiting() -> None:
+    submit(workstream("a", "a1"), start=False)
+    door.create(Task, id="a2", workstream="a", actor=operator())
+    door.transition(Run, "r", "run_started", actor=operator())
+    assert sorted(Agent().work()) == ["a1", "a2"]
+    assert states(Run) == {"r": "succeeded"}
+    all_is_well()

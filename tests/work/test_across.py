@@ -11,6 +11,7 @@ from django.db import transaction
 
 from statecore import door
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.refusals import GuardFailed
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
@@ -93,6 +94,33 @@ def test_a_gate_that_is_created_while_the_gate_it_waits_for_fails_is_blocked() -
     fields = {"gate_type": "UNIT", "command": "true", "phase": PHASE, "depends_on": ["g"]}
     born_while(firing(TestGate, "g", "gate_failed", exit_code=1), TestGate, **fields)
     assert states(TestGate) == {"g": "FAILED", "new": "BLOCKED"}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("gates", "state"), [([], "completed"), ([gate("g")], "validating")])
+def test_a_task_that_is_created_while_the_last_one_completes_is_refused(gates: list[Any], state: str) -> None:
+    submit(workstream("a", "x", gates=gates))
+    agent = Agent()
+    (held,) = agent.claim()
+    told: list[Any] = []
+
+    def create() -> str:
+        try:
+            door.create(Task, id="new", actor=THE_SYSTEM, workstream="a")
+        except GuardFailed as refusal:
+            return refusal.detail
+        return "created"
+
+    with transaction.atomic():
+        agent.finish(held)
+        other = threading.Thread(target=lambda: told.extend(in_threads(create)))
+        other.start()
+        until(lambda: told or somebody_waits())
+    other.join()
+
+    assert told == [f"created: workstream a is {state}: it takes no more tasks"]
+    assert states(Task) == {"x": "completed"}
+    all_is_well()
 
 
 # What is retried while somebody new comes to wait for it
