@@ -129,14 +129,16 @@ class Family:
         return heir.pk if heir else newest(model, pk)
 
     def _lead_followers(self, model: type[Entity], old: str, heir: Entity) -> None:
+        """Who is past what it waited for keeps it: nothing takes back what has been started since."""
         for owner, link in _links_to(model):
-            through = link.remote_field.through
+            links = link.remote_field.through.objects.filter(**{link.m2m_reverse_field_name(): old})
+            name = link.m2m_field_name()
             unfinished = owner.objects.exclude(state__in=owner.flow.final)
-            waiting = through.objects.filter(
-                **{link.m2m_reverse_field_name(): old, f"{link.m2m_field_name()}__in": unfinished}
-            )
-            led = list(waiting.values_list(link.m2m_field_name(), flat=True))
-            waiting.update(**{link.m2m_reverse_field_name(): heir.pk})
+            # Held, so that none goes past it while it is led on.
+            held = rows.hold(owner, links.filter(**{f"{name}__in": unfinished}).values_list(name, flat=True))
+            waiting = owner.objects.filter(pk__in=held, state__in=owner.flow.waits_for(link.name))
+            led = list(waiting.values_list("pk", flat=True))
+            links.filter(**{f"{name}__in": led}).update(**{link.m2m_reverse_field_name(): heir.pk})
             _tell_the_blocked(owner, led, old, heir.pk)
         for name in model.flow.succession.followers:
             owner, key = related(model, name), reverse_key(model, name)

@@ -34,12 +34,16 @@ class Succession:
     Every plain field carries over but those in `leaves_behind`; `guards` must hold for a retry; each of `children`
     that did not end in its machine's `done` is retried along with it; the unfinished rows of `followers` (reverse
     relations) point to the successor from then on, as do all links.
+
+    `waits_in` is about what the machine waits for itself: link → the states in which it does. What is retried later
+    concerns it no more. A link that is not named is waited for until the end.
     """
 
     leaves_behind: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     children: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()
+    waits_in: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -97,6 +101,10 @@ class Flow:
 
     def is_final(self, state: str) -> bool:
         return state in self.final
+
+    def waits_for(self, link: str) -> set[str]:
+        """The states in which what stands at the other end of a link is still waited for."""
+        return set(map(str, self.succession.waits_in.get(link, set(self.states) - set(self.final))))
 
     def open_moves(self, state: str, trigger: str) -> tuple[Move, ...]:
         return self._open.get((state, trigger), ())

@@ -159,6 +159,7 @@ class Task(Entity):
         rising=("retry_count",),
         succession=Succession(
             guards=(its_workstream_is_live,),
+            waits_in={"depends_on": WAITING, "entry_gates": WAITING},
         ),
     )
 

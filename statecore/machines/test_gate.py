@@ -15,7 +15,7 @@ from ..kernel.actors import AGENT, SYSTEM
 from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
-from ..kernel.flow import Flow, Rest
+from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.how_many import how_many_linked
 from ..kernel.indexes import awaited_by_state, live_by_state
 from ..kernel.invariant import Invariant
@@ -95,6 +95,7 @@ class TestGate(Entity):
             State.RUNNING: timedelta(minutes=30),
             State.BLOCKED: Rest("it waits for a re-run of the gate it depends on"),
         },
+        succession=Succession(waits_in={"depends_on": WAITING}),
     )
 
     state = StateField(State, initial=State.PENDING)

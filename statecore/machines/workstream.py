@@ -142,6 +142,7 @@ class Workstream(Entity):
             leaves_behind=("expected_tasks",),
             guards=(its_run_is_live,),
             children=("gates", "tasks"),
+            waits_in={"depends_on": WAITING},
         ),
     )
 

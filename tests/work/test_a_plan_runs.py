@@ -329,3 +329,24 @@ def test_a_task_that_was_added_to_a_plan_keeps_nobody_waiting() -> None:
     assert sorted(Agent().work()) == ["a1", "a2"]
     assert states(Run) == {"r": "succeeded"}
     all_is_well()
+
+
+def test_who_is_past_what_it_waited_for_keeps_it_when_that_is_done_again() -> None:
+    """Nothing leads back from the queue to waiting, so that it would be started before what it waits for."""
+    submit(workstream("a", "a1", task("a2", "a1"), task("a3", "a1", "a4"), "a4", task("a5", entry_gates=["g"])),
+           gates=[gate("g")])  # fmt: skip
+    ran("g")
+    agent = Agent()
+    agent.finish(next(each for each in agent.claim(1) if each.pk == "a1"))
+
+    heir = door.retry(Task, "a1", actor=operator(), reason="once more").entity.pk
+    door.retry(TestGate, "g", actor=operator(), reason="once more")
+
+    assert states(Task) == {
+        "a1": "completed", "a2": "queued", "a3": "blocked", "a4": "queued", "a5": "queued", heir: "queued",
+    }  # fmt: skip
+    assert [*Task.objects.get(pk="a2").depends_on.values_list("pk", flat=True)] == ["a1"]
+    assert Task.objects.get(pk="a3").blocked_by == sorted([heir, "a4"])
+    all_is_well()
+    assert agent.work()[-1] == "a3"
+    assert states(Workstream) == {"a": "completed"}

@@ -201,3 +201,22 @@ def test_who_is_retried_while_its_dependency_is_retried_waits_for_the_successor(
     assert links_of(heir) == told
     assert Task.objects.get(pk=heir).blocked_by == told
     all_is_well()
+
+
+@pytest.mark.postgres
+def test_who_is_let_go_while_one_of_its_dependencies_is_retried_keeps_the_old_one() -> None:
+    submit(workstream("a", task("x", priority=1), "y", task("z", "x", "y")))
+    agent = Agent()
+    agent.finish(*agent.claim())
+    (held,) = agent.claim()
+    told: list[Any] = []
+    with transaction.atomic():
+        agent.finish(held)
+        other = threading.Thread(target=lambda: told.extend(in_threads(retrying(Task, "x"))))
+        other.start()
+        until(lambda: told or somebody_waits())
+    other.join()
+
+    assert set(links_of("z")) == {"x", "y"}
+    assert states(Task) == {"x": "completed", "y": "completed", "z": "queued", told[0]: "queued"}
+    all_is_well()
