@@ -12,5 +12,10 @@ class Metrics(Sink):
 
     name = "metrics"
 
+    def __init__(self) -> None:
+        self.counted = 0
+
     def deliver(self, batch: Batch) -> None:
-        metrics.observe([event.entry for event in batch])
+        """A batch that comes again, because another sink has failed beside this one, was counted the first time."""
+        metrics.observe([event.entry for event in batch if event.position > self.counted])
+        self.counted = batch[-1].position

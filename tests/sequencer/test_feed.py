@@ -9,6 +9,7 @@ import time_machine
 from django.db import IntegrityError, OperationalError, connection
 from django.test import Client
 
+from statecore.derive.metrics import transitions_total
 from statecore.kernel import triggers
 from statecore.kernel.clock import now
 from statecore.records import StateCount
@@ -17,6 +18,7 @@ from statecore.records.sink_cursor import place_of
 from statecore.sequencer import feed, lag
 from statecore.sinks import Sink
 from statecore.sinks.counters import Counters
+from statecore.sinks.metrics import Metrics
 from tests.support import world
 from tests.support.sequencer import catch_up, sequencer
 from tests.support.waiting import until
@@ -56,6 +58,19 @@ def test_a_sink_that_fails_holds_up_no_other_and_goes_on_where_it_was() -> None:
     until(lambda: not working.round() and failing.kept)
     assert failing.kept == list(range(1, head() + 1))
     assert failing.recoveries > 1
+
+
+def test_what_is_counted_for_prometheus_is_counted_once_though_a_sink_beside_it_fails() -> None:
+    created = transitions_total.labels("run", "none", "pending")
+    before, failing = created._value.get(), Keeper()
+    failing.error = OSError("the disk is full")
+    working = sequencer(Metrics(), failing)
+
+    for _ in range(3):
+        world.run()
+        working.round()
+
+    assert created._value.get() - before == 3
 
 
 def test_what_a_failing_sink_wrote_to_the_database_is_undone() -> None:
