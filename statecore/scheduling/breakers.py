@@ -76,7 +76,7 @@ def report(tool_id: str, *, success: bool, actor: Actor, error: str = "") -> Not
             return False
         if breaker.state == State.CLOSED:
             return _count_success(breaker) if success else _count_failure(breaker, error, actor)
-        if _somebody_else_probes(breaker, actor):
+        if not _may_decide(breaker, actor):
             return False
         return _probe_succeeded(breaker, actor) if success else _fire(breaker, "failure", actor, error=error)
 
@@ -141,9 +141,12 @@ def _took_the_probe(breaker: CircuitBreaker, actor: Actor) -> bool:
     return bool(half_open.update(probe_by=actor.name, probe_until=at + lease))
 
 
-def _somebody_else_probes(breaker: CircuitBreaker, actor: Actor) -> bool:
-    """Also where the probe is overdue: what its owner says of it is worth more than an older call's fate."""
-    return breaker.probe_by not in ("", actor.name)
+def _may_decide(breaker: CircuitBreaker, actor: Actor) -> bool:
+    """Whoever has the probe, overdue or not: any other agent tells of a call it began before the breaker opened.
+
+    An operator may say what he saw as long as nobody is trying it out.
+    """
+    return breaker.probe_by == (actor.name if actor.kind is Kind.AGENT or breaker.probe_by else "")
 
 
 def _count_success(breaker: CircuitBreaker) -> bool:

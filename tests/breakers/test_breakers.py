@@ -142,7 +142,11 @@ def test_it_closes_after_as_many_probes_as_its_threshold_says(clock) -> None:
 def test_a_report_from_before_it_opened_does_not_count(clock) -> None:
     opened()
     assert not succeed(BEN).counts
-    clock.shift(timedelta(seconds=60))
+    clock.shift(timedelta(seconds=61))
+    breakers.cool_down()
+    assert not succeed(BEN).counts, "nobody has tried it out"
+    fail(actor=BEN)
+    assert the().state == "HALF_OPEN"
     breakers.acquire("aider", actor=ANN)
     assert not succeed(BEN).counts
     assert the().state == "HALF_OPEN"
