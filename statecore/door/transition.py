@@ -140,7 +140,7 @@ def _not_open(entity: Entity, trigger: str, facts: Facts) -> Refusal:
     flow, state = entity.flow, entity.state
     if trigger not in flow.triggers:
         return UnknownTrigger(f"{flow.entity_type} has no trigger {trigger!r}", triggers=list(flow.triggers))
-    if (attempt := facts.params.get("attempt")) is not None and attempt != entity.attempt:
+    if (attempt := facts.params.get("attempt")) is not None and entity.has_lost(attempt):
         # The entity moved on without this caller: what it needs to hear is that its lease is gone.
         return _guarded(entity, trigger, [lost(entity, attempt)])
     if _moves_here(entity, trigger):

@@ -88,6 +88,10 @@ class Entity(models.Model):
         """The agent that alone may speak for it; empty where any may."""
         return ""
 
+    def has_lost(self, attempt: object) -> bool:
+        """Whether the lease that was given under this attempt is gone."""
+        return attempt != self.attempt
+
     @classmethod
     def plain_fields(cls) -> set[str]:
         """What a caller may set, and a successor takes over."""

@@ -11,7 +11,8 @@ from .refusals import LeaseLost, Unmet
 
 def lost(entity: Any, attempt: object) -> Unmet:
     said = "no attempt was named" if attempt is None else f"attempt {attempt} has lost its lease"
-    return Unmet(LeaseLost.code, f"{said}: the current attempt is {entity.attempt}")
+    now = f"it is {entity.state}" if attempt == entity.attempt else f"the current attempt is {entity.attempt}"
+    return Unmet(LeaseLost.code, f"{said}: {now}")
 
 
 def the_attempt_is_current(entity: Any, facts: Facts) -> Unmet | None:

@@ -43,6 +43,7 @@ FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
 VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
+HELD_BY_NOBODY = WAITING | {State.QUEUED, State.RETRYING}
 # How it ends its run when its own agent says so; whatever else ends it, the agent has to be told.
 REPORTS = {"execution_completed", "execution_failed"}
 
@@ -277,6 +278,9 @@ class Task(Entity):
 
     def holder(self) -> str:
         return self.claimed_by
+
+    def has_lost(self, attempt: object) -> bool:
+        return super().has_lost(attempt) or self.state in HELD_BY_NOBODY
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)

@@ -169,7 +169,12 @@ def test_a_lost_lease_is_told_as_such(agent: Caller, phase: Phase) -> None:
         body = {"trigger": "execution_completed", "attempt": 0, "exit_code": 0}
         refused(agent.post(f"tasks/{task['id']}/transitions/", body), 409, "lease_lost")
         late = {**body, "attempt": task["attempt"]}
-        refused(agent.post(f"tasks/{task['id']}/transitions/", late), 409, "invalid_transition")
+        for report in (late, {"trigger": "execution_failed", "attempt": task["attempt"], "error": "late"}):
+            told = refused(agent.post(f"tasks/{task['id']}/transitions/", report), 409, "lease_lost")
+            assert (told["state"], told["unmet"][0]["detail"]) == (
+                "retrying",
+                "attempt 1 has lost its lease: it is retrying",
+            )
 
 
 def test_an_agent_reports_only_on_what_its_own_workers_hold(agent: Caller, phase: Phase) -> None:

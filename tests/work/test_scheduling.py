@@ -467,7 +467,7 @@ def test_a_dead_workers_tasks_are_retried_by_another(clock) -> None:
     assert timers.give_up_workers() == 1
     assert (dead.row.state, dead.row.current_load) == ("shutdown", 0)
     assert set(states(Task).values()) == {"retrying"}
-    assert refused(lambda: dead.finish(held[0]))[0] == "invalid_transition"
+    assert refused(lambda: dead.finish(held[0]))[0] == "lease_lost"
     told = scheduling.beat("dead", actor=dead.actor)
     assert told["commands"] == [{"cancel": "a1", "attempt": 1}, {"cancel": "a2", "attempt": 1}, {"shutdown": True}]
     clock.shift(100)
