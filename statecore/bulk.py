@@ -47,10 +47,17 @@ def fire(
     dry_run: bool = False,
 ) -> list[dict[str, Any]]:
     """What became of each, in their order."""
+    _check_trigger(model, trigger)
     items = door.transition_many(
         model, ids, trigger, actor=actor, params=params, reason=reason, metadata=metadata, dry_run=dry_run
     )
     return [told(item) for item in items]
+
+
+def _check_trigger(model: type[Entity], trigger: str) -> None:
+    """One that no entity has is wrong for all of them, and for none."""
+    if trigger not in model.flow.triggers:
+        raise UnknownTrigger(f"{model.flow.entity_type} has no trigger {trigger!r}", triggers=list(model.flow.triggers))
 
 
 def told(item: door.Item) -> dict[str, Any]:
@@ -59,6 +66,7 @@ def told(item: door.Item) -> dict[str, Any]:
         return {
             "id": item.entity_id,
             "changed": False,
+            "event": None,
             "refusal": {**item.refusal.as_dict(), "status": item.refusal.status},
         }
     outcome = item.outcome
@@ -79,8 +87,7 @@ def begin(
 ) -> BulkJob:
     """Write down what is to be done; `run` does it. What every one of them would refuse is refused at once."""
     rights.require(actor, model.flow, "operate")
-    if trigger not in model.flow.triggers:
-        raise UnknownTrigger(f"{model.flow.entity_type} has no trigger {trigger!r}", triggers=list(model.flow.triggers))
+    _check_trigger(model, trigger)
     check_words(reason, {})
     if complaint := object_complaint(dict(params)):
         raise Invalid({"params": [complaint]})

@@ -174,7 +174,7 @@ EXPLANATION: Schema = obj(
     }
 )
 BULK_RESULT: Schema = obj(
-    {"id": WORD, "changed": FLAG, "event": {}, "refusal": {"type": ["object", "null"]}}, ["id", "changed", "refusal"]
+    {"id": WORD, "changed": FLAG, "event": {}, "refusal": {"type": ["object", "null"]}},
 )
 BULK_JOB: Schema = obj(
     {

@@ -105,6 +105,7 @@ def test_many_are_moved_each_by_itself(operator: Caller) -> None:
         assert moved["event"]["to_state"] == "ANALYZING"
         assert ended["refusal"]["code"] == "terminal_state"
         assert missing["refusal"]["status"] == 404
+        assert all(result.keys() == {"id", "changed", "event", "refusal"} for result in each["results"])
 
 
 def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
@@ -126,6 +127,13 @@ def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
 )  # fmt: skip
 def test_a_bulk_call_that_makes_no_sense_is_refused(body: dict, operator: Caller) -> None:
     refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
+
+
+@pytest.mark.parametrize("ids", [[], ["nope"]])
+def test_a_trigger_that_nobody_has_is_wrong_for_all_of_them(ids: list[str], operator: Caller) -> None:
+    body = {"ids": ids, "trigger": "nonsense"}
+    told = refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "unknown_trigger")
+    assert "analyze" in told["triggers"]
 
 
 def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
