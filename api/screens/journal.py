@@ -8,8 +8,9 @@ from django.http import HttpResponse
 
 from statecore import history, integrity
 from statecore.history import Filters
+from statecore.journal import Event
 from statecore.kernel import registry
-from statecore.kernel.refusals import Invalid
+from statecore.kernel.refusals import Invalid, NotFound
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.machines.task import Task
@@ -103,11 +104,8 @@ class Verify(ApiView):
         require_right(request, VIEW_EVENT)
         last = head()
         after = asked.number("after")
-        if asked.word("entity"):
-            flow = registry.flow(asked.word("entity_type"))
-            require_sight(request, flow)
-            findings = integrity.check_entity(flow.entity_type, asked.word("entity"))
-            return answer(_verified(findings, "entity", last, last))
+        if "entity" in asked.given or "entity_type" in asked.given:
+            return answer(_verified(_findings_of_one(asked), "entity", last, last))
         if after is None:
             return answer(_verified(integrity.check_recent(), "recent", last, last))
         upto = min(last, after + STRETCH)
@@ -115,6 +113,19 @@ class Verify(ApiView):
             integrity.check_stretch(after, upto) if upto > after else [], "stretch", max(after, upto), last
         )
         return answer({**told, "next": asked.address(after=upto) if upto < last else None})
+
+
+def _findings_of_one(asked: Parameters) -> list[integrity.Finding]:
+    """Of something there never was nothing is proven."""
+    entity_type, entity_id = asked.word("entity_type"), asked.word("entity")
+    if not (entity_type and entity_id):
+        raise Invalid({"entity": ["takes an entity_type, and an entity_type takes an entity."]})
+    flow = registry.flow(entity_type)
+    require_sight(asked.request, flow)
+    rows, events = flow.model.objects.filter(pk=entity_id), Event.objects.filter(entity_type=entity_type)
+    if not (rows.exists() or events.filter(entity_id=entity_id).exists()):
+        raise NotFound(f"there is no {entity_type} {entity_id!r}")
+    return integrity.check_entity(entity_type, entity_id)
 
 
 def _verified(findings: list[integrity.Finding], what: str, position: int, last: int) -> dict[str, Any]:

@@ -175,6 +175,9 @@ def test_verifying_all_of_it_stretch_by_stretch_finds_what_was_changed(story) ->
     assert (told["ok"], told["position"], told["next"]) == (True, head(), None)
     worker = story["worker"]
     assert done(caller.get(f"audit/verify/?entity_type=worker&entity={worker.pk}"))["ok"]
+    refused(caller.get("audit/verify/?entity_type=worker&entity=nobody"), 404, "not_found")
+    for half in ("entity_type=worker", f"entity={worker.pk}"):
+        refused(caller.get(f"audit/verify/?{half}"), 400, "invalid")
 
     with triggers.lowered(connection), connection.cursor() as cursor:
         cursor.execute(
