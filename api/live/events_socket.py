@@ -8,6 +8,7 @@ import time
 
 from statecore.live import Hub, Told, TooOld
 
+from ..permissions import VIEW_EVENT
 from . import wishes
 from .asgi import Scope, query
 from .socket import Frames, Socket
@@ -32,6 +33,8 @@ def frame(events: list[Told]) -> str:
 
 
 class EventsSocket(Socket):
+    permission = VIEW_EVENT
+
     async def prepare(self, scope: Scope, visitor: Visitor) -> Wishes:
         return wishes.read(query(scope), visitor.seen)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -23,6 +23,9 @@ POLICY, RESTART, TRY_AGAIN = 1008, 1012, 1013
 class Socket:
     """One class for each kind; `speak` runs for each that is open."""
 
+    # Beside the sight of a machine.
+    permission: ClassVar[str] = ""
+
     async def prepare(self, scope: Scope, visitor: Visitor) -> Any:
         """Read the address before anybody is let in; what this returns goes to `speak`."""
 
@@ -38,7 +41,7 @@ class Socket:
             if full := presence(here).check_room():
                 raise full
             async with here.watching():
-                visitor = await here.reader.ask(admit, scope)
+                visitor = await here.reader.ask(admit, scope, self.permission)
                 prepared = await self.prepare(scope, visitor)
                 await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
                 with presence(here).of(visitor) as leaving:

@@ -10,6 +10,7 @@ import orjson
 from statecore.kernel.refusals import Refusal
 from statecore.live import Hub, Told, TooOld, hub
 
+from ..permissions import VIEW_EVENT
 from . import wishes
 from .asgi import Application, Receive, Scope, Send, header, query, refuse
 from .events_socket import QUIET, pause
@@ -60,7 +61,7 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
     if full := presence(here).check_room():
         raise full
     async with here.watching():
-        visitor = await here.reader.ask(admit, scope)
+        visitor = await here.reader.ask(admit, scope, VIEW_EVENT)
         wished = wishes.read(query(scope), visitor.seen, header(scope, b"last-event-id"))
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with presence(here).of(visitor) as leaving:

@@ -33,19 +33,20 @@ class Visitor:
     token: int | None = None
     session: str = ""
     seen: frozenset[str] = frozenset()
+    permission: str = ""  # without which it may not stay
 
 
-def admit(scope: Scope) -> Visitor:
+def admit(scope: Scope, permission: str = "") -> Visitor:
     """Asks the database. Never a token from the address: addresses are logged."""
     authorization = header(scope, b"authorization") or _from_subprotocols(scope)
     token = authentication.read(authorization)
     if token is not None:
         require(token, TokenScope.READ)
-        return Visitor(token=token.pk, seen=_seen(token.user))
+        return Visitor(token=token.pk, seen=_seen(token.user, permission), permission=permission)
     session = _session_key(scope)
     # A socket without an Origin was not opened by a browser, so the cookie is not a browser's either.
     if session and (scope["type"] == "http" or header(scope, b"origin")) and (user := _logged_in(session)):
-        return Visitor(session=session, seen=_seen(user))
+        return Visitor(session=session, seen=_seen(user, permission), permission=permission)
     raise NotAuthenticated("authentication is needed: `Authorization: Bearer <token>`, or a session")
 
 
@@ -63,7 +64,9 @@ def _session_key(scope: Scope) -> str:
     return found.value if found else ""
 
 
-def _seen(user: Any) -> frozenset[str]:
+def _seen(user: Any, permission: str) -> frozenset[str]:
+    if permission and not user.has_perm(permission):
+        raise PermissionDenied(f"{user.get_username()} lacks {permission}", required=permission)
     return frozenset(flow.entity_type for flow in seen_by(user.has_perm))
 
 
@@ -93,6 +96,6 @@ def gone(visitors: Iterable[Visitor]) -> set[Visitor]:
 
 def _still_sees(visitor: Visitor, user: Any) -> bool:
     try:
-        return user is not None and visitor.seen <= _seen(user)
+        return user is not None and visitor.seen <= _seen(user, visitor.permission)
     except PermissionDenied:
         return False

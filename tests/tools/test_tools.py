@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from statecore.journal import Event
 from statecore.machines.run import Run
 from tests.agent.process import running, state, submit
+from tests.api.test_rights import useless
 from tests.support import site as sites
 from tests.support import world
 from tests.support.site import Site
@@ -154,6 +155,13 @@ def test_nobody_comes_in_without_a_token(site: Site, header: dict[str, str]) -> 
     assert answer.status_code == 401
     assert answer.json()["code"] == "not_authenticated"
     assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_nobody_comes_in_with_a_token_that_is_no_good_any_more(site: Site) -> None:
+    for who, text in useless().items():
+        headers = {"Authorization": f"Bearer {text}"} if text else {}
+        answer = httpx.post(f"{site.url}/mcp/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (401, "not_authenticated"), who
 
 
 def test_a_body_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
