@@ -28,7 +28,8 @@ VERBS = (
     Verb("complete-task", "tasks", "completed", "a task that was done although nobody reported it"),
     Verb("fail-task", "tasks", "failed", "a task that will not get done"),
     Verb("reset-task", "tasks", "pending", "a task from the start again; a final one gets a successor"),
-    Verb("unblock-task", "tasks", "pending", "a blocked task whose dependency was checked by hand"),
+    # Not to pending: what blocked it is still there, and would block it again at once.
+    Verb("unblock-task", "tasks", "queued", "a blocked task whose dependency was checked by hand"),
     Verb("fail-workstream", "workstreams", "failed", "a workstream that cannot be saved"),
     Verb("validate-workstream", "workstreams", "validating", "a workstream whose tasks have all ended"),
     Verb("rollback-patch", "patches", "rolled_back", "a committed patch that was taken back by its approved plan"),
@@ -69,9 +70,10 @@ def force_verb(options: Namespace, desk: Desk) -> None:
     try:
         ask_to_force(desk, options, verb.collection, options.id, verb.to_state, metadata)
     except Conflict as refusal:
-        if verb.name != RESET or refusal.code != "terminal_state" or options.dry_run:
+        if verb.name != RESET or refusal.code != "terminal_state":
             raise
-        try_again(Namespace(collection=verb.collection, id=options.id, reason=options.reason), desk)
+        again = Namespace(collection=verb.collection, id=options.id, reason=options.reason, dry_run=options.dry_run)
+        try_again(again, desk)
 
 
 def force_any(options: Namespace, desk: Desk) -> None:

@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
     retry.add_argument("collection", help="tasks, runs, workers, …")
     retry.add_argument("id", help="what has ended")
     retry.add_argument("--reason", help="goes on record")
+    retry.add_argument("--dry-run", action="store_true", help="show what would follow, and change nothing")
     retry.set_defaults(run=try_again)
     drain = commands.add_parser("drain", help="let a worker finish what it holds, and leave")
     drain.add_argument("id", help="the worker")
@@ -73,9 +74,11 @@ def tell(desk: Desk, outcome: Outcome, verb: str = "") -> None:
 
 
 def try_again(options: Namespace, desk: Desk) -> None:
-    successor = desk.client.retry(options.collection, options.id, reason=options.reason)
+    successor = desk.client.retry(options.collection, options.id, reason=options.reason, dry_run=options.dry_run)
     if desk.as_json:
         desk.put(successor.fields)
+    elif options.dry_run:
+        desk.line(f"would: a successor is {successor.state}, in place of {options.id}")
     else:
         desk.line(f"{successor.id} is {successor.state}, in place of {options.id}")
 

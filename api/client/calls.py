@@ -99,11 +99,18 @@ class Calls(AgentCalls, OperatorCalls):
 
     @call
     def retry(
-        self, collection: str, entity_id: str, /, *, reason: str | None = None, request_id: str | None = None
+        self,
+        collection: str,
+        entity_id: str,
+        /,
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
     ) -> Call[Entity]:
-        """The successor of something final."""
-        path = address(collection, entity_id, "retry")
-        return Call("POST", path, entity, body=given(reason=reason), keyed=True, request_id=request_id)
+        """The successor of something final; `dry_run` shows it, and makes none."""
+        path, body = address(collection, entity_id, "retry"), given(reason=reason, dry_run=dry_run or None)
+        return Call("POST", path, entity, body=body, keyed=True, request_id=request_id)
 
     @call
     def bulk(

@@ -83,14 +83,19 @@ def test_a_live_task_is_reset_and_a_final_one_gets_a_successor(statecore: Statec
 
     assert "running → pending" in statecore("reset-task", "t1", *REASON).out
     statecore("fail-task", "t1", *REASON)
+    for dry_run in (("reset-task", "t1", *REASON), ("retry", "tasks", "t1")):
+        assert statecore(*dry_run, "--dry-run").out == "would: a successor is queued, in place of t1\n"
+    assert not hasattr(task("t1"), "successor")
     assert "in place of t1" in statecore("reset-task", "t1", *REASON).out
     assert task("t1").successor.retry_count == 0
 
 
 def test_a_blocked_task_is_unblocked(statecore: Statecore) -> None:
-    submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
+    submit({"id": "t1", "required_capabilities": ["git"]}, {"id": "t2", "depends_on": ["t1"]})
 
-    assert "blocked → pending" in statecore("unblock-task", "t2", *REASON).out
+    assert statecore("unblock-task", "t2", *REASON).out == "task t2: blocked → queued (manual_override)\n"
+    assert state("t2") == "queued"
+    running("t2")
 
 
 def test_workstreams_are_validated_and_failed(statecore: Statecore) -> None:
