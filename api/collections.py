@@ -40,6 +40,11 @@ class OfMachine(ApiView):
     def linked(self, row: dict[str, Any]) -> dict[str, Any]:
         return entities.with_links(self.model, [row])[0]
 
+    def moved(self, outcome: Outcome) -> HttpResponse:
+        """What happened, and the entity as every call tells it: only a machine with links costs a query more."""
+        told = outcome.as_dict()
+        return idempotency.reply(outcome, {**told, "entity": self.linked(dict(told["entity"]))})
+
     def newborn(self, outcome: Outcome) -> HttpResponse:
         """The new entity itself, and what happened."""
         told = outcome.as_dict()
@@ -115,7 +120,7 @@ class Transitions(OfMachine):
             request=posted.key,
             dry_run=asked.dry_run,
         )
-        return idempotency.reply(outcome)
+        return self.moved(outcome)
 
 
 class Firing(bodies.Body):
@@ -165,7 +170,7 @@ class Override(OfMachine):
             request=posted.key,
             dry_run=asked.dry_run,
         )
-        return idempotency.reply(outcome)
+        return self.moved(outcome)
 
 
 def _approver(request: Request) -> Actor | Refusal | None:

@@ -55,7 +55,7 @@ def links(flow: Flow) -> Schema:
 
 
 def full(flow: Flow) -> Schema:
-    """With what it is linked to, which the answer to a move leaves out."""
+    """With what it is linked to, which a claim leaves out."""
     if not flow.model._meta.many_to_many:
         return ref(camel(flow))
     return {"allOf": [ref(camel(flow)), links(flow)]}
@@ -187,7 +187,7 @@ BULK_JOB: Schema = obj(
 def moved(flow: Flow) -> Schema:
     caused = {"type": "array", "items": ref("Event")}
     event: Schema = {"anyOf": [ref("Event"), {"type": "null"}]}
-    return obj({"changed": FLAG, "event": event, "caused": caused, "entity": ref(camel(flow))})
+    return obj({"changed": FLAG, "event": event, "caused": caused, "entity": full(flow)})
 
 
 def refusal_classes() -> list[type[Refusal]]:

@@ -132,6 +132,17 @@ def test_a_move_answers_with_its_event_what_it_caused_and_the_entity(agent: Call
     assert told["entity"]["detail"] == "looking"
 
 
+def test_a_move_tells_the_entity_as_it_is_read() -> None:
+    operator, running = Caller("override"), world.running_task()
+    place = f"tasks/{world.task(workstream=running.workstream, depends_on=[running.pk]).pk}/"
+    forced = {"to_state": "queued", "reason": "long enough a reason", "category": "other", "request_id": "once"}
+    told = done(operator.post(f"{place}override/", forced))["entity"]
+    assert told["depends_on"] == [running.pk]
+    assert told == done(operator.get(place)) == done(operator.post(f"{place}override/", forced))["entity"]
+    cancelled = done(operator.post(f"tasks/{running.pk}/transitions/", {"trigger": "user_cancelled"}))["entity"]
+    assert cancelled == done(operator.get(f"tasks/{running.pk}/"))
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
