@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from importlib.util import find_spec
 
 import pytest
 from django.core.management import CommandError, get_commands, load_command_class
@@ -15,8 +16,12 @@ from tests.documentation.test_links import pages
 from tests.support.site import ROOT
 
 NAMED = re.compile(
-    r"`((?:statecore|(?:\.venv/bin/)?(?:python )?manage\.py) [^`\n]+)`|^\s*\$ ((?:scripts/)?statecore [^\n]+)$", re.M
+    r"`((?:statecore|(?:\.venv/bin/)?(?:python )?manage\.py) [^`\n]+)`"
+    r"|^\s*\$ ((?:scripts/)?statecore [^\n]+)$"
+    r"|^[^`\n]*?((?:\.venv/bin/)?python manage\.py [^`\n)]+)\)?$",
+    re.M,
 )
+STARTED = re.compile(r"python -m ([\w.]+)|(?<![\w./])(scripts/\w+)")
 MANAGE = re.compile(r"^(?:\.venv/bin/)?(?:python )?manage\.py ")
 # Django's own, and what stands for any command.
 NOT_OURS = {"migrate", "makemigrations", "createsuperuser", "check", "COMMAND"}
@@ -26,8 +31,8 @@ def named() -> Iterator[tuple[str, str]]:
     """Not those of the tutorial, which are run, nor of what tells of other times."""
     for page in pages():
         if page.name not in ("CHANGELOG.md", "first-plan.md") and page.parent.name != "adr":
-            for inline, typed in NAMED.findall(page.read_text()):
-                yield str(page.relative_to(ROOT)), (inline or typed).partition("  #")[0]
+            for inline, typed, fenced in NAMED.findall(page.read_text()):
+                yield str(page.relative_to(ROOT)), (inline or typed or fenced).partition("  #")[0]
 
 
 COMMANDS = sorted(set(named()))
@@ -39,6 +44,14 @@ def test_a_command_that_a_page_names_can_be_typed(where: str, line: str) -> None
         _of_manage(shlex.split(MANAGE.sub("", line)))
     else:
         _of_statecore(shlex.split(line)[1:])
+
+
+def test_a_module_or_script_that_a_page_starts_is_there() -> None:
+    found = {pair for page in pages() for pair in STARTED.findall(page.read_text())}
+
+    assert len(found) > 10
+    assert [module for module, _script in found if module and find_spec(module) is None] == []
+    assert [script for _module, script in found if script and not (ROOT / script).is_file()] == []
 
 
 def _of_statecore(words: list[str]) -> None:
