@@ -17,7 +17,7 @@ from api.live.stream import PATH as STREAM
 from api.tools.application import ADDRESS as TOOLS
 from statecore.project import environment, process
 from tests.deploy import units
-from tests.deploy.topology import NGINX
+from tests.deploy.topology import NGINX, OPENSSL, make_certificate
 from tests.deploy.units import DEPLOY, ROOT, SYSTEMD
 from tests.support.site import free_port
 
@@ -135,7 +135,7 @@ def test_every_process_has_a_pod_and_a_probe() -> None:
     ours = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
 
     assert {each["args"][0] for each in ours} == {"prepare", *process.COMMANDS} - {"web", "executors"}
-    assert all("livenessProbe" in each for each in ours if each["args"] != ["prepare"])
+    assert all("livenessProbe" in each.values[0] for each in containers() if each.values[0]["name"] != "prepare")
     assert all(spec["securityContext"]["runAsNonRoot"] for spec in pods().values())
 
 
@@ -168,18 +168,39 @@ def test_kustomize_puts_the_manifests_together() -> None:
     assert environment.read({**settings, "STATECORE_HOME": ""}).https
 
 
+def said_by_nginx(folder: Path, elsewhere: dict[str, str], configuration: Path, upstreams: Path | None = None) -> str:
+    """Of a configuration of ours, with what is elsewhere here."""
+    for name, source in {"nginx.conf": configuration, "upstreams.conf": upstreams}.items():
+        text = source.read_text() if source else ""
+        for old, new in elsewhere.items():
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    shutil.copy(DEPLOY / "nginx" / "locations.conf", folder)
+    command = [str(NGINX), "-t", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+    return subprocess.run(command, capture_output=True, text=True).stderr
+
+
 @pytest.mark.skipif(not NGINX, reason="nginx is not here")
 def test_nginx_understands_the_configuration_of_a_pod(tmp_path: Path) -> None:
-    text = (DEPLOY / "kubernetes" / "nginx.conf").read_text()
     elsewhere = {"/tmp/": f"{tmp_path}/", "listen 8080": f"listen 127.0.0.1:{free_port()}"}  # noqa: S108
-    for old, new in elsewhere.items():
-        text = text.replace(old, new)
-    (tmp_path / "nginx.conf").write_text(text)
-    shutil.copy(DEPLOY / "nginx" / "locations.conf", tmp_path)
-    command = [str(NGINX), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
-    ended = subprocess.run(command, capture_output=True, text=True)
 
-    assert "test is successful" in ended.stderr, ended.stderr
+    assert "test is successful" in said_by_nginx(tmp_path, elsewhere, DEPLOY / "kubernetes" / "nginx.conf")
+
+
+@pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx and openssl are needed")
+def test_nginx_understands_the_configuration_of_compose(tmp_path: Path) -> None:
+    """But for asking again where a service is, which the nginx of the image can and that of Debian cannot."""
+    make_certificate(tmp_path)
+    ports = {f"listen {port} ": f"listen 127.0.0.1:{free_port()} " for port in (80, 443)}
+    folders = {"/etc/statecore/": f"{tmp_path}/", "/run/": f"{tmp_path}/", "/var/lib/nginx/": f"{tmp_path}/"}
+    newer = {
+        "    resolver 127.0.0.11 valid=5s;\n": "",
+        "rest:8001 resolve": "127.0.0.1:1",
+        "live:9001 resolve": "127.0.0.1:1",
+    }
+    configuration, upstreams = DEPLOY / "nginx" / "nginx.conf", DEPLOY / "compose" / "upstreams.conf"
+
+    assert "test is successful" in said_by_nginx(tmp_path, ports | folders | newer, configuration, upstreams)
 
 
 @pytest.mark.parametrize(
