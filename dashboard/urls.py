@@ -81,6 +81,7 @@ urlpatterns = [
     path(f"{MACHINE}~views/save/", views.save_view, name="save_view"),
     path(f"{MACHINE}~views/<int:view_id>/drop/", views.drop_view, name="drop_view"),
     path(f"{MACHINE}~select/", bulk.select, name="select"),
+    path(f"{MACHINE}~matching/", bulk.matching, name="matching"),
     path(f"{MACHINE}~selection/<int:selection_id>/", bulk.confirm, name="bulk"),
     path("bulk/<slug:job_id>/", bulk.job, name="bulk_job"),
     path(ENTITY, entity.entity, name="entity"),

@@ -27,6 +27,7 @@ from statecore.records import BulkJob
 from statecore.tasks import run_bulk_job
 
 from . import asking
+from .asked import text
 from .found import machine_at
 
 log = structlog.get_logger(__name__)
@@ -40,9 +41,9 @@ CONFIRM = "dashboard/bulk.html"
 def select(request: HttpRequest, collection: str) -> HttpResponse:
     """Freeze the rows that were ticked, or all that match."""
     flow = machine_at(request, collection, "operate")
-    text = request.POST.get("q", "").replace("\x00", "")[:500]
+    query = request.POST.get("q", "").replace("\x00", "")[:500]
     try:
-        ids = _matching(flow, text) if request.POST.get("all") else bulk.check(request.POST.getlist("ids"))[:MOST]
+        ids = _matching(flow, query) if request.POST.get("all") else bulk.check(request.POST.getlist("ids"))[:MOST]
     except (Refusal, TimedOut):
         ids = []
     if not ids:
@@ -52,13 +53,24 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
         user=rights.person(request),
         entity_type=flow.entity_type,
         ids=ids,
-        query=text if request.POST.get("all") else "",
+        query=query if request.POST.get("all") else "",
     )
     return HttpResponseRedirect(reverse("console:bulk", args=[collection, chosen.pk]))
 
 
-def _matching(flow: Flow, text: str) -> list[str]:
-    asked = search.read(text, flow, now())
+@require_safe
+def matching(request: HttpRequest, collection: str) -> HttpResponse:
+    """How many all are, before they are chosen: `all 37`."""
+    flow = machine_at(request, collection, "operate")
+    try:
+        count = len(_matching(flow, text(request, "q")))
+    except TimedOut:
+        return HttpResponse("all")
+    return HttpResponse(f"the first {MOST:,}" if count == MOST else f"all {count:,}")
+
+
+def _matching(flow: Flow, query: str) -> list[str]:
+    asked = search.read(query, flow, now())
     if asked.complaints:  # a word that was not understood would match everything
         return []
     rows = entities.filtered(flow, asked).order_by("pk")

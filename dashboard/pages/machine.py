@@ -77,5 +77,6 @@ def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
         "chips": chips,
         "all_url": address,
         "hints": search.hints(flow),
+        "asked": asked.told_by_events(),
         "here_machine": flow.entity_type,
     }

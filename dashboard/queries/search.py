@@ -34,12 +34,19 @@ class Search:
 
     text: str
     states: list[str] = field(default_factory=list)
+    beginnings: list[str] = field(default_factory=list)
+    within: dict[str, str] = field(default_factory=dict)
     conditions: list[Q | Exists] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         return not self.text.strip()
+
+    def told_by_events(self) -> dict[str, Any]:
+        """What a browser can compare with an event, and whether that is all that was asked."""
+        is_told = len(self.conditions) == len(self.beginnings) + len(self.within)
+        return {"states": self.states, "beginnings": self.beginnings, "within": self.within, "is_told": is_told}
 
 
 Reader = Callable[[str, datetime], Q | Exists]
@@ -51,11 +58,14 @@ def read(text: str, flow: Flow, at: datetime) -> Search:
         name, colon, value = word.partition(":")
         try:
             if not colon:
+                search.beginnings.append(word)
                 search.conditions.append(Q(pk__startswith=word))
             elif name == "state":
                 search.states += _states(value, flow)
             elif name in known:
                 search.conditions.append(known[name](value, at))
+                if name == "run":  # every event of a run's parts names the run
+                    search.within[f"{name}_id"] = value
             else:
                 raise ValueError(f"there is no qualifier {name}: try {', '.join(['state', *known])}")
         except ValueError as complaint:

@@ -1,4 +1,6 @@
 // How fresh the page is, in a word: live, delayed, disconnected; a page without a socket says when it was made.
+import { timeElement } from "./times.js";
+
 const BEHIND = 10_000; // an event older than this on arrival: the sequencer is behind
 const CATCHING_UP = 5_000; // after coming back, what was missed is old and no sign of anything
 
@@ -15,8 +17,7 @@ const madeAt = element?.querySelector("time").dateTime ?? Date.now();
 const follows = document.body.dataset.position !== undefined || document.body.classList.contains("wall");
 const WORDS = { static: "", live: "live", delayed: "delayed", disconnected: "disconnected" };
 
-export function tell(state) {
-  if (state !== "disconnected") connection.heardAt = Date.now();
+function tell(state) {
   if (connection.state === state) return;
   connection.state = state;
   document.body.dataset.connection = state;
@@ -24,7 +25,7 @@ export function tell(state) {
   const seen = state === "live" && !follows ? "static" : state;
   element.dataset.state = seen;
   element.querySelector(".word").textContent = WORDS[seen];
-  element.querySelector("time").dateTime = new Date(follows ? connection.heardAt : madeAt).toISOString();
+  element.querySelector("time").replaceWith(timeElement(new Date(follows ? connection.heardAt : madeAt).toISOString(), "clock"));
   element.querySelector(".asof").hidden = seen === "live";
 }
 
@@ -32,8 +33,22 @@ export function opened() {
   connection.openedAt = Date.now();
 }
 
+// A page with several sockets is as good as its worst: it is live again when the last one that was lost has spoken.
+const lost = new Set();
+export function heard(socket) {
+  connection.heardAt = Date.now();
+  lost.delete(socket);
+  if (!lost.size && connection.state !== "delayed") tell("live");
+}
+
+export function missed(socket) {
+  lost.add(socket);
+  tell("disconnected");
+}
+
 let recovery = 0;
 export function tellAgeOf(timestamp) {
+  if (lost.size) return;
   const isOld = Date.now() - new Date(timestamp).getTime() > BEHIND && Date.now() - connection.openedAt > CATCHING_UP;
   tell(isOld ? "delayed" : "live");
   clearTimeout(recovery);

@@ -26,7 +26,15 @@ watch((board) => {
   document.querySelector("[data-total]").textContent = Object.values(counts).reduce((sum, count) => sum + count, 0);
 });
 
+// An entity that is not in the list is news when the search may find it: one of the states asked for was entered, or
+// it is new. What else was asked for an event does not tell.
 const fresh = new Set();
+const asked = readJson("asked");
+function isNews(event) {
+  const fits = asked.states.length ? asked.states.includes(event.to_state) : event.kind === "created";
+  return fits && asked.beginnings.every((beginning) => event.entity_id.startsWith(beginning)) &&
+    Object.entries(asked.within).every(([name, id]) => event.context?.[name] === id);
+}
 
 function change(row, event) {
   if (event.sequence <= Number(row.dataset.version)) return;
@@ -44,12 +52,13 @@ follow({ entity_type: machine }, (events) => {
   for (const event of events) {
     const row = document.querySelector(`tr[data-id="${CSS.escape(event.entity_id)}"]`);
     if (row) change(row, event);
-    else if (event.kind === "created") fresh.add(event.entity_id);
+    else if (isNews(event)) fresh.add(event.entity_id);
+    else if (asked.states.length) fresh.delete(event.entity_id);
   }
   const news = document.getElementById("news");
-  if (!news || !fresh.size) return;
-  news.querySelector("[data-count]").textContent = fresh.size;
-  news.classList.remove("hidden");
+  if (!news) return;
+  news.textContent = asked.is_told ? `+${fresh.size} new` : `${fresh.size} more may match: look again`;
+  news.classList.toggle("hidden", !fresh.size);
 }, () => location.reload());
 
 document.addEventListener("click", (event) => {
@@ -68,6 +77,6 @@ function count() {
 }
 if (bar) {
   document.addEventListener("change", (event) => { if (event.target.name === "ids") count(); });
-  bar.querySelector("[data-select-page]").addEventListener("click", () => { for (const each of boxes()) each.checked = true; count(); });
+  bar.querySelector("[data-select-page]").addEventListener("click", () => { for (const each of boxes()) each.checked = true; count(); htmx.trigger(bar, "page-chosen"); });
   document.body.addEventListener("htmx:afterSwap", count);
 }

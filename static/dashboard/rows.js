@@ -24,13 +24,17 @@ function choose(place) {
   }
 }
 
+// Whatever stands behind the hash of an address that somebody typed.
+function wanted() {
+  try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+}
+
 export function walkRows() {
   if (!document.querySelector("table[data-rows]")) return;
   key("j", "next row", () => choose(chosen() + 1));
   key("k", "row before", () => choose(Math.max(0, chosen() - 1)));
   key("n", "next page", () => document.querySelector("[data-next]")?.click());
   key("x", "select the row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
-  const wanted = decodeURIComponent(location.hash.slice(1));
-  const place = wanted ? rows().findIndex((row) => row.dataset.id === wanted) : -1;
+  const place = rows().findIndex((row) => row.dataset.id && row.dataset.id === wanted());
   if (place >= 0) choose(place);
 }

@@ -1,5 +1,5 @@
 // A socket that comes back by itself: jittered back-off, asleep while the page is hidden, given up when it is silent.
-import { opened, tell } from "./freshness.js";
+import { heard, missed, opened } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
 const SILENT = 45_000; // the server says something every fifteen seconds: a cable that was pulled tells nobody
@@ -28,7 +28,7 @@ export class Socket {
     socket.onmessage = (message) => {
       this.wait = FIRST;
       this.listen(socket);
-      tell("live");
+      heard(this);
       this.hear(JSON.parse(message.data));
     };
     socket.onclose = () => this.lose(socket);
@@ -43,7 +43,7 @@ export class Socket {
     if (this.socket !== socket) return;
     clearTimeout(this.silence);
     this.socket = null;
-    tell("disconnected");
+    missed(this);
     this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
     this.wait = Math.min(this.wait * 2, LONGEST);
   }

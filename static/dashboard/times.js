@@ -26,6 +26,17 @@ export function tellTimes(root = document) {
   }
 }
 
+// A time is asked for in the viewer's zone and sent as UTC; an address without a zone means UTC too.
+export function askInZone(input) {
+  const given = input.getAttribute("value");
+  const when = new Date(/Z$|[+-]\d\d:\d\d$/.test(given) ? given : `${given}Z`);
+  const shifted = new Date(when.getTime() - when.getTimezoneOffset() * 60_000);
+  input.value = Number.isNaN(shifted.getTime()) ? "" : shifted.toISOString().slice(0, 16);
+  input.form.addEventListener("formdata", ({ formData }) => {
+    if (input.value) formData.set(input.name, new Date(input.value).toISOString());
+  });
+}
+
 export function timeElement(iso, format) {
   const element = document.createElement("time");
   element.dateTime = iso;

@@ -39,6 +39,7 @@ PAGES = [
     Page("run", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),
+    Page("matching", OPERATE, ("tasks",)),
     Page("move", OPERATE, ("runs", "scene", "run_canceled")),
     Page("retry", OPERATE, TASK),
     Page("force", OVERRIDE, TASK),
