@@ -38,6 +38,7 @@ class BoundedPaginator(ModelPaginator):
 class ReadOnly(ModelAdmin):
     paginator = BoundedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # a number beside each filter counts the whole table
     list_per_page = 50
     list_max_show_all = 0
 

@@ -128,3 +128,13 @@ def test_a_list_asks_the_same_however_many_it_shows(people: dict[str, Any], scen
     for number in range(10):
         world.task(id=f"more-{number}", workstream=scene.first.workstream)
     assert questions() == few
+
+
+def test_no_filter_counts_a_whole_table(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["superuser"])
+    with CaptureQueriesContext(connection) as asked:
+        body = client.get("/admin/statecore/task/?_facets=True").content.decode()
+
+    assert "Show counts" not in body
+    counts = [query["sql"] for query in asked if "COUNT(" in query["sql"].upper()]
+    assert all("LIMIT" in sql for sql in counts), counts
