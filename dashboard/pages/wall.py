@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -29,8 +30,8 @@ def wall(request: HttpRequest) -> HttpResponse:
     told, flows = board.stats(rights.sight(request)), _chosen(request)
     tiles = [(counts.distribution(flow, told["counts"][flow.entity_type]), shell.name_of(flow)) for flow in flows]
     context: dict[str, Any] = {
-        "pages": [tiles[first : first + ON_ONE_PAGE] for first in range(0, len(tiles), ON_ONE_PAGE)],
-        "worries": worries.figures(told),
+        "pages": _pages(tiles),
+        "worries": worries.figures(told, alerts="critical"),
         "stats": told,
         "looks": feed.all_looks(),
         "theme": text(request, "theme") if text(request, "theme") in THEMES else THEMES[0],
@@ -56,6 +57,14 @@ def _chosen(request: HttpRequest) -> list[Flow]:
     seen = {flow.entity_type: flow for flow in registry.flows() if rights.may(request.user, flow, "view")}
     named = [seen[name] for name in text(request, "machines").split(",") if name in seen]
     return named or sorted(seen.values(), key=lambda flow: (not shell.neighbours(flow), shell.depth(flow)))
+
+
+def _pages(tiles: list[Any]) -> list[list[Any]]:
+    """As few as hold them all, equally full: nobody looks at one tile for as long as at six."""
+    count = -(-len(tiles) // ON_ONE_PAGE) or 1
+    size, larger = divmod(len(tiles), count)
+    starts = [page * size + min(page, larger) for page in range(count + 1)]
+    return [tiles[start:end] for start, end in pairwise(starts)]
 
 
 def _seconds(request: HttpRequest) -> int:

@@ -24,12 +24,13 @@ class Figure:
     mood: str
 
 
-def figures(stats: dict[str, Any]) -> list[Figure]:
-    how_bad = "bad" if stats["alerts"]["critical"] else "careful"
+def figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
+    """With all alerts that are open, or only the critical ones."""
+    how_bad = "bad" if stats["alerts"]["critical"] or alerts == "critical" else "careful"
     breakers, gates = circuit_breaker.CircuitBreaker.flow, test_gate.TestGate.flow
     return [
         _figure(stats, "stuck.total", "past their deadline", reverse("console:stuck"), "bad"),
-        _figure(stats, "alerts.open", "open alerts", reverse("console:alerts"), how_bad),
+        _figure(stats, f"alerts.{alerts}", f"{alerts} alerts", reverse("console:alerts"), how_bad),
         *_in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
         *_in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
         _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 
@@ -152,3 +153,29 @@ def test_words_that_no_database_keeps_let_nobody_in_and_break_nothing(people: di
     assert Screen.objects.get(code=code).paired_at is None
     assert console.post(reverse("console:screens"), {"code": code, "machines": "é" * 200}).status_code == 302
     assert Screen.objects.get(code=code).address == reverse("console:wall")
+
+
+@pytest.mark.parametrize(
+    ("machines", "sizes"),
+    [("run", [1]), ("run,task", [2]), (",".join(["run"] * 7), [4, 3]), ("", [5, 4, 4])],
+)
+def test_the_pages_of_a_wall_are_equally_full(
+    machines: str, sizes: list[int], people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["viewer"])
+    pages = client.get(reverse("console:wall"), {"machines": machines}).context["pages"]
+
+    assert [len(page) for page in pages] == sizes
+
+
+def test_on_top_of_a_wall_stand_the_critical_alerts(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+
+    def told() -> dict[str, int]:
+        figures = client.get(reverse("console:wall")).context["worries"]
+        return {figure.label: figure.value for figure in figures}
+
+    assert told()["critical alerts"] == 0
+    scene.alert.severity = "critical"
+    scene.alert.save()
+    assert told()["critical alerts"] == 1
