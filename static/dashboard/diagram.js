@@ -19,6 +19,15 @@ function curve(points) {
   return `${path}L${last.x},${last.y}`;
 }
 
+// Where the curve is nearest to a point it bends towards: the place dagre kept free for a label is beside the curve.
+function onCurve(points, { x, y }) {
+  const place = points.findIndex((point) => point.x === x && point.y === y);
+  if (place < 1 || place > points.length - 2) return { x, y };
+  const between = (one, other) => ({ x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 });
+  const start = place === 1 ? points[0] : between(points[place - 1], points[place]);
+  return between(between(start, between(points[place], points[place + 1])), points[place]);
+}
+
 function head(points) {
   const tip = points.at(-1), before = points.at(-2);
   const angle = (Math.atan2(tip.y - before.y, tip.x - before.x) * 180) / Math.PI;
@@ -32,7 +41,8 @@ function drawEdge(points, edge, label) {
   title.textContent = `${edge.from} → ${edge.to}: ${edge.label}${edge.rate ? `, ${edge.rate} a minute` : ""}`;
   group.prepend(title);
   if (label.text) {
-    const text = svg("text", { x: label.x, y: label.y + 3, "text-anchor": "middle" });
+    const { x, y } = onCurve(points, label);
+    const text = svg("text", { x, y: y + 3, "text-anchor": "middle" });
     text.textContent = label.text;
     if (edge.rate) text.classList.add("rate");
     group.append(text);
@@ -72,10 +82,12 @@ function extent(graph) {
 export function draw(box, drawing) {
   const graph = new Graph({ multigraph: true });
   const isNarrow = box.clientWidth < 620;
-  graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: isNarrow ? 18 : 22, ranksep: isNarrow ? 40 : 62, marginx: 6, marginy: 6 });
+  graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: isNarrow ? 18 : 22, ranksep: isNarrow ? 40 : 44, marginx: 6, marginy: 6 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of drawing.nodes) graph.setNode(node.id, { width: widthOf(node), height: HEIGHT });
-  for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: edge.rate ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
+  // Room for every rate, also for those that are nothing now: the states keep their places when the traffic changes.
+  const isCounted = drawing.nodes.some((node) => typeof node.count === "number");
+  for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: isCounted ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
   layout(graph);
   const { top, width, height } = extent(graph);
   const picture = svg("svg", { viewBox: `0 ${top} ${width} ${height}`, width, height });
@@ -86,7 +98,7 @@ export function draw(box, drawing) {
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
   // As large as it is, or shrunk to fit as long as it can be read.
-  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, isNarrow ? 0.55 : 0.7));
+  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, isNarrow ? 0.8 : 0.75));
   picture.setAttribute("width", width * scale);
   picture.setAttribute("height", height * scale);
   const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);
