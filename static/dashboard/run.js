@@ -177,7 +177,13 @@ document.body.dataset.position = Math.max(Number(document.body.dataset.position)
 drawGantt();
 show();
 document.body.dataset.ready = "yes";
+
+// A part that came later has no place in the graph: where it goes is for the whole graph to say.
+const news = document.getElementById("news");
+news.addEventListener("click", () => location.reload());
+const isNew = (event) => event.kind === "created" && looks[event.entity_type] && event.entity_type !== "run" && !parts.has(keyOf(event.entity_type, event.entity_id));
 follow({ run: document.body.dataset.run }, (events) => {
+  if (events.some(isNew)) news.classList.remove("hidden");
   for (const event of events) journal.push([event.position, Date.parse(event.timestamp) / 1000, event.entity_type, event.entity_id, event.to_state, event.kind]);
   drawGantt();
   show();

@@ -78,6 +78,16 @@ def create(machine: str, **fields: Any) -> str:
     return str(entity.pk) if entity else ""
 
 
+def grow(run: str, task: str) -> None:
+    """A task more, in a run that is under way."""
+    from statecore import door
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.machines.task import Task
+    from statecore.machines.workstream import Workstream
+
+    door.create(Task, actor=THE_SYSTEM, id=task, workstream=Workstream.objects.get(pk=f"{run}-w"))
+
+
 def state(machine: str, entity_id: str) -> dict[str, Any]:
     from statecore.kernel import registry
 
@@ -99,7 +109,7 @@ def board() -> dict[str, Any]:
 
 
 DEEDS: dict[str, Callable[..., Any]] = {
-    deed.__name__: deed for deed in (prepare, person, plan, force, create, state, events, board)
+    deed.__name__: deed for deed in (prepare, person, plan, grow, force, create, state, events, board)
 }
 
 
