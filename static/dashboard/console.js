@@ -1,8 +1,8 @@
 // What every page has: the menu, keys, times, copying, and how fresh it all is.
 import { watch } from "./board.js";
-import { key, listen, writeHelp } from "./keys.js";
+import { areOn, key, listen, switchKeys, writeHelp } from "./keys.js";
 import { walkRows } from "./rows.js";
-import { tellTimes } from "./times.js";
+import { askInZone, tellTimes } from "./times.js";
 import { connection } from "./freshness.js";
 import { numberAt, showTallies } from "./tiles.js";
 
@@ -31,12 +31,18 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-autosubmit]")) event.target.form.requestSubmit();
 });
 
+document.querySelectorAll("[data-moment]").forEach(askInZone);
+for (const zone of document.querySelectorAll("[data-zone]")) zone.remove();
+
 for (const link of document.querySelectorAll("[data-nav]")) {
   if (new URL(link.href).pathname === location.pathname) link.setAttribute("aria-current", "page");
 }
 
 const help = document.getElementById("help");
 const openHelp = () => { writeHelp(document.getElementById("help-keys")); help.showModal(); };
+const keysOn = document.getElementById("keys-on");
+if (keysOn) keysOn.checked = areOn();
+keysOn?.addEventListener("change", () => switchKeys(keysOn.checked));
 document.getElementById("help-open")?.addEventListener("click", openHelp);
 key("/", "search", () => (document.querySelector("[role=search] input") ?? side.querySelector("a")).focus());
 key("?", "this help", openHelp);

@@ -1,5 +1,15 @@
 // One registry of keys: whoever binds one says what it does, and the help is written from that.
 const bound = new Map();
+const OFF = "keys-off"; // in this browser: who dictates, or rests a hand on the keys, does without them
+
+export function areOn() {
+  return localStorage.getItem(OFF) === null;
+}
+
+export function switchKeys(on) {
+  if (on) localStorage.removeItem(OFF);
+  else localStorage.setItem(OFF, "yes");
+}
 
 export function key(name, help, action) {
   bound.set(name, { help, action });
@@ -11,7 +21,7 @@ function isTyping(target) {
 
 export function listen() {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !areOn()) return;
     const found = bound.get(event.key);
     if (!found) return;
     event.preventDefault();

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 PAGES = {
     "overview": "/",
@@ -49,12 +50,48 @@ def violations(page: Any) -> list[str]:
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Callable[..., Any]) -> None:
     page = visit(path, who="admin" if path.startswith("/admin/") else "supervisor")
     page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("#feed li")
-    for theme in ("light", "dark"):
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    every_look_holds(page)
+
+
+def every_look_holds(page: Any) -> None:
+    for theme, contrast in (("light", "no-preference"), ("dark", "no-preference"), ("light", "more"), ("dark", "more")):
+        page.emulate_media(color_scheme=theme, contrast=contrast, reduced_motion="reduce")
         page.evaluate("Promise.all(document.getAnimations().map((each) => each.finished))")  # the admin fades over
-        assert violations(page) == [], theme
+        assert violations(page) == [], f"{theme}, contrast: {contrast}"
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "something sticks out at 360 px"
+
+
+def test_what_comes_after_a_form_is_accessible_too(site: Any, visit: Callable[..., Any]) -> None:
+    """A choice of many, the move of all of them, what became of it, and the receipt of one."""
+    site.do("plan", run="after-form", tasks=1)
+    page = visit("/machines/runs/?q=after-form", who="operator")
+    page.locator("tbody input").first.check()
+    page.get_by_role("button", name="Move the selected").click()
+    page.get_by_role("link", name="Run canceled").click()
+    for step in ("1 would move", "1 moved"):
+        expect(page.get_by_role("main")).to_contain_text(step)
+        every_look_holds(page)
+        page.set_viewport_size({"width": 1280, "height": 800})
+        if step == "1 would move":
+            page.get_by_role("button", name="Run canceled for 1 run").click()
+    page.goto(f"{site.url}/audit/?entity=after-form&kind=normal")
+    page.locator("tbody tr a").first.click()
+    expect(page.get_by_role("heading", name="What followed")).to_be_visible()
+    every_look_holds(page)
+
+
+def test_a_place_that_is_not_there_says_so(visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/nobody/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+    every_look_holds(page)
+    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", ["/machines/tasks/", "/audit/", "/overrides/", "/stuck/"])
+def test_a_list_is_no_wider_than_a_desk(path: str, visit: Callable[..., Any]) -> None:
+    page = visit(path)
+    assert page.locator(".scroll").first.evaluate("(list) => list.scrollWidth - list.clientWidth") <= 0
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
 from tests.browser.test_live import is_live
+from tests.support.waiting import until
 
 
 def test_away_from_the_server_it_says_as_of_when_and_stands_still(site: Any, visit: Callable[..., Any]) -> None:
@@ -45,3 +47,63 @@ def test_new_is_what_the_search_would_find(site: Any, visit: Callable[..., Any])
     expect(page.locator("#news")).to_have_text("+1 new")
     page.locator("#news").click()
     expect(page.locator('tr[data-id="found-t1"]')).to_be_visible()
+
+
+def test_what_the_search_cannot_compare_is_said_to_be_possible(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/?q=actor:nobody-yet")
+    expect(page.locator("[data-empty=no-match]")).to_be_visible()
+    is_live(page)
+    site.do("plan", run="perhaps", tasks=1)
+
+    expect(page.locator("#news")).to_have_text("1 more may match: look again")
+
+
+HIDE = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_page_nobody_looks_at_is_not_told_and_catches_up(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="hidden", tasks=1)
+    page = visit("/")
+    closed: list[Any] = []
+    page.on("websocket", lambda socket: socket.on("close", closed.append))
+    page.goto(f"{site.url}/machines/tasks/?q=run:hidden")
+    is_live(page)
+    page.evaluate(HIDE, True)
+    until(lambda: page.wait_for_timeout(50) or len(closed) == 2)
+    site.do("force", machine="task", entity_id="hidden-t1", to_state="failed")
+    state = page.locator('tr[data-id="hidden-t1"] [data-chip]')
+    assert state.inner_text() != "failed"
+
+    page.evaluate(HIDE, False)
+    expect(state).to_have_text("failed")
+
+
+def test_a_run_tells_of_parts_that_came_later(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="grows", tasks=1)
+    page = visit("/runs/grows/")
+    page.wait_for_selector("body[data-ready]")
+    is_live(page)
+    site.do("grow", run="grows", task="grows-late")
+
+    expect(page.locator("#news")).to_have_text("It has new parts: show them")
+    page.locator("#news").click()
+    expect(page.locator('[data-part="task grows-late"]')).to_be_visible()
+
+
+def test_the_states_keep_their_places_when_the_traffic_changes(visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/")
+    places = """() => [...document.querySelectorAll("[data-node] rect")].map((node) => node.outerHTML)"""
+    before = page.evaluate(places)
+
+    def without_traffic(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub(r'"rate": [\d.]+', '"rate": 0', answer.text()))
+
+    assert page.locator(".edge .rate").count() > 0
+    page.route("**/machines/tasks/", without_traffic)
+    page.reload()
+    assert page.locator(".edge .rate").count() == 0
+    assert page.evaluate(places) == before

@@ -60,3 +60,15 @@ def test_nothing_chosen_leads_back(people: dict[str, Any], scene: Scene, client:
     assert (
         chosen(client) == chosen(client, ids=["\x00"]) == chosen(client, all="1", q="run:nothing") == "/machines/runs/"
     )
+
+
+def test_all_that_match_have_their_number_before_they_are_chosen(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["operator"])
+    for number in range(3):
+        world.run(id=f"count-{number}")
+    url = reverse("console:matching", args=["runs"])
+
+    assert client.get(url, {"q": "count-"}).content == b"all 3"
+    assert client.get(url, {"q": "nonsense:x"}).content == b"all 0"

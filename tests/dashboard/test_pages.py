@@ -227,3 +227,30 @@ def test_how_much_is_stuck_takes_one_question(scene: Scene) -> None:
         counts = overdue_counts(now() + timedelta(days=30))
     assert len(asked) <= 2  # the other one asks which breakers are cooling down
     assert {(machine, state) for machine, state, count in counts if count} >= {("task", "queued"), ("run", "running")}
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("", {"states": [], "beginnings": [], "within": {}, "is_told": True}),
+        ("state:FAILED t-", {"states": ["failed"], "beginnings": ["t-"], "within": {}, "is_told": True}),
+        ("run:r1", {"states": [], "beginnings": [], "within": {"run_id": "r1"}, "is_told": True}),
+        ("age:>1h", {"states": [], "beginnings": [], "within": {}, "is_told": False}),
+    ],
+)
+def test_a_search_says_what_of_it_an_event_can_be_compared_with(query: str, told: dict[str, Any]) -> None:
+    from dashboard.queries import search
+    from statecore.kernel import registry
+    from statecore.kernel.clock import now
+
+    assert search.read(query, registry.flow("task"), now()).told_by_events() == told
+
+
+def test_the_first_steps_copy_what_they_show(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["operator"])
+    body = client.get(reverse("console:start")).content.decode()
+
+    for name in ("simulate", "token", "agent"):
+        command = client.get(reverse("console:start")).context[name]
+        assert f"<code>{command}</code>" in body or f'<code id="demo">{command}</code>' in body
+        assert f'data-copy="{command}"' in body
