@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -22,7 +24,7 @@ from statecore.kernel import triggers
 from statecore.live import ring
 from statecore.live.hub import Hub
 from statecore.records import token as tokens
-from statecore.records.position import Numbering, Position, head
+from statecore.records.position import Position, head
 from statecore.records.token import Token
 from statecore.sinks.counters import Counters
 from statecore.sinks.live import Live
@@ -76,28 +78,21 @@ def last_heard(socket: Connection) -> int:
     return int((message["events"][-1] if message["type"] == "events" else message)["position"])
 
 
-def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside, monkeypatch) -> None:
-    monkeypatch.setattr(presence, "EVERY", 3600.0)
-
-    def given_while_all_hear(sockets: list[Connection]) -> list[str]:
-        with statements(here) as given:
-            for _ in range(3):
-                runs(20)
-                catch_up(Counters(), Live())
-                until(lambda: all(last_heard(socket) == head() for socket in sockets))
-            until(lambda: any(Numbering._meta.db_table in sql for sql in given))  # asked every second, whatever comes
-            return list(given)
-
-    headers = bearer()
-    one = opened(here, 1, headers)
-    for_one = given_while_all_hear(one)
-    all_of_them = [*one, *opened(here, 99, headers)]
-    for_all = given_while_all_hear(all_of_them)
+def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside) -> None:
+    sockets = opened(here, 100, bearer())
+    begun = time.monotonic()
+    with statements(here) as given:
+        for _ in range(3):
+            runs(20)
+            catch_up(Counters(), Live())
+            until(lambda: all(last_heard(socket) == head() for socket in sockets))
+    seconds = time.monotonic() - begun
     assert [thread.name.startswith("live-reader") for thread in threading.enumerate()].count(True) == 1
-    # Events came with the message; what is asked is how far the journal is, and the board, and nothing per socket.
-    assert set(for_all) == set(for_one)
-    assert len(for_all) < 100
-    for socket in all_of_them:
+    # Events come with the message. How far the journal is is asked each second and what is on the board each half,
+    # whoever watches; a message that was lost is a reason to ask in between.
+    assert given
+    assert max(Counter(given).values()) <= 2 * seconds + 3
+    for socket in sockets:
         socket.leave()
     until(lambda: here.hub.watchers == 0)
 
