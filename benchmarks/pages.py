@@ -152,7 +152,8 @@ def measure(prefix: str, more: int) -> dict[str, Cost]:
     from statecore.kernel import triggers
     from statecore.sinks import counters
 
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    filled = ("statecore_task", "statecore_event", "statecore_position")
+    with triggers.lowered(connection), connection.cursor() as cursor, seed.in_bulk(cursor, *filled):
         seed.fill_histories(cursor, "hot:0", prefix, more, LENGTH)
     counters.reconcile()
     with connection.cursor() as cursor:

@@ -6,7 +6,7 @@ from ..kernel.many import quoted
 from ..machines.test_gate import WAITING, State, TestGate
 from .causes import Causes, handed_on
 from .consequences import move_each
-from .look import look
+from .look import linked, look
 
 
 def awaited(new: Causes) -> set[str]:
@@ -27,11 +27,10 @@ def dependents(decided: Causes) -> Causes:
     return handed_on(look(query, decided), decided)
 
 
-SITUATION = """
-SELECT gate.id, gate.state,
-  EXISTS (SELECT 1 FROM {gate_dependencies} AS link JOIN {gates} AS other ON other.id = link.to_testgate_id
-          WHERE link.from_testgate_id = gate.id AND other.state = 'FAILED')
-FROM {gates} AS gate WHERE gate.id {ids}
+DEPENDENCIES = ("gate_dependencies.from_testgate_id", "gates.to_testgate_id")
+SITUATION = f"""
+SELECT gate.id, gate.state, {linked("gate", *DEPENDENCIES, "other.state = 'FAILED'")}
+FROM {{gates}} AS gate WHERE gate.id {{ids}}
 """
 NEXT = {(State.PENDING, True): "dependency_gate_failed", (State.BLOCKED, False): "dependency_gate_passed"}
 

@@ -27,6 +27,19 @@ TABLES = {
 FEW = 100  # entities for which a plan made for one is good enough
 
 
+def linked(entity: str, links: str, far: str, such: str) -> str:
+    """Whether one at the far end of an entity's links is such; `links` and `far` name a table and its column each.
+
+    Counted, with one look at each far end: for many entities EXISTS may be answered by reading all the links there are,
+    and is where nobody has told the planner how many belong to one.
+    """
+    (table, own), (there, key) = links.split("."), far.split(".")
+    return (
+        f"(SELECT count(*) FROM {{{table}}} AS link WHERE link.{own} = {entity}.id "
+        f"AND (SELECT {such} FROM {{{there}}} AS other WHERE other.id = link.{key})) > 0"
+    )
+
+
 def look(query: str, ids: Iterable[str]) -> list[Any]:
     """Ask a question about these entities; `{ids}` in the query stands for them, `{tasks}` and so on for the tables."""
     work = current()

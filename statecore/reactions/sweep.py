@@ -14,7 +14,7 @@ from ..machines.workstream import Workstream
 from . import gates, runs, tasks, workers, workstreams
 from .consequences import Reconsider
 
-BATCH = 1_000
+BATCH = 500
 # What has only just come to where it is, is being looked at by whoever brought it there.
 FRESH = timedelta(seconds=30)
 RULES: tuple[tuple[type[Entity], Reconsider], ...] = (

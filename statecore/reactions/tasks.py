@@ -11,7 +11,7 @@ from ..machines import workstream as workstreams
 from ..machines.task import FINAL, LIVE, VERIFIED, WAITING, State, Task
 from .causes import Causes, handed_on
 from .consequences import move_each
-from .look import look
+from .look import linked, look
 
 
 class Situation(NamedTuple):
@@ -50,25 +50,19 @@ class Situation(NamedTuple):
         return self.patch_state is None or self.patch_state in VERIFIED
 
 
-SITUATION = """
+EXIT, ENTRY, GATE = "exit_gates.task_id", "entry_gates.task_id", "gates.testgate_id"
+SITUATION = f"""
 SELECT task.id, task.state, workstream.state, run.state, patch.state,
-  EXISTS (SELECT 1 FROM {task_dependencies} AS link JOIN {tasks} AS other ON other.id = link.to_task_id
-          WHERE link.from_task_id = task.id AND other.state <> 'completed'),
-  EXISTS (SELECT 1 FROM {entry_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
-          WHERE link.task_id = task.id AND gate.state <> 'PASSED'),
-  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
-          WHERE link.task_id = task.id AND gate.state <> 'PASSED'),
-  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
-          WHERE link.task_id = task.id AND gate.state <> 'PASSED' AND gate.retry_of_id IS NOT NULL),
-  EXISTS (SELECT 1 FROM {exit_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
-          WHERE link.task_id = task.id AND gate.state = 'FAILED')
-  OR EXISTS (SELECT 1 FROM {entry_gates} AS link JOIN {gates} AS gate ON gate.id = link.testgate_id
-             WHERE link.task_id = task.id AND gate.state = 'FAILED')
-FROM {tasks} AS task
-JOIN {workstreams} AS workstream ON workstream.id = task.workstream_id
-JOIN {runs} AS run ON run.id = task.run_id
-LEFT JOIN {patches} AS patch ON patch.id = task.patch_id
-WHERE task.id {ids}
+  {linked("task", "task_dependencies.from_task_id", "tasks.to_task_id", "other.state <> 'completed'")},
+  {linked("task", ENTRY, GATE, "other.state <> 'PASSED'")},
+  {linked("task", EXIT, GATE, "other.state <> 'PASSED'")},
+  {linked("task", EXIT, GATE, "other.state <> 'PASSED' AND other.retry_of_id IS NOT NULL")},
+  {linked("task", EXIT, GATE, "other.state = 'FAILED'")} OR {linked("task", ENTRY, GATE, "other.state = 'FAILED'")}
+FROM {{tasks}} AS task
+JOIN {{workstreams}} AS workstream ON workstream.id = task.workstream_id
+JOIN {{runs}} AS run ON run.id = task.run_id
+LEFT JOIN {{patches}} AS patch ON patch.id = task.patch_id
+WHERE task.id {{ids}}
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from statecore.integrity import invariants
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
-from tests.stuck.test_plans import copied, steps
+from statecore.reactions import gates, tasks
+from statecore.reactions.look import TABLES
+from tests.stuck.test_plans import copied, nodes, steps
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -65,8 +68,8 @@ def link(field: Any, copies_of: Any, to: Any) -> None:
         )
 
 
-def asked() -> list[tuple[str, Any]]:
-    """What a few sweeps ask: statements and their parameters."""
+def asked(sweep: Callable[[], Any]) -> list[tuple[str, Any]]:
+    """What a sweep asks a few times over: statements and their parameters."""
     found: list[tuple[str, Any]] = []
 
     def kept(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
@@ -75,8 +78,22 @@ def asked() -> list[tuple[str, Any]]:
 
     with connection.execute_wrapper(kept):
         for _ in range(SWEEPS):
-            integrity.sweep_invariants(STRETCH)
+            sweep()
     return found
+
+
+def analyze() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def plan_of(query: tuple[str, Any]) -> dict[str, Any]:
+    (([explained],),) = told("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)", *query)
+    return explained["Plan"]
+
+
+def sweep() -> None:
+    integrity.sweep_invariants(STRETCH)
 
 
 def told(explain: str, sql: str, params: Any) -> list[Any]:
@@ -89,17 +106,36 @@ def told(explain: str, sql: str, params: Any) -> list[Any]:
 @pytest.mark.parametrize("analyzed", [False, True])
 def test_on_postgresql_no_query_of_the_sweep_reads_what_has_ended(much_has_ended: None, analyzed: bool) -> None:
     if analyzed:
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
-    for query in asked():
-        (([explained],),) = told("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)", *query)
-        plan = explained["Plan"]
+        analyze()
+    for query in asked(sweep):
+        plan = plan_of(query)
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < PAGES, (query, plan)
 
 
 @pytest.mark.sqlite
 def test_on_sqlite_no_query_of_the_sweep_reads_what_has_ended(much_has_ended: None) -> None:
-    for query in asked():
+    for query in asked(sweep):
         plan = [row[-1] for row in told("EXPLAIN QUERY PLAN", *query)]
         assert steps(lambda query=query: told("", *query)) < STEPS, (query, plan)
         assert not [step for step in plan if step.startswith("SCAN statecore") and "USING" not in step], (query, plan)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_who_may_move_is_asked_without_reading_the_links_of_what_has_ended(
+    much_has_ended: None, analyzed: bool
+) -> None:
+    if analyzed:
+        analyze()
+    for model, situation in ((Task, tasks.SITUATION), (TestGate, gates.SITUATION)):
+        ids = list(model.objects.order_by("-pk").values_list("pk", flat=True)[:STRETCH])
+        query = (situation.format(ids="= ANY(%s)", **TABLES), [ids])
+        assert rows_read(plan_of(query)) < 20 * STRETCH, told("EXPLAIN", *query)
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    return sum(
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in nodes(plan)
+        if "Relation Name" in node
+    )
