@@ -35,13 +35,20 @@ class Feed:
             return False
         if self.place is None:
             try:
-                # What was retired is not here to be read: a new sink, or a file written anew, begins after it.
-                self.place = max(self.sink.recover(sink_cursor.place_of(self.sink.name)), horizon())
+                self.place = self._recovered(sink_cursor.place_of(self.sink.name))
             except NO_DATABASE:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other sinks go on
                 self.failed(error)
         return self.place is not None
+
+    def _recovered(self, cursor: int) -> int:
+        """What was retired is not here to be read: a new sink, or a file written anew, begins after it."""
+        place = max(self.sink.recover(cursor), horizon())
+        if place != cursor:
+            # Told at once: where nothing new happens, a file that is ahead would be taken for a sink that is behind.
+            sink_cursor.move([self.sink.name], place)
+        return place
 
     def failed(self, error: Exception) -> None:
         self.place = None

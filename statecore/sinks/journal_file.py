@@ -46,6 +46,8 @@ class JournalFile(Sink):
             self.file, last, end = _opened(path), None, 0
         self.file.truncate(end)
         self.file.seek(end)
+        # What a killed process has written may not be on the disk yet, and the cursor will say that it is.
+        os.fdatasync(self.file.fileno())
         return int(last["position"]) if last else 0
 
     def deliver(self, batch: Batch) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from statecore.records import SinkCursor
 from statecore.records.position import head
+from statecore.records.sink_cursor import place_of
+from statecore.sequencer import lag
 from statecore.sinks.journal_file import BLOCK, JournalFile
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, positions
@@ -47,6 +49,17 @@ def test_the_file_wins_over_a_cursor_that_is_behind(home: Path) -> None:
     catch_up(JournalFile())
 
     assert positions(lines()) == list(range(1, head() + 1))
+
+
+def test_a_file_that_is_ahead_is_not_taken_for_one_that_is_behind(home: Path) -> None:
+    """Killed between the file and its cursor, and nothing has happened since."""
+    world.workstream()
+    catch_up(JournalFile())
+    SinkCursor.objects.update(position=0)
+    catch_up(JournalFile())
+
+    assert lag()[JournalFile.name] == 0
+    assert place_of(JournalFile.name) == head()
 
 
 def test_the_file_wins_over_a_cursor_that_is_ahead(home: Path) -> None:
