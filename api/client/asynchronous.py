@@ -34,7 +34,7 @@ class AsyncClient(Calls):
             return None
         try:
             response: httpx.Response = await self.http.request(**self.request(step))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return error
         return response
 
@@ -62,7 +62,7 @@ class AsyncClient(Calls):
                     else:
                         await response.aread()
                         heard = response
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 heard = error
             await asyncio.sleep(stream.lost(heard))
 

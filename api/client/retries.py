@@ -47,7 +47,7 @@ class Pause:
     seconds: float
 
 
-Heard = httpx.Response | httpx.TransportError
+Heard = httpx.Response | httpx.RequestError
 Steps = Generator[Send | Pause, Any, T]
 
 

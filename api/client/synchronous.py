@@ -34,7 +34,7 @@ class Client(Calls):
             return None
         try:
             response: httpx.Response = self.http.request(**self.request(step))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return error
         return response
 
@@ -61,7 +61,7 @@ class Client(Calls):
                     else:
                         response.read()
                         heard = response
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 heard = error
             time.sleep(stream.lost(heard))
 

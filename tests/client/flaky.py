@@ -31,6 +31,7 @@ DONE_BUT_DROPPED = Reply(does=True, drops=True)
 HANGS = Reply(hangs=True)
 UNAVAILABLE = Reply(503, {"code": "unavailable", "detail": "the database is away"})
 BROKEN = Reply(502, "<html>bad gateway</html>")
+DONE_BUT_DAMAGED = Reply(body=b"not what it says it is", headers={"Content-Encoding": "gzip"}, does=True)
 
 
 def throttled(seconds: float) -> Reply:

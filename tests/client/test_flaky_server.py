@@ -33,6 +33,7 @@ from api.client.connection import BadAddress
 from api.client.refusals import Garbled
 from tests.client.flaky import (
     BROKEN,
+    DONE_BUT_DAMAGED,
     DONE_BUT_DROPPED,
     DROPPED,
     HANGS,
@@ -72,7 +73,7 @@ def fire(client: Any) -> Any:
     return client.fire("tasks", "t1", "worker_started", worker="w1")
 
 
-@pytest.mark.parametrize("trouble", [DROPPED, DONE_BUT_DROPPED, UNAVAILABLE, BROKEN, throttled(0)])
+@pytest.mark.parametrize("trouble", [DROPPED, DONE_BUT_DROPPED, DONE_BUT_DAMAGED, UNAVAILABLE, BROKEN, throttled(0)])
 def test_what_is_fired_through_trouble_happens_once(perform: Perform, trouble: Reply) -> None:
     flaky = Flaky(trouble, trouble, trouble)
     with serving(flaky) as url:
