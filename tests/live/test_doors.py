@@ -74,7 +74,7 @@ def test_who_gets_in(web: Web) -> None:
         with httpx.stream("GET", streams, headers={**asks, **way_in}) as stream:
             assert stream.status_code == 200
     # The same address without the wish for a stream is a page, which costs a request and nothing else.
-    assert httpx.get(streams, headers=good).json()["results"] == []
+    assert httpx.get(streams, headers=good, timeout=30).json()["results"] == []
     assert web.process.poll() is None
 
 
@@ -89,7 +89,7 @@ def test_who_does_not_get_in(web: Web) -> None:
 def test_the_journal_takes_the_same_right_as_a_page_and_as_a_stream(web: Web) -> None:
     headers = {"Authorization": f"Bearer {tokens.make('one', plain_user('ada', 'view_task'), 'read')[1]}"}
     for asks in ({}, {"Accept": "text/event-stream"}):
-        told = httpx.get(f"{web.url}/api/v1/events/", headers={**headers, **asks})
+        told = httpx.get(f"{web.url}/api/v1/events/", headers={**headers, **asks}, timeout=30)
         assert (told.status_code, told.json()["required"]) == (403, "statecore.view_event")
     assert [opened(web, path, headers) for path in PATHS] == [403, "snapshot"]
 
