@@ -32,15 +32,16 @@ class LongPolls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         claim = PATH.fullmatch(scope["path"]) if scope["method"] == "POST" else None
-        if claim is None or not header(scope, b"content-length").isdigit():
+        if claim is None or _is_long(scope):
             await self.others(scope, receive, send)
             return
-        if int(header(scope, b"content-length")) > LONGEST_BODY:
-            await self.others(scope, receive, send)
+        read = await _read(receive)
+        if read[-1]["type"] == "http.disconnect":
             return
-        body = await _body(receive)
-        if body is None:
+        if read[-1].get("more_body"):
+            await self.others(scope, _first(read, receive), send)
             return
+        body = _joined(read)
         asked = Asked(self.others, scope, body, self.room)
         await asked.once()
         if asked.found_nothing and (seconds := _seconds(body)):
@@ -116,16 +117,34 @@ class Asked:
             return False
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """None of who left before all was said."""
-    parts, more = [], True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(parts)
+def _is_long(scope: Scope) -> bool:
+    """As far as it says so: who sends its body in chunks does not."""
+    length = header(scope, b"content-length")
+    return length.isdigit() and int(length) > LONGEST_BODY
+
+
+async def _read(receive: Receive) -> list[Message]:
+    """What was said, to its end or to where it is too long for a claim that waits."""
+    read, size, more = [], 0, True
+    while more and size <= LONGEST_BODY:
+        read.append(await receive())
+        size, more = size + len(read[-1].get("body", b"")), read[-1].get("more_body", False)
+    return read
+
+
+def _joined(read: list[Message]) -> bytes:
+    return b"".join(message.get("body", b"") for message in read)
+
+
+def _first(read: list[Message], receive: Receive) -> Receive:
+    """Told again from its beginning."""
+    waiting = iter(read)
+
+    async def told() -> Message:
+        message = next(waiting, None)
+        return await receive() if message is None else message
+
+    return told
 
 
 def _seconds(body: bytes) -> float:

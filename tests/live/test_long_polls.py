@@ -64,6 +64,13 @@ def claim(web: Web, worker: str, headers: dict[str, str], **body: Any) -> Any:
     return httpx.post(f"{web.url}/api/v1/workers/{worker}/claim/", json=body, headers=headers, timeout=60).json()
 
 
+def in_chunks(web: Web, worker: str, headers: dict[str, str], parts: list[bytes]) -> Any:
+    """As those send it who do not say how long it is."""
+    told = {**headers, "Content-Type": "application/json"}
+    address = f"{web.url}/api/v1/workers/{worker}/claim/"
+    return httpx.post(address, content=iter(parts), headers=told, timeout=60).json()
+
+
 def test_claims_that_wait(web: Web) -> None:
     headers = bearer("agent", "crowd")
     a_claim_waits_no_longer_than_it_said_and_not_at_all_where_it_is_refused(web, headers)
@@ -76,6 +83,10 @@ def a_claim_waits_no_longer_than_it_said_and_not_at_all_where_it_is_refused(web:
     begun = time.monotonic()
     assert claim(web, "one", headers, wait=1) == {"tasks": []}
     assert 1 <= time.monotonic() - begun < 15
+    begun = time.monotonic()
+    assert in_chunks(web, "one", headers, [b'{"wait"', b": 1}"]) == {"tasks": []}
+    assert 1 <= time.monotonic() - begun < 15
+    assert in_chunks(web, "one", headers, [b'{"wait": 1, "more": "', *[b"x" * 50_000] * 3, b'"}'])["code"] == "invalid"
     assert claim(web, "two", headers, wait=30)["code"] == "guard_failed"
     assert claim(web, "one", headers, wait=31)["code"] == "invalid"
     assert claim(web, "nobody", headers, wait=30)["code"] == "not_found"
