@@ -232,14 +232,17 @@ def of_claim(view: claims.Claim, method: str) -> Call:
         "error": nullable(WORD),
     }
     report = obj(ended, ["task", "attempt", "trigger"], closed=True)
-    reports = {"type": "array", "items": report, "maxItems": claims.MOST_HELD}
-    body = schemas.shape(claims.Wanted, max={"type": ["integer", "null"], "minimum": 1}, reports=reports)
+    most = {"type": ["integer", "null"], "minimum": 1}
+    reports = {"type": "array", "items": report, "minItems": 1, "maxItems": claims.MOST_HELD}
+    alone = schemas.shape(claims.Wanted, max=most, reports={"type": "array", "maxItems": 0})
+    reporting = schemas.shape(claims.Wanted, max=most, reports=reports, wait={"const": 0})
+    reporting["required"] = ["reports"]
     tasks = {"type": "array", "items": ref("Task")}
     told = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
     return Call(
         "Take tasks",
         {200: told},
-        body=body,
+        body={"anyOf": [alone, reporting]},
         body_is_optional=True,
         conflicts=True,
         description="With `reports` the last tasks are ended before the next are taken, in one transaction: what "

@@ -19,9 +19,11 @@ NUMBER: Schema = {"type": "number"}
 POSITION: Schema = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
 
 
+GIVEN: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^\\u0000]+$"}
+
+
 def words(name: str, values: list[str] | None = None) -> Schema:
-    item: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^\\u0000]+$"}
-    each = {"type": "string", "enum": values} if values else item
+    each = {"type": "string", "enum": values} if values else GIVEN
     return query(name, {"type": "array", "items": each, "minItems": 1, "maxItems": 100})
 
 
@@ -150,7 +152,7 @@ def of_verify(view: Any, method: str) -> Call:
         parameters=[
             query("after", POSITION, f"Verify the {journal.STRETCH} positions that follow; `next` leads to the end."),
             query("entity_type", {"type": "string", "enum": entity_types()}),
-            query("entity", WORD, "Verify the history of this one; `entity_type` names its machine."),
+            query("entity", GIVEN, "Verify the history of this one; `entity_type` names its machine."),
         ],
         description="Without a parameter: what moved last.",
     )
