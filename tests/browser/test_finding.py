@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import expect
@@ -62,6 +64,7 @@ def test_many_are_moved_by_a_frozen_choice(site: Any, visit: Callable[..., Any])
     page = visit("/machines/runs/?q=many-", who="operator")
     page.locator('tr[data-id="many-0"] input').check()
     page.get_by_role("button", name="Select the page").click()
+    expect(page.get_by_role("button", name="Move all 3 that match")).to_be_visible()
     page.get_by_role("button", name="Move the selected").click()
     site.do("plan", run="many-late", tasks=1)
     page.get_by_role("link", name="Run canceled").click()
@@ -100,3 +103,48 @@ def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any])
     expect(page.locator("#token-text")).to_have_count(0)
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row", name="from the browser")).to_contain_text("revoked")
+
+
+def test_single_keys_can_be_switched_off(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/alerts/")
+    page.locator("#help-open").click()
+    page.get_by_label("Single keys act").uncheck()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("s")
+    page.keyboard.press("?")
+
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
+
+
+def test_the_audit_asks_for_a_time_in_the_zone_of_the_viewer(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/audit/", timezone_id="Asia/Tokyo")
+    page.get_by_label("Since").fill("2026-01-01T09:30")
+    page.get_by_role("button", name="Search").click()
+
+    expect(page).to_have_url(re.compile(r"since=2026-01-01T00%3A30%3A00\.000Z"))
+    expect(page.get_by_label("Since")).to_have_value("2026-01-01T09:30")
+    expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def test_the_journal_is_verified_and_taken_along(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/audit/?entity=show-t5")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.locator("#verified")).to_contain_text("What happened last verifies")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+
+    assert [json.loads(line)["entity_id"] for line in lines] == ["show-t5"] * len(lines)
+    assert len(lines) == len(site.do("events", machine="task", entity_id="show-t5"))
+
+
+def test_who_has_seen_what_is_stuck_stands_there_for_others(site: Any, visit: Callable[..., Any]) -> None:
+    page, other = visit("/stuck/", who="operator"), visit("/stuck/", who="viewer")
+    mine, theirs = (each.get_by_role("row").filter(has_text="show-t1") for each in (page, other))
+    expect(theirs.first).to_contain_text("nobody yet")
+    mine.first.get_by_role("button", name="I have seen it").click()
+    expect(mine.first).to_contain_text("operator")
+
+    other.reload()
+    expect(theirs.first).to_contain_text("operator")

@@ -43,3 +43,29 @@ def test_nothing_scrolls(size: tuple[int, int], visit: Callable[..., Any]) -> No
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     tiles = "[...document.querySelectorAll('.tiles:not([hidden]) .tile')]"
     assert page.evaluate(f"{tiles}.every((tile) => tile.scrollHeight <= tile.clientHeight + 1)")
+
+
+@pytest.mark.parametrize("machines", ["task", "task,run", "task,run,worker", "task,run,worker,test_gate"])
+def test_few_tiles_fill_the_screen(machines: str, visit: Callable[..., Any]) -> None:
+    page = visit(f"/wall/?machines={machines}", viewport={"width": 1920, "height": 1080})
+    right = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.tile')].map((tile) => tile.getBoundingClientRect().right))"
+    )
+
+    assert 1920 - right < 40
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
+
+
+def test_pages_turn_and_a_wall_that_is_thrown_out_asks_to_be_let_in_again(site: Any, visit: Callable[..., Any]) -> None:
+    wall, console = pair(site, visit, "Stairs", viewport={"width": 1920, "height": 1080})
+    page = wall.locator("[data-page]")
+    expect(page.nth(0)).to_be_visible()
+    expect(page.nth(1)).to_be_visible()  # three seconds later
+    expect(page.nth(0)).to_be_hidden()
+    row = console.get_by_role("row", name="Stairs")
+    row.get_by_role("button", name="Throw out").click()
+    expect(row).to_contain_text("out")
+
+    wall.wait_for_url("**/wall/pair/", timeout=60_000)  # by itself, at its next sign of life
+    expect(wall.locator("#code")).to_be_visible()
+    visit.complaints.clear()  # type: ignore[attr-defined]  # its sockets were refused
