@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +111,12 @@ def test_a_wrong_number_is_refused_in_one_sentence() -> None:
     ended = subprocess.run([*COMMAND, "--agents=none"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert "'none' is not a number from 1 to 500" in ended.stderr
+
+
+def test_a_database_without_tables_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty.sqlite3"}
+    refused = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.strip() == (
+        "CommandError: this database is empty: scripts/up or manage.py migrate makes its tables."
+    )

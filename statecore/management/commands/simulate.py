@@ -12,7 +12,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 
+from statecore.machines.task import Task
 from statecore.simulation import Crowd, NameTaken, RealWork, Report, Wishes
 
 
@@ -56,6 +58,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="a line of JSON each second, the summary at the end")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if Task._meta.db_table not in connection.introspection.table_names():
+            raise CommandError("this database is empty: scripts/up or manage.py migrate makes its tables.")
         seed = secrets.randbelow(10**6) if options["seed"] is None else options["seed"]
         chosen = ("agents", "rate", "seconds", "runs", "failures", "neighbours", "beside_real_work")
         try:
