@@ -7,6 +7,7 @@ yet says so.
 from __future__ import annotations
 
 import re
+from math import ceil
 from pathlib import Path
 
 from ..derive.tables import table
@@ -17,6 +18,8 @@ BLOCK = re.compile(r"(<!-- figures: (?P<file>\w+)(?:: (?P<title>[^\n]+?))? -->\n
 SECTION = re.compile(r"^## (?P<title>.+)\n\n(?P<table>(?:\|.*\n)+)", re.M)
 DAY, A_DAY = 86_400, 100_000_000
 PEAK = 3  # times the mean
+EVENTS_OF_A_TASK = 3  # claimed, done, validated: as the agent reports and claims
+MANY, BEAT = 10_000, 10  # agents or viewers, and the seconds between two heartbeats
 
 
 def page() -> str:
@@ -56,16 +59,38 @@ def _arithmetic() -> list[str]:
     verified = _figure("door", "Verifying the journal", "verify_chain")
     disk = _figure("storage", "A transition on disk", "everything")
     wal = _figure("storage", "A transition on disk", "write-ahead log")
+    numbered = _figure("sequencer", "5,000 events per second", "written per second")
+    sequencers, machines = PEAK * mean / numbered, PEAK * mean / move
     rows = [
         ("mean", f"{A_DAY:,} / {DAY:,} s", f"{mean:,.0f} transitions/s"),
         ("peak, taken as three times the mean", f"{PEAK} · {mean:,.0f}", f"{PEAK * mean:,.0f} transitions/s"),
         ("machines like this, one at a time, mean", f"{mean:,.0f} / {move:,.0f}", f"{mean / move:.1f}"),
-        ("the same at the peak", f"{PEAK * mean:,.0f} / {move:,.0f}", f"{PEAK * mean / move:.1f}"),
+        ("the same at the peak", f"{PEAK * mean:,.0f} / {move:,.0f}", f"{machines:.1f}"),
         ("the same at the peak, in batches", f"{PEAK * mean:,.0f} / {batch:,.0f}", f"{PEAK * mean / batch:.1f}"),
+        ("sequencers at the peak", f"{PEAK * mean:,.0f} / {numbered:,.0f}", f"{sequencers:.1f}"),
+        (
+            "shards at the peak, rounded up",
+            f"max({machines:.1f}, {sequencers:.1f})",
+            f"{ceil(max(machines, sequencers))}",
+        ),
         ("disk", f"{A_DAY:,} · {disk:,.0f} B", f"{A_DAY * disk / 1e9:,.0f} GB a day"),
         ("thirty days of it", f"30 · {A_DAY * disk / 1e9:,.0f} GB", f"{30 * A_DAY * disk / 1e12:,.1f} TB"),
         ("write-ahead log, mean", f"{mean:,.0f}/s · {wal:,.0f} B", f"{mean * wal / 1e6:,.1f} MB/s"),
         ("write-ahead log, peak", f"{PEAK} · {mean * wal / 1e6:,.1f} MB/s", f"{PEAK * mean * wal / 1e6:,.1f} MB/s"),
         ("verifying a day", f"{A_DAY:,} / {verified:,.0f}/s", f"{A_DAY / verified / 60:,.0f} min"),
+        *_of_agents_and_viewers(mean),
     ]
     return table(("what", "reckoned", "makes"), rows)
+
+
+def _of_agents_and_viewers(mean: float) -> list[tuple[str, str, str]]:
+    tasks, claimed = mean / EVENTS_OF_A_TASK, _figure("claim", "Claim and complete", "report and claim")
+    beats, beaten = MANY / BEAT, _figure("rest", "16 clients", "heartbeat")
+    socket = _figure("live", "500 idle sockets", "an idle socket (kB)")
+    return [
+        ("tasks, if all of it is their work", f"{mean:,.0f} / {EVENTS_OF_A_TASK}", f"{tasks:,.0f} tasks/s"),
+        ("machines like this for them", f"{tasks:,.0f} / {claimed:,.0f}", f"{tasks / claimed:.1f}"),
+        (f"heartbeats of {MANY:,} agents", f"{MANY:,} / {BEAT} s", f"{beats:,.0f} calls/s"),
+        ("web processes like this for them", f"{beats:,.0f} / {beaten:,.0f}", f"{beats / beaten:.1f}"),
+        (f"memory for {MANY:,} viewers", f"{MANY:,} · {socket:,.1f} kB", f"{MANY * socket / 1000:,.0f} MB"),
+    ]
