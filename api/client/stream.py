@@ -86,4 +86,6 @@ def _positioned(data: str) -> Positioned | None:
         raise Garbled("the stream of events holds something that is not JSON") from None
     if not isinstance(told, dict) or "event" not in told:
         return None
+    if not isinstance(told.get("position"), int):
+        raise Garbled("the stream of events holds one that has no position")
     return Positioned(position=told["position"], event=record(Event, told["event"]))
