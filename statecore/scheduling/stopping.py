@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -38,7 +39,7 @@ class Question(NamedTuple):
     holds: Holds
 
     def commands(self, answer: str | None) -> list[dict[str, Any]]:
-        found = {(task, attempt) for task, attempt in json.loads(answer or "[]")}
+        found = {(task, attempt) for task, attempt in json.loads(answer)} if answer else set()
         to_stop = found if self.holds is None else set(self.holds) - found
         return [{"cancel": task, "attempt": attempt} for task, attempt in sorted(to_stop)]
 
@@ -47,16 +48,17 @@ def question(worker_id: str, holds: Holds) -> Question:
     vendor = connection.vendor
     if holds is None:
         moment: Any = connection.ops.adapt_datetimefield_value(now())
-        return Question(_pairs("each.task_id", RECALLED), [worker_id, moment], holds)
+        return Question(_pairs(vendor, "each.task_id", RECALLED), [worker_id, moment], holds)
     if not holds:
         return Question("NULL", [], holds)
     tasks: Sequence[str] = sorted({task for task, _attempt in holds})
     ours = STILL_ITS_OWN.format(ids=among(vendor, len(tasks)))
-    return Question(_pairs("each.id", ours), [worker_id, listed(tasks, vendor)], holds)
+    return Question(_pairs(vendor, "each.id", ours), [worker_id, listed(tasks, vendor)], holds)
 
 
-def _pairs(task: str, source: str) -> str:
-    return f"(SELECT {PAIRS[connection.vendor].format(task=task)} {source})"
+@cache
+def _pairs(vendor: str, task: str, source: str) -> str:
+    return f"(SELECT {PAIRS[vendor].format(task=task)} {source})"
 
 
 def asked_alone(asked: Question) -> list[dict[str, Any]]:

@@ -1,0 +1,11 @@
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("statecore", "0005_retirement"),
+    ]
+
+    operations = [
+        migrations.RemoveIndex(model_name="worker", name="worker_live_by_heartbeat"),
+    ]
