@@ -3,7 +3,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("statecore", "0005_retirement"),
+        ("statecore", "0006_open_workstreams"),
     ]
 
     operations = [
