@@ -15,6 +15,8 @@ from statecore.machines.task import FINAL, Task
 from statecore.records.position import head
 from statecore.records.retirement import anchors_of
 
+from .asked import number
+
 
 @require_safe
 def run(request: HttpRequest, run_id: str) -> HttpResponse:
@@ -41,7 +43,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
 
 @require_safe
 def journal(request: HttpRequest, run_id: str) -> JsonResponse:
-    events, has_more = runs.journal(_found(request, run_id))
+    events, has_more = runs.journal(_found(request, run_id), number(request, "after") or 0)
     return JsonResponse({"events": events, "more": has_more})
 
 

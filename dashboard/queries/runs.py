@@ -67,12 +67,16 @@ def _links(model: type[Entity], name: str, run: Run, *, forward: bool = False) -
     return rows.values_list(*mine, *theirs) if forward else rows.values_list(*theirs, *mine)
 
 
-def journal(run: Run) -> tuple[list[list[Any]], bool]:
-    """Each change of the run and its parts in the order of positions: position, time, machine, id, state, kind."""
-    rows = Position.objects.filter(run_id=run.pk).exclude(run_id="").order_by("position")
+def journal(run: Run, after: int = 0) -> tuple[list[list[Any]], bool]:
+    """Each change of the run and its parts in the order of positions: position, time, machine, id, state, kind.
+
+    From a position on, as many as are told at once, and whether there are more.
+    """
+    rows = Position.objects.filter(run_id=run.pk, position__gt=after).exclude(run_id="").order_by("position")
     columns = ("position", "event__timestamp", "entity_type", "event__entity_id", "event__to_state", "kind")
     found = list(rows.values_list(*columns)[: MOST_EVENTS + 1])
-    told = [[position, at.timestamp(), *rest] for position, at, *rest in [*_retired(run), *found[:MOST_EVENTS]]]
+    before = [] if after else _retired(run)
+    told = [[position, at.timestamp(), *rest] for position, at, *rest in [*before, *found[:MOST_EVENTS]]]
     return told, len(found) > MOST_EVENTS
 
 

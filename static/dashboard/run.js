@@ -170,9 +170,18 @@ play.addEventListener("click", () => {
 document.getElementById("now").addEventListener("click", () => { stop(); isLive = true; slider.value = STEPS; show(); });
 slider.addEventListener("input", () => { stop(); isLive = Number(slider.value) >= STEPS; show(); });
 
+// A long one comes in pieces: what is missing would be shown as it was long ago.
+async function readJournal(address) {
+  let told;
+  do {
+    const answer = await fetch(`${address}?after=${journal.at(-1)?.[0] ?? 0}`, { headers: { Accept: "application/json" } });
+    told = await answer.json();
+    journal = journal.concat(told.events);
+  } while (told.more);
+}
+
 drawGraph();
-const told = await (await fetch(document.body.dataset.journal, { headers: { Accept: "application/json" } })).json();
-journal = told.events;
+await readJournal(document.body.dataset.journal);
 document.body.dataset.position = Math.max(Number(document.body.dataset.position), journal.at(-1)?.[0] ?? 0);
 drawGantt();
 show();

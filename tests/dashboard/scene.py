@@ -58,7 +58,7 @@ def number_all() -> None:
 
 def _position(place: int, event: Event) -> Position:
     told = {name: getattr(event, name) for name in ("entity_type", "kind", "severity", "actor")}
-    return Position(position=place, event=event, run_id=event.as_dict().get("run_id") or "", **told)
+    return Position(position=place, event=event, run_id=event.as_dict()["context"].get("run_id", ""), **told)
 
 
 def fresh(scene: Scene) -> Scene:

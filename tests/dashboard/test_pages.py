@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from dashboard.queries import runs
 from tests.dashboard.addresses import PAGES, Page, address
 from tests.dashboard.scene import Scene
 from tests.support import world
@@ -254,3 +255,21 @@ def test_the_first_steps_copy_what_they_show(people: dict[str, Any], scene: Scen
         command = client.get(reverse("console:start")).context[name]
         assert f"<code>{command}</code>" in body or f'<code id="demo">{command}</code>' in body
         assert f'data-copy="{command}"' in body
+
+
+def test_a_long_journal_of_a_run_comes_in_pieces(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(people["viewer"])
+    place = reverse("console:run_journal", args=["scene"])
+    whole = client.get(place).json()
+    assert not whole["more"]
+
+    monkeypatch.setattr(runs, "MOST_EVENTS", 3)
+    pieces, after, more = [], 0, True
+    while more:
+        told = client.get(place, {"after": after}).json()
+        pieces += told["events"]
+        after, more = told["events"][-1][0], told["more"]
+    assert len(pieces) > 3
+    assert pieces == whole["events"]
