@@ -17,9 +17,11 @@ class StatecoreConfig(AppConfig):
         from .kernel import checks, registry
         from .records import checkpoint
         from .stuck import abandoned
+        from .stuck.recovery.checks import settings_name_recoveries
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
+        register(settings_name_recoveries, Tags.models)
         registry.reactions += [
             agent_events.mirror,
             checkpoint.clear_when_done,

@@ -104,8 +104,6 @@ def settings_name_known_states(app_configs: Any, **_: Any) -> list[CheckMessage]
     edges = {f"{state}->{target}" for state in known for target in _states_beside(state)}
     wrong = [(name, "STATECORE_DEADLINES") for name in settings.STATECORE_DEADLINES if name not in known]
     wrong += [(edge, "STATECORE_SECOND_PERSON") for edge in settings.STATECORE_SECOND_PERSON if edge not in edges]
-    machines = {flow.entity_type for flow in registry.flows()}
-    wrong += [(name, "STATECORE_RECOVERY") for name in settings.STATECORE_RECOVERY if name not in machines]
     return [Error(f"{setting} names {name!r}, which does not exist", id="statecore.E009") for name, setting in wrong]
 
 

@@ -36,7 +36,6 @@ def test_the_checks_run_with_django() -> None:
     [
         ("STATECORE_DEADLINES", {"task.sleeping": 5}),
         ("STATECORE_DEADLINES", {"tusk.running": 5}),
-        ("STATECORE_RECOVERY", {"nothing": "auto"}),
         ("STATECORE_SECOND_PERSON", {"task.running->complete"}),
         ("STATECORE_SECOND_PERSON", {"task.running"}),
     ],
@@ -44,6 +43,12 @@ def test_the_checks_run_with_django() -> None:
 def test_a_setting_that_names_what_does_not_exist_is_refused(settings, name: str, value) -> None:
     setattr(settings, name, value)
     assert [message.id for message in run_checks()] == ["statecore.E009"]
+
+
+@pytest.mark.parametrize("machine", ["nothing", "task"])
+def test_approving_what_nobody_proposes_is_refused(settings, machine: str) -> None:
+    settings.STATECORE_RECOVERY = {machine: "approval"}
+    assert [message.id for message in run_checks()] == ["statecore.E010"]
 
 
 def test_settings_that_name_what_exists_are_taken(settings) -> None:
