@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 from statecore.kernel import registry
 from statecore.live import Hub, the_board
@@ -13,7 +12,6 @@ from .socket import Frames, Socket
 from .visitor import Visitor
 
 PACE = 0.5
-SPREAD = 0.2  # all hear of the same change: each has a moment of its own, so that none waits for all the others
 QUIET = 15.0  # a link that broke without a word is known by its silence
 BEAT = '{"type":"beat"}'
 
@@ -25,14 +23,11 @@ class BoardSocket(Socket):
 
     async def speak(self, prepared: frozenset[str] | None, here: Hub, send: Frames) -> None:
         board, version = the_board(), 0
-        moment = random.uniform(0, SPREAD)  # noqa: S311 - nobody gains from guessing it
         async with board.watching():
             while not here.closing.is_set():
-                if not await board.beyond(version, QUIET):
+                if await board.beyond(version, QUIET):
+                    text, version = board.told_after(version, prepared), board.version
+                    await send(text)
+                    await asyncio.sleep(PACE)
+                else:
                     await send(BEAT)
-                    continue
-                if version:
-                    await asyncio.sleep(moment)
-                text, version = board.told_after(version, prepared), board.version
-                await send(text)
-                await asyncio.sleep(PACE - moment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 
 from statecore.live import Hub, Told, TooOld
@@ -16,16 +15,9 @@ from .visitor import Visitor
 from .wishes import Wishes
 
 PACE = 0.25
-# Who was told together would be told together ever after, and the last would wait for all the others each time. So each
-# waits a little longer than it has to.
-STRAY = 1.1
 # Who wants few events is told how far all have come, and need not go back that far. Also when that is no further than
 # before: a link that broke without a word is known by its silence.
 QUIET = 15.0
-
-
-def pause() -> float:
-    return PACE * random.uniform(1, STRAY)  # noqa: S311 - nobody gains from guessing it
 
 
 def frame(events: list[Told]) -> str:
@@ -59,4 +51,4 @@ class EventsSocket(Socket):
                 else:
                     await send.tell(type="position", position=following.position)
             told, said_at = following.position, time.monotonic()
-            await asyncio.sleep(pause())
+            await asyncio.sleep(PACE)

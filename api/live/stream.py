@@ -13,7 +13,7 @@ from statecore.live import Hub, Told, TooOld, hub
 from ..permissions import VIEW_EVENT
 from . import wishes
 from .asgi import Application, Receive, Scope, Send, header, query, refuse
-from .events_socket import QUIET, pause
+from .events_socket import PACE, QUIET
 from .origin import check_host
 from .presence import presence
 from .socket import PATIENCE
@@ -97,7 +97,7 @@ async def _parts(wished: Wishes, here: Hub) -> AsyncIterator[bytes]:
             part = named("resnapshot", following.position)
         if part is not None:
             yield part
-            await asyncio.sleep(pause())
+            await asyncio.sleep(PACE)
         elif not is_news:
             yield b": still here\nid: %d\n\n" % following.position
 
