@@ -102,9 +102,11 @@ ONCE = {
     "executors/test_patches.py": "sqlite",
     "executors/test_races.py": "postgres",
     "live": "postgres",
+    "load": "postgres",
     "metrics/test_processes.py": "postgres",
     "project": "sqlite",
     "properties/test_parsers.py": "sqlite",
+    "properties/test_readers.py": "sqlite",
     "retention/test_kill.py": "postgres",
     "simulation": "postgres",
     "tools": "postgres",
@@ -115,6 +117,7 @@ LONG = {
     "agent/test_crowd.py",
     "backup/test_lost_machine.py",
     "live/test_long_polls.py",
+    "load/test_hour.py",
     "work/test_kill.py",
 }
 TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"

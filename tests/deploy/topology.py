@@ -95,9 +95,12 @@ class Topology:
             for old, new in elsewhere.items():
                 text = text.replace(old, new)
             (folder / name).write_text(text)
-        command = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]
-        subprocess.run([*command, "-t"], check=True, capture_output=True)
-        self._run("nginx", [*command, "-g", "daemon off;"])
+        self.nginx = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        subprocess.run([*self.nginx, "-t"], check=True, capture_output=True)
+        self._run_nginx()
+
+    def _run_nginx(self) -> None:
+        self._run("nginx", [*self.nginx, "-g", "daemon off;"])
 
     def manage(self, *words: str, exit_code: int = 0) -> str:
         ended = subprocess.run(

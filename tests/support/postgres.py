@@ -45,11 +45,11 @@ class Mortal:
 
 
 @contextmanager
-def mortal() -> Iterator[Mortal]:
+def mortal(*, durable: bool = False) -> Iterator[Mortal]:
     """A server of one's own, to be killed. Not in pytest's folder, which the next pytest closes to all but its user."""
     with (
         tempfile.TemporaryDirectory(dir=os.environ["STATECORE_TEST_BASE"]) as directory,
-        _server(Path(directory) / "pg", FAST) as server,
+        _server(Path(directory) / "pg", () if durable else FAST) as server,
     ):
         yield Mortal(server)
 

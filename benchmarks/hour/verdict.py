@@ -1,0 +1,58 @@
+"""What an hour has left behind, asked of the database and the files themselves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+LOOK = 0.5
+SILENT = "live_workers_are_heard_from"  # those who vanished are missed only after minutes
+
+
+def judge(home: str) -> dict[str, Any]:
+    """Under Django, in a process of its own; what ought to be empty says what is wrong."""
+    from statecore import integrity
+    from statecore.journal import Event
+    from statecore.machines.run import Run
+    from statecore.machines.task import Task
+
+    reports = Counter(Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True))
+    return {
+        "events": Event.objects.count(),
+        "runs": Run.objects.count(),
+        "tasks": sorted(Task.objects.values_list("pk", flat=True)),
+        "attempts": sum(Task.objects.values_list("retry_count", flat=True)) + Task.objects.count(),
+        "unfinished": sorted(Task.objects.exclude(state="completed").values_list("pk", flat=True)),
+        "unsuccessful": sorted(Run.objects.exclude(state="succeeded").values_list("pk", flat=True)),
+        "twice": sorted(task for task, times in reports.items() if times > 1),
+        "findings": [str(finding) for finding in integrity.check_all() if finding.check != SILENT],
+        "written": [json.loads(line)["position"] for line in (Path(home) / "transitions.jsonl").open()],
+    }
+
+
+def count() -> int:
+    from statecore.journal import Event
+
+    return Event.objects.count()
+
+
+def settle(patience: float) -> None:
+    """Wait until every run has ended and every sink has had every event."""
+    began = monotonic()
+    while not _is_settled():
+        if monotonic() - began > patience:
+            raise RuntimeError(f"not everything had ended after {patience:.0f} seconds")
+        sleep(LOOK)
+
+
+def _is_settled() -> bool:
+    from statecore.journal import Event
+    from statecore.machines import run
+    from statecore.records import SinkCursor
+
+    total = Event.objects.count()
+    places = list(SinkCursor.objects.values_list("position", flat=True))
+    return not run.Run.objects.exclude(state__in=run.FINAL).exists() and bool(places) and min(places) >= total
