@@ -82,10 +82,14 @@ def prepare(rows: int) -> tuple[str, Starts]:
     door.create(Workstream, actor=THE_SYSTEM, id="workstream", run="run")
     door.create(Task, actor=THE_SYSTEM, id="task", workstream="workstream")
     earlier = {"created_at": f"t.created_at - (n / {TOGETHER}) * interval '1 minute'"}
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with (
+        triggers.lowered(connection),
+        connection.cursor() as cursor,
+        seed.in_bulk(cursor, "statecore_task"),
+    ):
         seed.fill_rows(cursor, "statecore_task", "task", "done", rows, seed.DONE | earlier)
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        cursor.execute("VACUUM (ANALYZE) statecore_task")
         cursor.execute("CHECKPOINT")
         starts = {
             (name, depth): _start(cursor, query, depth, rows) for name, query in LISTS.items() for depth in DEPTHS
