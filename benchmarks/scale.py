@@ -139,7 +139,7 @@ def fill(tasks: int) -> list[float]:
 def sweep(rows: int) -> dict[str, tuple[float, float]]:
     """The slowest query of each sweep, with that many finished tasks in the way, whatever the planner has been told.
 
-    The finished tasks come without their events, which no sweep reads.
+    The finished tasks come without their events, which none of these reads.
     """
     from statecore.kernel import triggers
 
