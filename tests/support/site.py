@@ -62,8 +62,8 @@ class Site:
 @contextmanager
 def running(home: Path, redis: str, **environ: str) -> Iterator[Site]:
     site = Site(home, redis, **environ)
-    site.start()
     try:
+        site.start()
         yield site
     finally:
         if site.process is not None and site.process.poll() is None:
