@@ -1,13 +1,17 @@
 from django.db import migrations, models
 
+from statecore.kernel.concurrent_index import AddIndexConcurrently
+
 
 class Migration(migrations.Migration):
+    atomic = False
+
     dependencies = [
         ("statecore", "0005_retirement"),
     ]
 
     operations = [
-        migrations.AddIndex(
+        AddIndexConcurrently(
             model_name="workstream",
             index=models.Index(
                 fields=["run"],
