@@ -19,9 +19,9 @@ def awaited_by_state(table: str, final: Iterable[str]) -> Index:
     return Index(fields=("state", "state_entered_at"), condition=awaited, name=f"{table}_awaited_by_state")
 
 
-def failed_by_parent(table: str, parent: str) -> Index:
-    """For whoever asks of a live parent whether a child has failed: most children have not."""
-    return Index(fields=(parent,), condition=Q(state="failed"), name=f"{table}_failed_by_{parent}")
+def lost_by_parent(table: str, parent: str, state: str) -> Index:
+    """For whoever asks of a live parent whether a child has ended so that it will never be done: few children have."""
+    return Index(fields=(parent,), condition=Q(state=str(state)), name=f"{table}_{state}_by_{parent}")
 
 
 def open_by_parent(table: str, parent: str, done: Iterable[str]) -> Index:

@@ -17,7 +17,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.how_many import how_many_linked
-from ..kernel.indexes import failed_by_parent, live_by_state
+from ..kernel.indexes import live_by_state, lost_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
 from ..kernel.links import Linked, all_inside, all_outside, first_outside, once
@@ -40,6 +40,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
+LOST = (State.FAILED, State.CANCELLED)  # it will never be completed, but a successor may
 VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
@@ -206,7 +207,7 @@ class Task(Entity):
         )
         indexes = (
             live_by_state("task", FINAL),
-            failed_by_parent("task", "workstream"),
+            *(lost_by_parent("task", "workstream", state) for state in LOST),
             # Who looks whether a workstream is done reads only what is not: completed tasks are many.
             models.Index(
                 fields=("workstream", "state_entered_at"),

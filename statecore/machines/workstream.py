@@ -15,7 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.how_many import HowMany, how_many_linked, without_successor
-from ..kernel.indexes import Literal, failed_by_parent, is_live, live_by_state, open_by_parent
+from ..kernel.indexes import Literal, is_live, live_by_state, lost_by_parent, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
@@ -37,6 +37,7 @@ class State(models.TextChoices):
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED, State.SKIPPED}
 DONE = {State.COMPLETED, State.SKIPPED}
+LOST = (State.FAILED, State.CANCELLED)  # it will never be completed, but a successor may
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for what is to come before it
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
@@ -165,7 +166,7 @@ class Workstream(Entity):
         )
         indexes = (
             live_by_state("workstream", FINAL),
-            failed_by_parent("workstream", "run"),
+            *(lost_by_parent("workstream", "run", state) for state in LOST),
             open_by_parent("workstream", "run", DONE),
             models.Index(fields=("updated_at",), name="workstream_by_update"),
         )

@@ -1,4 +1,5 @@
-"""Who waits for an operator: a part has failed without failing the whole, or what was waited for will never come."""
+"""Who waits for an operator: a part has failed or was cancelled, and the whole was not; or what was waited for will
+never come."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
-from ..kernel.indexes import is_live
+from ..kernel.indexes import Literal, is_live
 from ..machines import run, task, workstream
 from ..machines.run import Run
 from ..machines.task import Task
@@ -21,21 +22,26 @@ class Undecided(NamedTuple):
 
 
 def undecided(limit: int) -> Iterator[Undecided]:
-    """Longest first, of each kind at most so many."""
-    for entities in (_runs(), _workstreams(), _dependents()):
-        # Filtered by what the subquery found: it reads an index of failed rows by their parent.
+    """Of each kind the longest, at most so many; who waits for more than one reason comes more than once."""
+    for entities in waiting():
+        # Filtered by what the subquery found: it reads an index of lost rows by their parent.
         for entity in entities.filter(undecided_since__isnull=False).order_by("undecided_since")[:limit]:
             yield Undecided(entity, entity.undecided_since)
 
 
-def _runs() -> QuerySet[Any]:
-    failed = Workstream.objects.filter(run=OuterRef("pk"), state=workstream.State.FAILED, successor=None)
-    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state=run.State.RUNNING), failed)
+def waiting() -> list[QuerySet[Any]]:
+    """One question for each state a part can be lost in: each has an index of its own."""
+    return [*map(_runs, workstream.LOST), *map(_workstreams, task.LOST), _dependents()]
 
 
-def _workstreams() -> QuerySet[Any]:
-    failed = Task.objects.filter(workstream=OuterRef("pk"), state=task.State.FAILED, successor=None)
-    return _with_the_first_of(Workstream.objects.filter(is_live(Workstream.flow.final)), failed)
+def _runs(state: str) -> QuerySet[Any]:
+    lost = Workstream.objects.filter(run=OuterRef("pk"), state=Literal(state), successor=None)
+    return _with_the_first_of(Run.objects.filter(is_live(Run.flow.final), state=run.State.RUNNING), lost)
+
+
+def _workstreams(state: str) -> QuerySet[Any]:
+    lost = Task.objects.filter(workstream=OuterRef("pk"), state=Literal(state), successor=None)
+    return _with_the_first_of(Workstream.objects.filter(is_live(Workstream.flow.final)), lost)
 
 
 def _dependents() -> QuerySet[Any]:

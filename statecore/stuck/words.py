@@ -51,6 +51,11 @@ def ended(entity: Entity, at: datetime) -> str:
     return f"{state(entity)} {age(entity, at)} ago{with_code}"
 
 
+def which(how: str) -> str:
+    """`which failed`, `which was cancelled`: failing is one's own doing, everything else is done to one."""
+    return f"which {how}" if how.startswith("failed") else f"which was {how}"
+
+
 def first_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[0][:ERROR_LENGTH]
 

@@ -148,15 +148,15 @@ def steps(work: Any) -> int:
 
 @pytest.mark.sqlite
 def test_looking_for_decisions_reads_indexes_on_sqlite() -> None:
-    for queryset in (decisions._runs(), decisions._workstreams(), decisions._dependents()):
+    for queryset in decisions.waiting():
         told = queryset.filter(undecided_since__isnull=False).order_by("undecided_since").explain()
         assert "_live_by_state" in told
         assert "SCAN statecore" not in told.replace("SCAN statecore_workstream USING INDEX workstream_live", "")
 
 
 @pytest.mark.postgres
-def test_looking_for_decisions_reads_failed_parts_of_live_wholes_only(world_with_history: Any) -> None:
-    for queryset in (decisions._runs(), decisions._workstreams(), decisions._dependents()):
+def test_looking_for_decisions_reads_lost_parts_of_live_wholes_only(world_with_history: Any) -> None:
+    for queryset in decisions.waiting():
         plan = plan_of(queryset.filter(undecided_since__isnull=False).order_by("undecided_since")[:100])
         assert plan[0]["Shared Hit Blocks"] + plan[0]["Shared Read Blocks"] < 60
         assert sum(node.get("Rows Removed by Filter", 0) for node in plan) < 10

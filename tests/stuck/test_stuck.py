@@ -198,21 +198,25 @@ def test_a_checkpoint_starts_the_clock_of_a_pipeline_job_anew(later) -> None:
 
 
 class TestDecisions:
-    def test_a_failure_that_does_not_fail_the_whole_waits_for_an_operator_at_once(self, later) -> None:
+    @pytest.mark.parametrize(("end", "said"), [("failed", "failed"), ("cancelled", "was cancelled")])
+    def test_a_part_that_is_lost_without_the_whole_waits_for_an_operator_at_once(
+        self, later, end: str, said: str
+    ) -> None:
         run = world.fire(world.run(id="r1"), "run_started")
-        world.forced(world.workstream(id="w1", run=run), "failed")
+        world.forced(world.workstream(id="w1", run=run), end)
         later(seconds=5)
         (item,) = stuck.stuck()
         assert (item.entity.pk, item.kind, item.deadline) == ("r1", "needs a decision", None)
-        assert item.why == "run r1 waits for workstream w1, which failed: needs a decision"
+        assert item.why == f"run r1 waits for workstream w1, which {said}: needs a decision"
         assert item.overdue.total_seconds() == 5
         assert item.recovery.action == "retry workstream w1 or run_canceled or override"
 
-    def test_a_workstream_with_a_failed_task_waits_too(self) -> None:
+    @pytest.mark.parametrize("end", ["failed", "cancelled"])
+    def test_a_workstream_with_a_lost_task_waits_too(self, end: str) -> None:
         workstream = world.forced(world.workstream(id="w1"), "executing")
-        failed = world.forced(world.task(id="t1", workstream=workstream), "failed")
+        lost = world.forced(world.task(id="t1", workstream=workstream), end)
         assert listed() == [("w1", "needs a decision")]
-        door.retry(type(failed), "t1", actor=THE_SYSTEM)
+        door.retry(type(lost), "t1", actor=THE_SYSTEM)
         assert listed() == []
 
     @pytest.mark.parametrize("end", ["failed", "cancelled", "skipped"])

@@ -36,9 +36,9 @@ CAUSES: dict[str, Callable[[Any, datetime], Cause]] = {
 
 # What is said of something final by whoever waits for it, where an operator has to decide how to go on.
 DECISIONS: dict[str, Callable[[Any, datetime], str]] = {
-    "workstream": lambda workstream, at: f"which {words.state(workstream)}",
-    "task": lambda task, at: f"which {words.ended(task, at)}",
-    "patch_ledger": lambda patch, at: f"which was {words.ended(patch, at)}",
+    "workstream": lambda workstream, at: words.which(words.state(workstream)),
+    "task": lambda task, at: words.which(words.ended(task, at)),
+    "patch_ledger": lambda patch, at: words.which(words.ended(patch, at)),
 }
 
 
