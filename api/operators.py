@@ -31,7 +31,7 @@ def told(patch_id: str) -> dict[str, Any]:
         "plan": plan,
         "digest": digest(plan) if plan else None,
         "approved_by": patch.compensation_approved_by or None,
-        "default": compensation.default_plan(patch.pk) if patch.state == State.COMMITTED else None,
+        "default": compensation.default_plan(patch) if patch.state == State.COMMITTED else None,
         "steps": [{**step.as_dict(), "failed": step.action == Action.FAILED} for step in steps.of(patch.pk)],
     }
 

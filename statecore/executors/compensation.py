@@ -37,9 +37,12 @@ BATCH = 10
 PATIENCE = 60.0
 
 
-def default_plan(ledger_id: str) -> dict[str, Any]:
-    """What would be done without further thought: revert, test, tell, and pass the workstream's gates again."""
-    entry = _committed(PatchLedger.objects.filter(pk=ledger_id).first(), ledger_id)
+def default_plan(entry: PatchLedger) -> dict[str, Any]:
+    """What would be done without further thought: revert, test, tell, and pass the workstream's gates again.
+
+    Of a patch as it was read: who looks at one is told, though it is rolled back this very moment.
+    """
+    _committed(entry, entry.pk)
     actions: list[dict[str, Any]] = []
     if entry.commit_sha:
         actions.append({"action": "git_revert", "commit_sha": entry.commit_sha})

@@ -251,13 +251,20 @@ def test_only_a_committed_patch_has_a_plan(work_tree) -> None:
     for ask in (
         lambda: compensation.write_plan(entry.pk, {}, world.operator()),
         lambda: compensation.approve(entry.pk, world.operator()),
-        lambda: compensation.default_plan(entry.pk),
+        lambda: compensation.default_plan(entry),
         lambda: execute(entry),
     ):
         with pytest.raises(InvalidTransition, match="only a committed patch"):
             ask()
     with pytest.raises(NotFound):
-        compensation.default_plan("nobody")
+        compensation.write_plan("nobody", {}, world.operator())
+
+
+def test_who_looks_while_it_is_rolled_back_is_told(committed) -> None:
+    seen = PatchLedger.objects.get(pk=committed.pk)
+    assert execute(approved(committed)).state == "rolled_back"
+
+    assert compensation.default_plan(seen)["compensation_type"] == "git_revert"
 
 
 def test_a_rollback_says_why(committed) -> None:
@@ -321,7 +328,7 @@ def test_a_plan_that_is_refused_is_not_kept(committed) -> None:
 def test_the_default_plan_works(committed, commands, settings) -> None:
     settings.STATECORE_PATCH_TEST_COMMAND = python(IS_BACK)
     gate(IS_BACK, gate_type="UNIT", workstream=committed.workstream)
-    found = compensation.default_plan(committed.pk)
+    found = compensation.default_plan(PatchLedger.objects.get(pk=committed.pk))
 
     assert found["validation"] == {"required_gates": ["UNIT"], "verify_clean_state": True}
     assert [action["action"] for action in found["actions"]] == ["git_revert", "run_tests"]
