@@ -14,7 +14,7 @@ from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
-from ..kernel.how_many import without_successor
+from ..kernel.how_many import of_its, without_successor
 from ..kernel.indexes import awaited_by_state, live_by_state
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
@@ -158,8 +158,10 @@ class PatchLedger(Entity):
             Invariant(
                 "quarantined_patches_fail_their_workstream",
                 "it is quarantined, and its workstream goes on",
-                lambda at: without_successor(cls.objects).filter(
-                    state=State.QUARANTINED, workstream__state__in=("executing", "validating")
+                lambda at: (
+                    without_successor(cls.objects)
+                    .alias(whole=of_its(cls, "workstream", "state"))
+                    .filter(state=State.QUARANTINED, whole__in=("executing", "validating"))
                 ),
             ),
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 
 from ..kernel import backoff, constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
@@ -16,7 +16,7 @@ from ..kernel.clock import told
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.how_many import how_many_linked
+from ..kernel.how_many import how_many_linked, of_its
 from ..kernel.indexes import live_by_state, lost_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.lease import the_attempt_is_current
@@ -258,7 +258,9 @@ class Task(Entity):
             Invariant(
                 "tasks_belong_where_their_workstream_does",
                 "its run or its phase is not that of its workstream",
-                lambda at: cls.objects.exclude(run=F("workstream__run"), phase=F("workstream__phase")),
+                lambda at: cls.objects.exclude(
+                    run=of_its(cls, "workstream", "run"), phase=of_its(cls, "workstream", "phase")
+                ),
             ),
         )
 

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, F, OuterRef, Q
+from django.db.models import Count, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
 from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.how_many import HowMany, how_many_linked, without_successor
+from ..kernel.how_many import HowMany, how_many_linked, of_its, without_successor
 from ..kernel.indexes import Literal, is_live, live_by_state, lost_by_parent, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
@@ -221,7 +221,7 @@ class Workstream(Entity):
             Invariant(
                 "workstreams_belong_to_their_run",
                 "its phase is not that of its run",
-                lambda at: cls.objects.exclude(phase=F("run__phase")),
+                lambda at: cls.objects.exclude(phase=of_its(cls, "run", "phase")),
             ),
         )
 

@@ -42,8 +42,10 @@ class Planner:
         for number in range(1, self.rng.choice((0, 1, 1, 2)) + 1):
             gates.append(self._gate(f"{workstream_id}-g{number}", [each["id"] for each in gates]))
         tasks: list[Member] = []
+        open_gates = [each["id"] for each in gates]
         for number in range(1, self.rng.randint(2, 6) + 1):
-            tasks.append(self._task(f"{workstream_id}-t{number}", [each["id"] for each in tasks], gates))
+            tasks.append(self._task(f"{workstream_id}-t{number}", [each["id"] for each in tasks], open_gates))
+            open_gates = _still_open(open_gates, tasks[-1])
         return {
             "id": workstream_id,
             "is_critical": self._chance(0.2),
@@ -63,13 +65,12 @@ class Planner:
             "depends_on": self._some(earlier, 0.5),
         }
 
-    def _task(self, task_id: str, earlier: list[str], gates: list[Member]) -> Member:
-        names = [gate["id"] for gate in gates]
+    def _task(self, task_id: str, earlier: list[str], gates: list[str]) -> Member:
         link = "entry_gates" if self._chance(0.2) else "gates"
         return {
             "id": task_id,
             "depends_on": self._some(earlier[-3:], 0.35),
-            link: self._some(names, 0.25),
+            link: self._some(gates, 0.25),
             "is_critical": self._chance(0.1),
             "priority": self.rng.randint(0, 5),
             "required_capabilities": [CAPABILITY, *self._some(SKILLS[:1], 0.2)],
@@ -86,3 +87,11 @@ class Planner:
 
     def _some(self, among: Any, share: float) -> list[Any]:
         return [each for each in among if self._chance(share)]
+
+
+def _still_open(gates: list[str], task: Member) -> list[str]:
+    """What later tasks may take: none before a gate of this one, nor one that lets it in. They may wait for this task."""
+    if entries := task.get("entry_gates"):
+        return gates[gates.index(entries[-1]) + 1 :]
+    exits = task.get("gates")
+    return gates[gates.index(exits[-1]) :] if exits else gates

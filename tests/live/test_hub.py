@@ -98,7 +98,7 @@ def test_two_hundred_sockets_cost_the_database_what_one_costs(here: Inside) -> N
 
 
 def test_who_is_told_the_same_is_given_the_same_bytes(here: Inside) -> None:
-    user = plain_user("ada", "view_task")
+    user = plain_user("ada", "view_task", "view_event")
     some = {"Authorization": f"Bearer {tokens.make('some', user, 'read')[1]}"}
     sockets = {path: [here.socket(f"/ws/{path}/", some) for _ in range(10)] for path in ("events", "board")}
     until(lambda: all(socket.messages for those in sockets.values() for socket in those))
@@ -147,7 +147,8 @@ def test_an_event_that_cannot_be_read_is_passed_over(here: Inside) -> None:
 
 
 def test_who_sees_one_machine_is_told_of_no_other(here: Inside) -> None:
-    Group.objects.create(name="runners").permissions.set(Permission.objects.filter(codename="view_run"))
+    rights = Permission.objects.filter(codename__in=["view_run", "view_event"])
+    Group.objects.create(name="runners").permissions.set(rights)
     ada = member("ada", "runners")
     headers = {"Authorization": f"Bearer {tokens.make('runs only', ada, 'read')[1]}"}
     everything, some = here.socket("/ws/events/", bearer()), here.socket("/ws/events/", headers)
