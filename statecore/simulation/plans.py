@@ -90,7 +90,7 @@ class Planner:
 
 
 def _still_open(gates: list[str], task: Member) -> list[str]:
-    """What later tasks may take: none before a gate of this one, nor one that lets it in. They may wait for this task."""
+    """What later tasks may take: none before a gate of this one, nor one that lets it in, for they may wait for it."""
     if entries := task.get("entry_gates"):
         return gates[gates.index(entries[-1]) + 1 :]
     exits = task.get("gates")

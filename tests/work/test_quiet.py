@@ -32,7 +32,7 @@ def beside(*deeds: Callable[[], Any]) -> Iterator[list[Any]]:
     with transaction.atomic():
         yield told
         other.start()
-        until(lambda: told or how_many_wait() == len(deeds))
+        until(lambda: told or how_many_wait() >= len(deeds))
     other.join()
 
 
