@@ -110,6 +110,7 @@ def run(directory: Path, wishes: Wishes, *, durable: bool) -> Found:
         began = monotonic()
         with faults.happening(), crowd.working():
             crowd.await_plans()
+            faults.await_all_struck(PATIENCE)
             seconds = monotonic() - began
             faults.enough.set()
             once(environ, verdict.settle, PATIENCE)

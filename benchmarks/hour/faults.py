@@ -21,6 +21,7 @@ class Faults:
         self.happened: Counter[str] = Counter()
         self.chance = random.Random(1)  # noqa: S311
         self.waiting: list[str] = []
+        self.all_struck = threading.Event()
         self.enough = threading.Event()
         self.failed: list[Exception] = []
 
@@ -37,6 +38,11 @@ class Faults:
             thread.join(60)
             if self.failed:
                 raise self.failed[0]
+
+    def await_all_struck(self, seconds: float) -> None:
+        """However long it takes for each to come back, no part is spared."""
+        if not self.all_struck.wait(seconds):
+            raise self.failed[0] if self.failed else TimeoutError(f"not all were struck in {seconds} seconds")
 
     def _go_on(self, over: threading.Event) -> None:
         due = monotonic() + self.every
@@ -63,3 +69,5 @@ class Faults:
         else:
             self.installation.strike(name)
         self.happened[name.partition("@")[0].removesuffix(".service")] += 1
+        if not self.waiting:
+            self.all_struck.set()

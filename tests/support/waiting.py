@@ -9,6 +9,8 @@ from django.db import connection
 def how_many_wait() -> int:
     """For a lock, on PostgreSQL, in this database: others of the same server have tests of their own."""
     with connection.cursor() as cursor:
+        # A transaction is told of the clients there were when it first asked; who has come since would never be seen.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             "SELECT count(*) FROM pg_locks JOIN pg_stat_activity AS client USING (pid) "
             "WHERE NOT granted AND client.datname = current_database()"
