@@ -246,10 +246,11 @@ class TestDecisions:
 def stuck_of_each_kind(numbers: range) -> None:
     """Tasks before, in and after the queue, what they belong to, gates, patches, workers, jobs.
 
-    Named so that each workstream waits for the same of its tasks: what is looked at depends on it.
+    Named so that each run and each workstream waits for the same of its parts: what is looked at depends on it.
     """
     for number in numbers:
-        parent = world.forced(world.workstream(run=world.fire(world.run(), "run_started")), "executing")
+        run = world.fire(world.run(), "run_started")
+        parent = world.forced(world.workstream(id=f"v{number}", run=run), "executing")
         gate = world.fire(world.fire(world.gate(), "gate_started"), "gate_failed", exit_code=1)
         first = world.task(id=f"a{number}", workstream=parent, gates=[gate.pk])
         world.task(id=f"b{number}", workstream=parent, depends_on=[first.pk], entry_gates=[gate.pk])
@@ -257,7 +258,7 @@ def stuck_of_each_kind(numbers: range) -> None:
         world.running_task(id=f"d{number}", workstream=parent)
         patch = world.patch(workstream=parent)
         world.forced(world.task(id=f"e{number}", workstream=parent, patch=patch.pk), "validating")
-        world.workstream(run=parent.run, depends_on=[parent.pk])
+        world.workstream(id=f"w{number}", run=run, depends_on=[parent.pk])
         world.gate(depends_on=[gate.pk])
         world.created("AgentJob")
         world.created("IngestionJob")
