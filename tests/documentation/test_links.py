@@ -15,8 +15,9 @@ HEADING = re.compile(r"^#+ (.+)$", re.M)
 
 
 def pages() -> list[Path]:
+    """Ours: what the benchmarks install for a peer has pages of its own."""
     below = [page for folder in ("docs", "deploy", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
-    return sorted([*ROOT.glob("*.md"), *below])
+    return sorted([*ROOT.glob("*.md"), *(page for page in below if ".peers" not in page.parts)])
 
 
 def anchors(page: Path) -> set[str]:
