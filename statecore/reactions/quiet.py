@@ -8,15 +8,13 @@ from ..door.change import Change
 from ..door.work import current
 from ..kernel.links import answered
 from ..kernel.many import quoted
-from ..machines.task import LIVE, State, Task
+from ..machines.task import HELD_BY_NOBODY, State, Task
 from ..machines.workstream import Workstream
 from . import locks
 from .causes import above, own
 from .consequences import move
 from .look import asked, look
 from .tasks import SEEN, reconsider
-
-UNSTARTED = LIVE - {State.RUNNING, State.VALIDATING}
 
 # Whether a task has nothing to be validated by, and nobody notices that it completes: no task waits for it, and its
 # workstream goes on as long as there is another that nobody has started. (By the order the planner sees that one entry
@@ -28,7 +26,7 @@ SELECT task.workstream_id, task.patch_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM {{entry_gates}} AS link WHERE link.task_id = task.id)
   AND NOT EXISTS (SELECT 1 FROM {{task_dependencies}} AS link WHERE link.to_task_id = task.id)
   AND (SELECT true FROM {{tasks}} AS other WHERE other.workstream_id = task.workstream_id AND other.id <> task.id
-       AND other.state <> 'completed' AND CASE WHEN other.state IN ({quoted(UNSTARTED)}) THEN true ELSE false END
+       AND other.state <> 'completed' AND CASE WHEN other.state IN ({quoted(HELD_BY_NOBODY)}) THEN true ELSE false END
        ORDER BY other.state_entered_at LIMIT 1) IS NOT NULL AS is_quiet
 FROM {{tasks}} AS task WHERE task.id {{ids}}
 """
