@@ -61,8 +61,14 @@ class EntityAdmin(ReadOnly):
     list_filter = ("state",)
     search_fields = ("id__startswith",)
     ordering = ("-pk",)
+    readonly_fields = ("state", "version", "state_entered_at")
     # Moves and overrides are made in the console, which asks the door; here they are only offered.
     change_form_template = "admin/entity_change_form.html"
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """Where it is comes first, not after all that no form may change."""
+        rest = [name for name in super().get_fields(request, obj) if name not in self.readonly_fields]
+        return [*self.readonly_fields, *rest]
 
 
 @admin.register(Event)

@@ -15,7 +15,7 @@ from .kernel import registry
 from .kernel.actors import Actor, Channel, Kind
 from .kernel.clock import now
 from .kernel.entity import Entity
-from .kernel.plain import object_complaint
+from .kernel.params import read_params
 from .kernel.refusals import Invalid, PermissionDenied, Refusal, UnknownTrigger
 from .kernel.ulid import is_valid_id, new_id
 from .records import BulkJob, BulkPortion, Token
@@ -47,17 +47,27 @@ def fire(
     dry_run: bool = False,
 ) -> list[dict[str, Any]]:
     """What became of each, in their order."""
-    _check_trigger(model, trigger)
+    _check_trigger(model, trigger, params)
     items = door.transition_many(
         model, ids, trigger, actor=actor, params=params, reason=reason, metadata=metadata, dry_run=dry_run
     )
     return [told(item) for item in items]
 
 
-def _check_trigger(model: type[Entity], trigger: str) -> None:
-    """One that no entity has is wrong for all of them, and for none."""
+def _check_trigger(model: type[Entity], trigger: str, params: Mapping[str, Any]) -> None:
+    """One that no entity has is wrong for all of them, and for none; so are fields that none of its moves takes."""
     if trigger not in model.flow.triggers:
         raise UnknownTrigger(f"{model.flow.entity_type} has no trigger {trigger!r}", triggers=list(model.flow.triggers))
+    complaints: list[Invalid] = []
+    for move in model.flow.moves:
+        if move.trigger == trigger:
+            try:
+                read_params(move.params, params)
+            except Invalid as complaint:
+                complaints.append(complaint)
+            else:
+                return
+    raise complaints[0]
 
 
 def told(item: door.Item) -> dict[str, Any]:
@@ -87,10 +97,8 @@ def begin(
 ) -> BulkJob:
     """Write down what is to be done; `run` does it. What every one of them would refuse is refused at once."""
     rights.require(actor, model.flow, "operate")
-    _check_trigger(model, trigger)
+    _check_trigger(model, trigger, params)
     check_words(reason, {})
-    if complaint := object_complaint(dict(params)):
-        raise Invalid({"params": [complaint]})
     with transaction.atomic():
         job = BulkJob.objects.create(
             id=new_id("bulk"),

@@ -28,7 +28,7 @@ class Step(NamedTuple):
 def brought_about(event: Logged) -> str | None:
     """The state an event leads to, whatever came before it; None for an event that leaves the state alone."""
     if event.type == OVERRIDDEN:
-        return event.to_state
+        return event.to_state or None
     if event.type in OPENINGS:
         return AgentJob.flow.initial
     return next((move.target for move in AgentJob.flow.moves if move.trigger == event.type), None)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from datetime import datetime
+from typing import NamedTuple
 
 from ..stuck.gauge import overdue_counts
+from .asking import Asking, asking
 
 KEPT_SECONDS = 5.0
+
+
+class Stuck(NamedTuple):
+    overdue: dict[str, int]
+    asking: Asking
 
 
 class Kept:
@@ -16,13 +23,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.answer: dict[str, int] = {}
+        self.answer = Stuck({}, Asking({}, {}))
         self.until = 0.0
 
-    def get(self, at: datetime) -> dict[str, int]:
+    def get(self, at: datetime) -> Stuck:
         with self.lock:
             if time.monotonic() >= self.until:
-                self.answer = _look(at)
+                self.answer = Stuck(_overdue(at), asking(at))
                 self.until = time.monotonic() + KEPT_SECONDS
             return self.answer
 
@@ -30,7 +37,7 @@ class Kept:
         self.until = 0.0
 
 
-def _look(at: datetime) -> dict[str, int]:
+def _overdue(at: datetime) -> dict[str, int]:
     machines: dict[str, int] = {}
     for entity_type, _state, count in overdue_counts(at):
         if count:
@@ -39,4 +46,4 @@ def _look(at: datetime) -> dict[str, int]:
 
 
 kept = Kept()
-overdue = kept.get
+stuck = kept.get

@@ -14,7 +14,8 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.moves import Severity
 from ..records import Alert, SinkCursor, StateCount, TransitionRate
 from ..sinks.counters import Counters
-from .overdue import overdue
+from .asking import may_be_more
+from .overdue import Stuck, stuck
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class Standing(NamedTuple):
     position: int
     counts: dict[str, dict[str, int]]
     minutes: dict[str, dict[str, dict[str, int]]]
-    stuck: dict[str, int]
+    stuck: Stuck
     alerts: dict[str, int]
 
 
@@ -41,7 +42,7 @@ def stats(seen: Collection[str] | None = None) -> dict[str, Any]:
 def standing() -> Standing:
     at = now()
     position, by_state = _counts()
-    return Standing(at, position, by_state, _minutes(at), overdue(at), _alerts())
+    return Standing(at, position, by_state, _minutes(at), stuck(at), _alerts())
 
 
 def told(found: Standing, seen: Collection[str] | None = None) -> dict[str, Any]:
@@ -51,7 +52,6 @@ def told(found: Standing, seen: Collection[str] | None = None) -> dict[str, Any]
     """
     window = _sums_by_machine(found, seen)
     machines = {kind: _shares(sums, WINDOW_MINUTES) for kind, sums in window.items()}
-    stuck = _narrowed(found.stuck, seen)
     return {
         "position": found.position,
         "counts": _narrowed(found.counts, seen),
@@ -61,8 +61,22 @@ def told(found: Standing, seen: Collection[str] | None = None) -> dict[str, Any]
             "machines": machines,
         },
         "minutes": {minute: _added(by.values()) for minute, by in _minutes_of(found, seen)},
-        "stuck": {"total": sum(stuck.values()), "machines": stuck},
+        "stuck": _stuck(found.stuck, seen),
         "alerts": found.alerts,
+    }
+
+
+def _stuck(found: Stuck, seen: Collection[str] | None) -> dict[str, Any]:
+    """Past their deadline, and `listed`: with those who wait for a person; `or_more` where these were too many."""
+    overdue, waiting = _narrowed(found.overdue, seen), _narrowed(found.asking.waiting, seen)
+    late = _narrowed(found.asking.late, seen)
+    total = sum(overdue.values())
+    return {
+        "total": total,
+        "machines": overdue,
+        "waiting": waiting,
+        "listed": total + sum(waiting.values()) - sum(late.values()),
+        "or_more": may_be_more(waiting),
     }
 
 

@@ -35,5 +35,10 @@ def wrong(says: str, do: str) -> Finding:
     return Finding(ERROR, says, do)
 
 
+def many(count: int, noun: str) -> str:
+    """`1 seal`, `2 seals`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def worst(findings: Iterable[Finding]) -> str:
     return max((finding.level for finding in findings), key=LEVELS.index, default=OK)

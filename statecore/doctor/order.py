@@ -18,7 +18,7 @@ from ..records.position import head
 from ..records.retirement import horizon
 from ..sequencer import lag
 from ..sequencer.leadership import is_led
-from .finding import Finding, fine, warn, wrong
+from .finding import Finding, fine, many, warn, wrong
 
 RECENT_SEALS = 3
 UNSEALED = timedelta(minutes=10)
@@ -77,7 +77,7 @@ def seals() -> Iterator[Finding]:
     if waits_since is not None and now() - waits_since > UNSEALED:
         yield warn(f"nothing was sealed since {waits_since:%Y-%m-%d %H:%M} UTC", "look into the log of the sequencer")
     else:
-        yield fine(f"{Seal.objects.count()} seals, up to position {sealed}")
+        yield fine(f"{many(Seal.objects.count(), 'seal')}, up to position {sealed}")
 
 
 def _written_at(position: int) -> datetime | None:
@@ -93,7 +93,7 @@ def retired_files() -> Iterator[Finding]:
         says = f"{len(missing)} of {len(files)} files of retired events are not in {folder}, the first is {missing[0]}"
         yield wrong(says, "bring them back: they may be the only copy; then manage.py integrity --archives")
     else:
-        yield fine(f"{len(files)} files, up to position {horizon()}" if files else "nothing was retired")
+        yield fine(f"{many(len(files), 'file')}, up to position {horizon()}" if files else "nothing was retired")
 
 
 def backups() -> Iterator[Finding]:
@@ -109,5 +109,6 @@ def backups() -> Iterator[Finding]:
     except (OSError, TypeError, ValueError):
         yield wrong(f"the manifest of {found[-1].name} cannot be read", "manage.py export --all, and look at that disk")
         return
-    says = f"{len(found)} exports, the newest of {made_at:%Y-%m-%d %H:%M} UTC, up to position {manifest.last_position}"
+    newest = f"the newest of {made_at:%Y-%m-%d %H:%M} UTC, up to position {manifest.last_position}"
+    says = f"{many(len(found), 'export')}, {newest}"
     yield warn(says, do) if now() - made_at > OLD_EXPORT else fine(says)

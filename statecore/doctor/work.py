@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .. import integrity
 from ..records import Alert
 from ..stuck import stuck
-from .finding import Finding, fine, warn, wrong
+from .finding import Finding, fine, many, warn, wrong
 
 MOST = 100
 
@@ -17,13 +17,12 @@ def recent_integrity() -> Iterator[Finding]:
     errors = [finding for finding in found if finding.severity == integrity.ERROR]
     if errors:
         yield wrong(
-            f"{len(errors)} errors, the first: {errors[0]}",
+            f"{many(len(errors), 'error')}, the first: {errors[0]}",
             "stop everything that writes; manage.py integrity; restore from the last good export",
         )
     elif found:
-        yield warn(
-            f"{len(found)} rules are broken, the first: {found[0]}", "an override may explain it; see the entity"
-        )
+        says = f"{many(len(found), 'broken rule')}, the first: {found[0]}"
+        yield warn(says, "an override may explain it; see the entity")
     else:
         yield fine("recent rows and chains verify")
 

@@ -19,6 +19,7 @@ from ..kernel.moves import Facts, Severity
 from ..kernel.plain import json_complaint, text_complaint
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.ulid import is_valid_id, new_id
+from ..kernel.validators import shape_complaint
 from . import rights, rows, write
 from .change import Account, Change, check_words, record_creation
 from .idempotency import RequestKey, answer_once
@@ -205,7 +206,7 @@ def complaint(model: type[Entity], name: str, value: Any) -> str | None:
     if value is None:
         return None if field.null else "may not be null."
     if isinstance(field, models.JSONField):
-        return json_complaint(value) or _shape_complaint(field, value)
+        return json_complaint(value) or shape_complaint(field, value)
     if isinstance(field, models.ForeignKey):
         return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
@@ -214,16 +215,6 @@ def complaint(model: type[Entity], name: str, value: Any) -> str | None:
     if isinstance(value, int) and isinstance(field, models.IntegerField):
         return _range_complaint(field, value)
     return text_complaint(value) if isinstance(value, str) else None
-
-
-def _shape_complaint(field: models.Field[Any, Any], value: Any) -> str | None:
-    """Also of what is empty: a list that is not a list of words is wrong even if there is nothing in it."""
-    try:
-        for validate in field.validators:
-            validate(value)
-    except ValidationError as error:
-        return " ".join(error.messages)
-    return None
 
 
 def _range_complaint(field: models.Field[Any, Any], value: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models
 
@@ -35,7 +36,7 @@ def edit(
         rights.must_be_its_own(actor, entity)
         check_version(entity, expected_version)
         _check(entity, fields)
-        changed = {name: value for name, value in fields.items() if getattr(entity, name) != value}
+        changed = {name: value for name, value in fields.items() if _differ(getattr(entity, name), value)}
         if changed:
             facts = {name: f"{getattr(entity, name)!r} → {value!r}" for name, value in changed.items()}
             _write(entity, changed)
@@ -45,6 +46,12 @@ def edit(
     with counted(model.flow.entity_type):
         rights.require(actor, model.flow, "operate")
         return perform(step)
+
+
+def _differ(kept: object, given: object) -> bool:
+    """Told apart as JSON does: to Python 1 is True."""
+    before, after = (orjson.dumps(value, option=orjson.OPT_SORT_KEYS) for value in (kept, given))
+    return before != after
 
 
 def editable(model: type[Entity]) -> list[str]:
@@ -80,16 +87,22 @@ def _is_frozen(entity: Entity, name: str) -> bool:
 
 
 def _write(entity: Entity, changed: Mapping[str, Any]) -> None:
-    for name, value in changed.items():
-        setattr(entity, name, value)
+    _set(entity, changed)
     try:
         entity.clean_fields(exclude={field.name for field in entity._meta.concrete_fields} - changed.keys())
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
+    following = entity.follow_edit()
+    _set(entity, following)
     try:
-        type(entity).objects.filter(pk=entity.pk).update(**changed)
+        type(entity).objects.filter(pk=entity.pk).update(**changed, **following)
     except IntegrityError as error:
         raise ConstraintViolated(f"the database refuses this row: {str(error).splitlines()[0]}") from error
+
+
+def _set(entity: Entity, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(entity, name, value)
 
 
 def _note(entity: Entity, facts: Mapping[str, str], actor: Actor) -> None:

@@ -22,6 +22,7 @@ from ..door.refused import counted
 from ..door.transition import check_not_succeeded
 from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from ..kernel.refusals import GuardFailed, Invalid, InvalidTransition, PermissionDenied, Refusal, StaleVersion, Unmet
+from ..kernel.strides import next_by_id
 from ..machines.patch_ledger import PatchLedger, State
 from ..machines.test_gate import TestGate
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
@@ -34,6 +35,7 @@ log = structlog.get_logger(__name__)
 FLOW = PatchLedger.flow
 EDGE = f"{State.COMMITTED}->{State.ROLLED_BACK}"
 BATCH = 10
+STRETCH = 500
 PATIENCE = 60.0
 
 
@@ -133,16 +135,22 @@ def _execute(ledger_id: str, actor: Actor, reason: str, opened: Repository | Non
 def run_due(limit: int = BATCH) -> int:
     """Execute what was asked for and has not ended, one after the other; how many patches were rolled back."""
     done = 0
-    for asked in due(limit):
+    for asked in _unanswered().order_by("pk")[:limit]:
         if command.runners.stopping:
             break
         done += _run(asked)
     return done
 
 
+# Where this process stopped last time: requests are kept for ever, and most were answered long ago.
+_places: dict[str, Any] = {}
+
+
 def due(limit: int = BATCH) -> list[CompensationStep]:
-    """The requests that no ending has answered."""
-    return list(_unanswered().order_by("pk")[:limit])
+    """What no ending has answered among the next so many requests, the newest first, round and round."""
+    asked = CompensationStep.objects.filter(action=Action.REQUESTED)
+    some = [pk for (pk,) in next_by_id(asked, _places, Action.REQUESTED, STRETCH)]
+    return list(_unanswered().filter(pk__in=some).order_by("pk")[:limit])
 
 
 def _unanswered() -> QuerySet[CompensationStep]:

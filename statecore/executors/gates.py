@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -10,6 +11,7 @@ from django.conf import settings
 from .. import door
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.refusals import Refusal
+from ..kernel.strides import next_by_time
 from ..machines.test_gate import TestGate
 from . import allowed, command, holding, repository
 from .allowed import NotAllowed
@@ -79,10 +81,14 @@ def _verdict(gate: TestGate, result: command.Result) -> tuple[str, dict[str, obj
     return "gate_failed", said | ({"exit_code": 125} if result.exit_code == gate.expected_exit_code else {})
 
 
+# Where this process stopped last time, so that many who are refused do not hide the others.
+_places: dict[str, Any] = {}
+
+
 def time_out_gates(limit: int = BATCH) -> int:
     """Fail the gates whose time is over and whose runner did not say so; how many there were."""
-    gates = holding.overdue(RUNNERS_GRACE).order_by("times_out_at").values_list("pk", flat=True)[:limit]
-    return sum(map(_time_out, list(gates)))
+    overdue = holding.overdue(RUNNERS_GRACE)
+    return sum(map(_time_out, next_by_time(overdue, "times_out_at", _places, "overdue", limit)))
 
 
 def _time_out(gate_id: str) -> bool:

@@ -20,6 +20,7 @@ from .. import door
 from ..door.perform import perform
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
+from ..kernel.indexes import is_live
 from ..kernel.refusals import Refusal
 from ..machines.test_gate import State, TestGate
 from . import allowed
@@ -34,14 +35,17 @@ MOST_RUNS = 5
 
 def left_behind() -> Any:
     """Gates that a runner of ours has started and that nobody runs. What an agent has started is the agent's."""
-    running = TestGate.objects.filter(state=State.RUNNING, abandoned=False)
-    return running.filter(runner_until__lte=now(), attempt__lt=MOST_RUNS)
+    return _running().filter(abandoned=False, runner_until__lte=now(), attempt__lt=MOST_RUNS)
 
 
 def overdue(at_the_latest: timedelta) -> Any:
     """Gates past their time, but for those that will be run again and then have it anew."""
-    over = TestGate.objects.filter(state=State.RUNNING, times_out_at__lte=now() - at_the_latest)
+    over = _running().filter(times_out_at__lte=now() - at_the_latest)
     return over.exclude(pk__in=left_behind().values("pk")) if allowed.are_on() else over
+
+
+def _running() -> Any:
+    return TestGate.objects.filter(is_live(TestGate.flow.final), state=State.RUNNING)
 
 
 def take(gate_id: str) -> TestGate | None:

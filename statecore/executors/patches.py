@@ -12,6 +12,7 @@ from .. import door
 from ..kernel import backoff
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
+from ..kernel.indexes import is_live
 from ..kernel.refusals import GuardFailed, Refusal
 from ..machines.patch_ledger import APPLY_RETRIES, PatchLedger, State
 from ..machines.workstream import FINAL as ENDED
@@ -58,12 +59,14 @@ def _in_turn(states: tuple[State, ...], limit: int) -> list[str]:
     """Patches in these states whose workstream goes on; in this order, those that have waited longest first."""
     found: list[str] = []
     for state in states:
-        found += _waiting(state)[: limit - len(found)]
+        found += awaited(state)[: limit - len(found)]
     return found
 
 
-def _waiting(state: State) -> QuerySet[PatchLedger, str]:
-    live = PatchLedger.objects.filter(state=state).exclude(workstream__state__in=ENDED)
+def awaited(state: State) -> QuerySet[PatchLedger, str]:
+    live = PatchLedger.objects.filter(is_live(PatchLedger.flow.final), state=state, abandoned=False)
+    # Where a workstream has ended just now, what it leaves behind may not be marked yet.
+    live = live.exclude(workstream__state__in=ENDED)
     return cast("QuerySet[PatchLedger, str]", live.order_by("state_entered_at", "pk").values_list("pk", flat=True))
 
 

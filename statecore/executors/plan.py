@@ -1,4 +1,4 @@
-"""A compensation plan (001 §2.5.3): how a committed patch is taken back. Read strictly, or refused field by field."""
+"""A compensation plan: how a committed patch is taken back. Read strictly, or refused field by field."""
 
 from __future__ import annotations
 

@@ -80,6 +80,10 @@ class Entity(models.Model):
     def settle(self, at: datetime, reason: str) -> None:
         """Make the fields that depend on the state agree with it; runs after each change of state, forced or not."""
 
+    def follow_edit(self) -> dict[str, Any]:
+        """The fields that depend on those an edit may change, as they have to be now; runs after each edit."""
+        return {}
+
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         """What this machine adds to the metadata of each of its events; read before the state is settled."""
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db import models
 
 
 def list_of_words(value: Any) -> None:
@@ -30,3 +31,13 @@ def affinity_object(value: Any) -> None:
 def json_object(value: Any) -> None:
     if not isinstance(value, dict):
         raise ValidationError("must be an object.")
+
+
+def shape_complaint(field: models.Field[Any, Any], value: Any) -> str | None:
+    """Also of what is empty, which Django passes over: an object is no list of words, even if nothing is in it."""
+    try:
+        for validate in field.validators:
+            validate(value)
+    except ValidationError as error:
+        return " ".join(error.messages)
+    return None

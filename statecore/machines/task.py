@@ -242,6 +242,13 @@ class Task(Entity):
                 lambda at: cls.objects.filter(state=State.RUNNING, lease_expires_at__lt=at),
             ),
             Invariant(
+                "running_tasks_have_an_executing_workstream",
+                "it is running, and its workstream is not executing",
+                lambda at: cls.objects.alias(of_workstream=of_its(cls, "workstream", "state")).filter(
+                    ~Q(of_workstream="executing"), state=State.RUNNING
+                ),
+            ),
+            Invariant(
                 "failed_gates_block",
                 "a gate it depends on has failed, and it is not blocked",
                 lambda at: cls.objects.alias(
@@ -298,6 +305,9 @@ class Task(Entity):
             self.retry_at = None
         if self.state != State.BLOCKED:
             self.blocked_by = []
+
+    def follow_edit(self) -> dict[str, Any]:
+        return {"lease_expires_at": self.times_out_at()} if self.state == State.RUNNING else {}
 
     def journal_facts(self, trigger: str) -> dict[str, Any]:
         ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None

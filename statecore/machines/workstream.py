@@ -15,7 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.how_many import HowMany, how_many_linked, of_its, without_successor
-from ..kernel.indexes import Literal, is_live, live_by_state, lost_by_parent, open_by_parent
+from ..kernel.indexes import Literal, live_by_state, lost_by_parent, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, MoveKind, Severity, move
@@ -187,8 +187,6 @@ class Workstream(Entity):
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
         tasks = related(cls, "tasks")
-        # Few run at any time, so that these are read once for all.
-        running = tasks.objects.filter(is_live(tasks.flow.final), state="running").values("workstream")
         unanswered = without_successor(tasks.objects.filter(workstream=OuterRef("pk")).values("pk"))
         open_tasks = HowMany(unanswered.exclude(state=Literal("completed")))
         critical_failures = HowMany(unanswered.filter(state=Literal("failed"), is_critical=True))
@@ -205,11 +203,6 @@ class Workstream(Entity):
                 "critical_failures_fail_the_workstream",
                 "a critical task has failed, and it goes on",
                 lambda at: cls.objects.alias(failures=critical_failures).filter(state__in=LIVE, failures__gt=0),
-            ),
-            Invariant(
-                "waiting_workstreams_run_no_task",
-                "it is not executing, and one of its tasks is running",
-                lambda at: cls.objects.filter(pk__in=running).exclude(state=State.EXECUTING),
             ),
             Invariant(
                 "workstreams_execute_after_their_dependencies",

@@ -4,7 +4,14 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging, task_prerun, worker_init, worker_shutting_down
+from celery.signals import (
+    beat_init,
+    setup_logging,
+    task_prerun,
+    worker_init,
+    worker_process_init,
+    worker_shutting_down,
+)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
@@ -26,6 +33,14 @@ def check_what_it_needs(**_: Any) -> None:
     preflight.check_database()
     preflight.check_broker()
     memory.keep_what_is_loaded()
+
+
+@worker_process_init.connect
+def end_with_the_worker(**_: Any) -> None:
+    """A worker that is killed tells its processes nothing, and they may wait for a broker that is gone as well."""
+    from statecore.project import launcher
+
+    launcher.die_with_parent()
 
 
 @task_prerun.connect

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from statecore.project.environment import ROOT, Environment
 
 PYTHON = [sys.executable, "-m"]
-CELERY = [*PYTHON, "celery", "--quiet", "--app=statecore.project"]
+# What would be checked was checked before anything started (startup.check_declarations).
+CELERY = [*PYTHON, "celery", "--quiet", "--skip-checks", "--app=statecore.project"]
 ALONE = ["--without-gossip", "--without-mingle"]
 WORKER = [*CELERY, "worker", "--concurrency=4", *ALONE]
 # Threads, because they only wait for other processes; its own, so that nothing else waits for them.
@@ -21,7 +22,7 @@ EXECUTORS = [
 ]
 UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on"]
 # What all are told is written once; compressing it would be done again for each of them. They have little to say.
-UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536"]
+UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536", "--ws=statecore.project.handshake:Answered"]
 # Without a limit an open stream would hold up the end for ever.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
 GRANIAN = [*PYTHON, "granian", "--interface=wsgi", "--http=1", "--no-ws", "--log-level=warning"]

@@ -19,7 +19,7 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 RECOVERY_MODES = ("auto", "approval")
 SECOND_FACTOR = ("off", "optional", "required")
 SHORTEST_TOKEN = 16
-# 001 §7.3.3. A percentage means nothing below the least number it is taken of.
+# A percentage means nothing below the least number it is taken of.
 ALERT_LIMITS = {
     "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
     "override_count": 5, "override_minutes": 10,

@@ -15,12 +15,17 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     supervisor, program = int(sys.argv[1]), sys.argv[2:]
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # It may have died before the line above.
-        if os.getppid() != supervisor:
-            sys.exit(1)
+    die_with_parent()
+    # It may have died before the line above.
+    if sys.platform == "linux" and os.getppid() != supervisor:
+        sys.exit(1)
     os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell
 
 
-main()
+def die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

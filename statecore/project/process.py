@@ -45,12 +45,13 @@ def command(given: Namespace, env: Environment) -> list[str]:
 
 
 def prepare(given: Namespace, env: Environment) -> None:
-    """Safe to repeat and to run beside the others: migrates, and refuses a journal that does not verify."""
+    """Safe to repeat and to run beside the others: migrates, and refuses machines and a journal that are not sound."""
     import django
 
     if given.first:
         metrics_folder.prepare(env.home)
     django.setup()
+    startup.check_declarations()
     await_database(given.wait)
     startup.migrate()
     startup.check_integrity(start_anyway=env.start_anyway)

@@ -50,6 +50,15 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     return f"HOST {host} cannot be listened on: {error.strerror}."
 
 
+def check_declarations() -> None:
+    """Once for all processes: each would load every page and every call, only to say the same."""
+    from django.core import checks
+
+    for each in checks.run_checks():
+        if each.is_serious() and not each.is_silenced():
+            raise Refused(f"{each.id}: {each.msg}")
+
+
 def migrate() -> None:
     from django.core.management import call_command
 

@@ -148,6 +148,7 @@ def main() -> int:
         os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
         metrics_folder.prepare(env.home)
         django.setup()
+        startup.check_declarations()
         preflight.check_database()
         if env.redis_is_embedded:
             redis_server.make_place(redis_url.socket_path(env.home))

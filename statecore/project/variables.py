@@ -34,7 +34,7 @@ WHO = (
     Variable("STATECORE_TRUSTED_PROXIES", "127.0.0.1, ::1", "addresses or networks of the proxies in front, whose word about a caller's address is taken, separated by commas"),
     Variable("STATECORE_HTTPS", "0", "`1` behind TLS: secure cookies, HSTS"),
     Variable("STATECORE_SECRET_KEY", "", "Django's secret key; made once and kept in `STATECORE_HOME` unless given. Every process needs the same"),
-    Variable("STATECORE_READ_ONLY", "0", "`1` makes a console that shows everything and changes nothing"),
+    Variable("STATECORE_READ_ONLY", "0", "`1` makes a console that shows everything and changes nothing, and refuses changes of its sessions over REST; `all` refuses those of tokens too, agents' among them"),
     Variable("STATECORE_SECOND_PERSON", "", "`patch_ledger.committed->rolled_back`: overrides that take a second operator, separated by commas"),
     Variable("STATECORE_SECOND_FACTOR", "optional", "or `required`, `off`: whether people are asked for a code from their telephone after the password"),
     Variable("STATECORE_METRICS_TOKEN", "", "the bearer token for `/metrics`, 16 characters or more; without one `/metrics` is for logged-in staff alone"),

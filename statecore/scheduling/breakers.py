@@ -19,6 +19,7 @@ from ..kernel.actors import THE_SYSTEM, Actor, Kind
 from ..kernel.clock import now
 from ..kernel.plain import text_complaint
 from ..kernel.refusals import BreakerOpen, DuplicateId, Invalid, Refusal
+from ..kernel.strides import next_by_entry
 from ..kernel.ulid import is_valid_id
 from ..machines.circuit_breaker import CircuitBreaker, State
 
@@ -92,10 +93,15 @@ def report(tool_id: str, *, success: bool, actor: Actor, error: str = "") -> Not
         return Noted(_known(tool_id), counts)
 
 
+# Where this process stopped last time, so that many who cool down for long do not hide the others.
+_places: dict[str, Any] = {}
+
+
 def cool_down(limit: int = BATCH) -> int:
     """Half-open every breaker whose cooldown has passed; how many there were."""
-    at, shut = now(), CircuitBreaker.objects.filter(state=State.OPEN).order_by("opened_at")[:limit]
-    due = [breaker.pk for breaker in shut if breaker.cools_down_at() <= at]
+    at, shut = now(), CircuitBreaker.objects.filter(state=State.OPEN)
+    some = CircuitBreaker.objects.filter(pk__in=next_by_entry(shut, _places, State.OPEN, limit))
+    due = [breaker.pk for breaker in some if breaker.cools_down_at() <= at]
     items = door.transition_many(CircuitBreaker, due, "cooldown_expires", actor=THE_SYSTEM) if due else []
     return sum(item.refusal is None for item in items)
 

@@ -1,4 +1,4 @@
-"""The nine rules of 001 §7.3.3: three follow single events, six look at counts and at the clock."""
+"""The nine rules: three follow single events, six look at counts and at the clock."""
 
 from __future__ import annotations
 

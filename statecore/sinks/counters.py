@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -12,12 +12,14 @@ from django.db import connection, models, transaction
 
 from ..journal import EventKind
 from ..kernel import registry
+from ..kernel.flow import Flow
+from ..kernel.many import among, listed
 from ..kernel.moves import Severity
 from ..kernel.one_moment import one_moment
 from ..records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, commit_order
-from ..records.commit_order import EVENTS, POSITIONS
-from ..records.position import Numbering
-from ..records.retirement import tallied
+from ..records.commit_order import EVENTS
+from ..records.position import Numbering, Position
+from ..records.retirement import horizon, tallied
 from .numbered import Batch
 from .sink import Sink
 
@@ -103,31 +105,50 @@ class Difference(NamedTuple):
     truth: int
 
 
+Found = dict[Any, list[Difference]]  # by the counters' model
+
+
 def reconcile() -> list[Difference]:
     """Compare the counters with a fresh count as of the same position, and put right what differs.
 
-    All is read at one moment: the counters at their cursor, the tables, what the retired events add up to, and the
-    events the counters have not had yet, which are taken off again. So it is exact while writes go on. A difference
-    stays the same difference however far the counters have come since, so it is simply added.
+    A stride at a time, so that no query takes long, however many rows there are. Numbered events never change: those up
+    to the cursor of the counters are counted in no transaction at all, for a snapshot as old as that takes would keep
+    the dead versions of every row that is busy. What does change, the tables, is read at one moment, and with them the
+    counters at their cursor and the events these have not had yet, which are taken off again. So it is exact while
+    writes go on. A difference stays the same difference however far the counters have come since, so it is simply
+    added.
     """
-    with one_moment():
-        cursor = SinkCursor.objects.filter(sink=Counters.name).first()
-        if cursor is None:
-            return []
-        later = _later(cursor.position)
-        truths = {
-            StateCount: _taken_off(_fresh_states(), _states(later["moves"])),
-            TransitionCount: _taken_off(_fresh(EVENTS, MOVE) + tallied("moves"), later["moves"]),
-            OverrideCount: _taken_off(_fresh(EVENTS, FORCED, OVERRIDES) + tallied("forced"), later["forced"]),
-        }
-        found = {model: list(_differences(model, truth)) for model, truth in truths.items()}
+    cursor = SinkCursor.objects.filter(sink=Counters.name).first()
+    if cursor is None:
+        return []
+    found = _wrong_about_the_journal() | _wrong_about_the_tables()
     wrong = [difference for differences in found.values() for difference in differences]
     if wrong and _repair(found, cursor.revision):
         log.error("counters_repaired", differences=[str(difference) for difference in wrong[:20]], count=len(wrong))
     return wrong
 
 
-def _repair(found: Mapping[Any, list[Difference]], revision: int) -> bool:
+def _wrong_about_the_journal() -> Found:
+    with one_moment():
+        retired, position = horizon(), _place()
+        truths = {TransitionCount: tallied("moves"), OverrideCount: tallied("forced")}
+        kept = {model: _kept(model) for model in truths}
+    for events in _strides(retired, position):
+        truths[TransitionCount].update(_moves(events))
+        truths[OverrideCount].update(_forced(events))
+    if horizon() != retired:  # some of it may have been gone before it was counted: the next time, then
+        return {}
+    return {model: list(_differences(model, kept[model], truth)) for model, truth in truths.items()}
+
+
+def _wrong_about_the_tables() -> Found:
+    with one_moment():
+        truth = Counter({key: count for flow in registry.flows() for key, count in _in_each_state(flow).items()})
+        truth.subtract(_states(_moves(_later(_place()))))
+        return {StateCount: list(_differences(StateCount, _kept(StateCount), truth))}
+
+
+def _repair(found: Found, revision: int) -> bool:
     """False when somebody else has repaired meanwhile: the same difference must not be added twice."""
     with transaction.atomic():
         # The cursor last, as whoever feeds the sink does it: the other way round each would wait for the other.
@@ -140,46 +161,77 @@ def _repair(found: Mapping[Any, list[Difference]], revision: int) -> bool:
     return is_first
 
 
-MOVE = "entity_type, from_state, to_state"
-FORCED = "entity_type, actor"
-OVERRIDES = f"kind = '{EventKind.OVERRIDE.value}'"
+STRIDE = 1_000  # rows that one query reads
+BY = f"CASE WHEN e.kind = '{EventKind.OVERRIDE.value}' THEN e.actor END"
 
 
-def _later(position: int) -> dict[str, Counter[Key]]:
-    """What the events behind the cursor add up to: those numbered since, and those not numbered yet."""
-    seen = Numbering.objects.values_list("seen", flat=True).first() or ""
-    new = commit_order.unnumbered(seen)
-    numbered = f"{POSITIONS} AS p JOIN {EVENTS} AS e USING (event_id)"
-    found: dict[str, Counter[Key]] = {"moves": Counter(), "forced": Counter()}
-    for what, columns, condition in (("moves", MOVE, "TRUE"), ("forced", FORCED, f"e.{OVERRIDES}")):
-        qualified = ", ".join(f"e.{name}" for name in columns.split(", "))
-        found[what] += _fresh(numbered, qualified, f"p.position > %s AND {condition}", [position])
-        found[what] += _fresh(f"{EVENTS} AS e", qualified, f"{new.condition} AND {condition}", new.params)
-    return found
+def _place() -> int:
+    return SinkCursor.objects.values_list("position", flat=True).get(sink=Counters.name)
 
 
-def _fresh_states() -> Counter[Key]:
+def _later(position: int) -> Counter[Key]:
+    """The events behind the cursor: those numbered since, and the few that are not numbered yet."""
+    standing = Numbering.objects.first() or Numbering()
+    new = commit_order.unnumbered(standing.seen)
+    return sum(_strides(position, standing.head), _events(new.condition, new.params))
+
+
+def _strides(after: int, last: int) -> Iterator[Counter[Key]]:
+    """The events of these positions, each named: then they are looked up, whatever the planner has been told."""
+    for first in range(after + 1, last + 1, STRIDE):
+        within = Position.objects.filter(position__range=(first, min(last, first + STRIDE - 1)))
+        ids = list(within.values_list("event_id", flat=True))
+        if ids:
+            vendor = connection.vendor
+            yield _events(f"e.event_id {among(vendor, len(ids))}", [listed(ids, vendor)])
+
+
+def _events(where: str, params: list[Any]) -> Counter[Key]:
+    """How many of them made which move, and who has forced it."""
+    return _asked(
+        f"SELECT e.entity_type, e.from_state, e.to_state, {BY}, count(*) FROM {EVENTS} AS e WHERE {where} "
+        f"GROUP BY e.entity_type, e.from_state, e.to_state, {BY}",
+        params,
+    )
+
+
+def _moves(events: Counter[Key]) -> Counter[Key]:
     found: Counter[Key] = Counter()
-    for flow in registry.flows():
-        counted = flow.model.objects.order_by().values_list("state").annotate(rows=models.Count("*"))
-        found.update({(flow.entity_type, state): count for state, count in counted})
+    for (*move, _by), count in events.items():
+        found[tuple(move)] += count
     return found
 
 
-def _fresh(table: str, columns: str, where: str = "TRUE", params: Iterable[Any] = ()) -> Counter[Key]:
+def _forced(events: Counter[Key]) -> Counter[Key]:
+    found: Counter[Key] = Counter()
+    for (entity_type, _from, _to, by), count in events.items():
+        if by is not None:
+            found[entity_type, by] += count
+    return found
+
+
+def _in_each_state(flow: Flow) -> Counter[Key]:
+    """Along the primary key; which id is the last of a stride is for the database to say, for it has sorted them."""
+    found: Counter[Key] = Counter()
+    some = f"SELECT id, state FROM {flow.model._meta.db_table} WHERE id > %s ORDER BY id LIMIT {STRIDE}"
+    query, last = f"SELECT max(max(id)) OVER (), state, count(*) FROM ({some}) AS stride GROUP BY state", ""
+    while stride := _asked(query, [last]):
+        found.update({(flow.entity_type, state): count for (_last, state), count in stride.items()})
+        last, _state = next(iter(stride))
+    return found
+
+
+def _asked(query: str, params: list[Any]) -> Counter[Key]:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {columns}, count(*) FROM {table} WHERE {where} GROUP BY {columns}", list(params))
+        cursor.execute(query, params)
         return Counter({tuple(key): count for *key, count in cursor.fetchall()})
 
 
-def _taken_off(fresh: Counter[Key], later: Counter[Key]) -> Counter[Key]:
-    truth = Counter(fresh)
-    truth.subtract(later)
-    return truth
+def _kept(model: Any) -> dict[Key, int]:
+    return {tuple(key): count for *key, count in model.objects.values_list(*KEYS[model], "count")}
 
 
-def _differences(model: Any, truth: Counter[Key]) -> Iterable[Difference]:
-    counted = {tuple(key): count for *key, count in model.objects.values_list(*KEYS[model], "count")}
-    for key in sorted({*truth, *counted}):
-        if truth[key] != counted.get(key, 0):
-            yield Difference(model._meta.model_name, key, counted.get(key, 0), truth[key])
+def _differences(model: Any, kept: Mapping[Key, int], truth: Counter[Key]) -> Iterator[Difference]:
+    for key in sorted({*truth, *kept}):
+        if truth[key] != kept.get(key, 0):
+            yield Difference(model._meta.model_name, key, kept.get(key, 0), truth[key])

@@ -26,7 +26,7 @@ class Numbered:
 
     @cached_property
     def told(self) -> dict[str, Any]:
-        """As it is told to the outside (001 §7.1). Several sinks want it, it is made once."""
+        """As it is told to the outside. Several sinks want it, it is made once."""
         return self.entry.as_dict()
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from heapq import nlargest
 from typing import Any, NamedTuple
 
 from ..kernel import registry
@@ -14,12 +12,11 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.entity import Entity
 from ..records import acknowledgement
 from ..records.acknowledgement import Acknowledgement
-from . import chain, scan
+from . import chain
 from .by_hand import by_hand
-from .decisions import undecided
-from .gauge import overdue_counts
-from .recovery import APPROVAL, Proposal, awaiting_approval, proposal_for
+from .recovery import APPROVAL, Proposal, proposal_for
 from .sight import Sight, sees
+from .sources import Found, Place, sources
 
 USUAL_LIMIT = 100
 
@@ -57,42 +54,39 @@ class Item:
         }
 
 
-class _Found(NamedTuple):
-    entity: Entity
-    since: datetime
-    overdue: timedelta
-    is_decision: bool = False
-
-    @property
-    def key(self) -> acknowledgement.Key:
-        return self.entity.flow.entity_type, self.entity.pk
+class Page(NamedTuple):
+    items: list[Item]
+    # Who stands last on it, where somebody stands behind them.
+    onward: Place | None
 
 
-def stuck(
-    limit: int = USUAL_LIMIT, *, entity_type: str | None = None, beyond: float = 1.0, sight: Sight = None
-) -> list[Item]:
-    """At most so many of all that are past a deadline, need a decision or wait for an approval.
+def stuck(limit: int = USUAL_LIMIT, *, entity_type: str | None = None, sight: Sight = None) -> list[Item]:
+    """Everything that needs a hand, longest overdue first; of all machines, or of one by its entity type or its name.
 
-    With `beyond`, only those that have taken more than so many times what their deadline gives them; with a sight,
-    those that may be seen, and no more told of what they wait for.
+    With a sight, those that may be seen, and no more told of what they wait for.
     """
+    return page(limit, entity_type=entity_type, sight=sight).items
+
+
+def page(
+    limit: int = USUAL_LIMIT, *, after: Place | None = None, entity_type: str | None = None, sight: Sight = None
+) -> Page:
+    """The same from a place on: whatever comes to be stuck in the meantime stands behind it."""
     at, wanted = now(), None if entity_type is None else registry.flow(entity_type).entity_type
 
     def is_wanted(kind: str) -> bool:
         return wanted in (None, kind) and sees(sight, kind)
 
-    found = [*_overdue(at, limit, is_wanted, beyond)]
-    if beyond <= 1.0:
-        # Needing a decision says more than being late: it comes last and wins.
-        found += [*_awaiting_approval(at, limit), *_undecided(at, limit)]
-    each_once = {one.key: one for one in found if is_wanted(one.entity.flow.entity_type)}
-    longest = nlargest(limit, each_once.values(), key=lambda one: one.overdue)
+    found = [one for source in sources(at, is_wanted) for one in source.after(after, limit + 1)]
+    # Not by their ids: in each source they are in order, and stay so.
+    longest = sorted(found, key=lambda one: one.place[:2])[:limit]
     seen = acknowledgement.acknowledged(one.entity for one in longest)
-    return _items(longest, chain.chains_of((one.entity for one in longest), at, sight), at, seen)
+    items = _items(longest, chain.chains_of((one.entity for one in longest), at, sight), at, seen)
+    return Page(items, longest[-1].place if len(found) > limit else None)
 
 
 def _items(
-    found: list[_Found], chains: list[list[chain.Link]], at: datetime, seen: dict[acknowledgement.Key, Acknowledgement]
+    found: list[Found], chains: list[list[chain.Link]], at: datetime, seen: dict[acknowledgement.Key, Acknowledgement]
 ) -> list[Item]:
     """In the order they were found; what the recoveries of one machine ask is asked for all its entities."""
     made: dict[acknowledgement.Key, Item] = {}
@@ -102,27 +96,7 @@ def _items(
     return [made[one.key] for one in found]
 
 
-def _overdue(at: datetime, limit: int, is_wanted: Callable[[str], bool], beyond: float) -> Iterator[_Found]:
-    """Asks for rows only where there are some."""
-    for kind, state, count in overdue_counts(at):
-        if count and is_wanted(kind):
-            yield from (_late(row, at) for row in scan.overdue(registry.flow(kind), state, at, limit, beyond))
-
-
-def _awaiting_approval(at: datetime, limit: int) -> Iterator[_Found]:
-    return (_late(entity, at) for entity in awaiting_approval(at, limit))
-
-
-def _undecided(at: datetime, limit: int) -> Iterator[_Found]:
-    for entity, since in undecided(limit):
-        yield _Found(entity, since, max(at - since, timedelta()), is_decision=True)
-
-
-def _late(entity: Entity, at: datetime) -> _Found:
-    return _Found(entity, scan.clock_of(entity), scan.overdue_by(entity, at) or timedelta())
-
-
-def _item(found: _Found, at: datetime, links: list[chain.Link], seen: Acknowledgement | None) -> Item:
+def _item(found: Found, at: datetime, links: list[chain.Link], seen: Acknowledgement | None) -> Item:
     entity = found.entity
     proposal = None if found.is_decision else proposal_for(entity, at)
     return Item(
@@ -130,14 +104,14 @@ def _item(found: _Found, at: datetime, links: list[chain.Link], seen: Acknowledg
         kind=_kind(found, proposal),
         since=found.since,
         deadline=None if found.is_decision else entity.flow.deadline(entity.state),
-        overdue=found.overdue,
+        overdue=found.overdue(at),
         why=chain.sentence(links),
         recovery=proposal or by_hand(entity, links, at),
         seen=seen,
     )
 
 
-def _kind(found: _Found, proposal: Proposal | None) -> Kind:
+def _kind(found: Found, proposal: Proposal | None) -> Kind:
     if found.is_decision:
         return Kind.NEEDS_DECISION
     return Kind.NEEDS_APPROVAL if proposal and proposal.mode == APPROVAL else Kind.OVERDUE

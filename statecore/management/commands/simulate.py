@@ -17,6 +17,9 @@ from django.db import connection
 from statecore.machines.task import Task
 from statecore.simulation import Crowd, NameTaken, RealWork, Report, Wishes
 
+BESIDE = "begin although real tasks wait; it ends as soon as an agent is given one, which is handed back as failed"
+ASK = "let real tasks ask for a capability that simulated agents lack"
+
 
 def number(kind: type[int | float], least: float, most: float) -> Callable[[str], float]:
     def read(text: str) -> float:
@@ -54,7 +57,7 @@ class Command(BaseCommand):
         parser.add_argument("--runs", type=number(int, 1, 10**9), help="end when so many runs have ended")
         parser.add_argument("--failures", type=number(float, 0, 1), default=0.1, help="share of what goes wrong")
         parser.add_argument("--neighbours", type=number(int, 0, 1000), default=8, help="other machines moving at once")
-        parser.add_argument("--beside-real-work", action="store_true", help="although agents may take real tasks")
+        parser.add_argument("--beside-real-work", action="store_true", help=BESIDE)
         parser.add_argument("--json", action="store_true", help="a line of JSON each second, the summary at the end")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,7 +70,8 @@ class Command(BaseCommand):
             with nullcontext() if options["verbosity"] > 1 else quiet():
                 report = self._run(crowd, self._teller(as_json=options["json"]))
         except RealWork as refused:
-            raise CommandError(f"{refused}; use a database of its own, or --beside-real-work.") from refused
+            other = ASK if options["beside_real_work"] else "--beside-real-work"
+            raise CommandError(f"{refused}; use a database of its own, or {other}.") from refused
         except NameTaken as refused:
             raise CommandError(f"{refused}.") from refused
         self.stdout.write(json.dumps(report.as_dict()) if options["json"] else report.summary())

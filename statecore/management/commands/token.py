@@ -22,6 +22,8 @@ BY = Actor("manage.py token", Kind.SYSTEM, Channel.CLI)
 
 class Command(BaseCommand):
     help = "Tokens of the API: create NAME --user USER --scope SCOPE [--expires DAYS], list, revoke NAME."
+    # They load every page and every call, and nothing of that is needed here.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)

@@ -2,7 +2,7 @@
 
 from . import agent_jobs, ingestion_jobs, pipeline_jobs, supervised, uet_workers
 from .plan import APPROVAL, AUTO, OPERATOR, Proposal, Recovery, recoveries
-from .sweep import approve_recovery, awaiting_approval, proposal_for, recover_stalled
+from .sweep import approve_recovery, awaiting_approval, found_otherwise, proposal_for, recover_stalled
 
 # Of a machine's recoveries the first that applies is taken.
 recoveries += [
@@ -21,6 +21,7 @@ __all__ = [
     "Recovery",
     "approve_recovery",
     "awaiting_approval",
+    "found_otherwise",
     "proposal_for",
     "recover_stalled",
 ]

@@ -14,13 +14,15 @@ from ...door.refused import counted
 from ...kernel.actors import Actor, Kind
 from ...kernel.clock import now
 from ...kernel.entity import Entity
+from ...kernel.flow import Flow
 from ...kernel.refusals import GuardFailed, PermissionDenied, Refusal, Unmet
 from ...kernel.registry import flow as flow_of
-from .plan import APPROVAL, AUTO, Order, Proposal, Recovery, recoveries
+from .plan import APPROVAL, AUTO, Order, Proposal, Recovery, past_the_deadline, recoveries
 
 log = structlog.get_logger(__name__)
 
 BATCH = 200
+MOST = 5_000  # of one recovery on the list: as many as are looked at
 
 
 def recover_stalled(limit: int = BATCH) -> int:
@@ -60,6 +62,14 @@ def awaiting_approval(at: datetime, limit: int) -> Iterator[Entity]:
             ids = list(recovery.due(recovery, at, limit))
             found = flow_of(recovery.entity_type).model.objects.filter(pk__in=ids)
             yield from (entity for entity in found if recovery.fits(entity, at))
+
+
+def found_otherwise(at: datetime) -> Iterator[tuple[Flow, str, list[str]]]:
+    """Whoever waits for an approval by something else than a deadline: the ids for each machine and state."""
+    for recovery in recoveries:
+        if recovery.mode == APPROVAL and recovery.due is not past_the_deadline:
+            ids = list(recovery.due(recovery, at, MOST))
+            yield from ((flow_of(recovery.entity_type), state, ids) for state in sorted(recovery.states) if ids)
 
 
 def _fitting(entity: Entity, at: datetime) -> Recovery | None:
