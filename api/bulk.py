@@ -21,7 +21,7 @@ from statecore.tasks import run_bulk_job
 from . import idempotency
 from .actors import firing
 from .collections import Firing, OfMachine
-from .filters import narrowed
+from .filters import narrowed, words
 from .permissions import require_sight
 from .posted import Posted
 from .request import Request
@@ -70,20 +70,10 @@ class BulkTransitions(OfMachine):
             raise Invalid({"ids": ["give either ids or a filter."]})
         if asked.ids is not None:
             return bulk.check(asked.ids)
-        words = {name: _words(name, value) for name, value in (asked.filter or {}).items()}
-        if not words:
+        if not asked.filter:
             raise Invalid({"filter": ["must name at least one field."]})
-        rows = narrowed(self.model.objects.all(), words).order_by("pk")
+        rows = narrowed(self.model.objects.all(), words(self.model, asked.filter)).order_by("pk")
         return bulk.check(rows.values_list("pk", flat=True)[: bulk.MOST + 1])
-
-
-def _words(name: str, value: object) -> list[str]:
-    """As they would stand in a query string."""
-    values = value if isinstance(value, list) else [value]
-    words = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
-    if not values or not all(isinstance(each, str | int | bool) for each in values):
-        raise Invalid({f"filter.{name}": ["must be a text, a number, true, false or a list of these."]})
-    return words
 
 
 def _summed(results: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -17,6 +18,11 @@ from statecore.kernel.ulid import ID_PATTERN, UNREACHABLE, is_valid_id
 MOST_VALUES = 100
 TEXT_LENGTH = 200
 NUMBER_LIMIT = 2**31
+# As a pattern, for a schema can say of a text only what it looks like.
+IN_32_BITS = (
+    "-2147483648|-?([01]?[0-9]{1,9}|20[0-9]{8}|21[0-3][0-9]{7}|214[0-6][0-9]{6}|2147[0-3][0-9]{5}|21474[0-7][0-9]{4}"
+    "|214748[0-2][0-9]{3}|2147483[0-5][0-9]{2}|21474836[0-3][0-9]|214748364[0-7])"
+)
 
 
 class Filter(NamedTuple):
@@ -47,6 +53,29 @@ def filters(model: type[models.Model]) -> dict[str, Filter]:
         elif isinstance(field, models.CharField) and field.name != "chain_head":
             made[field.name] = Filter(f"{field.name}__in", _text, TEXT, repeatable=True)
     return made
+
+
+# In a body a number or a flag may be written as one, or as in a query string.
+AS_TEXT: dict[Any, dict[str, Any]] = {
+    "integer": {"type": "string", "pattern": f"^({IN_32_BITS})$"},
+    "boolean": {"type": "string", "pattern": "^(true|false)$"},
+}
+_KINDS = {"string": str, "integer": int, "boolean": bool}
+_NAMES = {"string": "a text", "integer": "a whole number", "boolean": "true or false"}
+
+
+def words(model: type[models.Model], given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """A filter of a body, as it would stand in a query string; what the words mean is for `narrowed` to say."""
+    known, errors, found = filters(model), {}, {}
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [value]
+        kind = known[name].schema["type"] if name in known else "string"
+        if name in known and (not values or not all(type(each) in (str, _KINDS[kind]) for each in values)):
+            errors[name] = [f"must be {_NAMES[kind]}, or a list of these."]
+        found[name] = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
+    if errors:
+        raise Invalid(errors)
+    return found
 
 
 def narrowed(rows: QuerySet[Any], wanted: Mapping[str, list[str]]) -> QuerySet[Any]:
@@ -116,11 +145,7 @@ def _flag(text: str) -> bool:
 
 
 def _number(text: str) -> int:
-    digits = text.removeprefix("-")
-    if (
-        not (digits.isascii() and digits.isdigit() and len(digits) <= 10)
-        or not -NUMBER_LIMIT <= int(text) < NUMBER_LIMIT
-    ):
+    if not re.fullmatch(IN_32_BITS, text):
         raise ValueError("must be a whole number that fits into 32 bits.")
     return int(text)
 

@@ -14,6 +14,7 @@ from statecore.door.idempotency import answer_once, forget
 from statecore.door.perform import perform
 from statecore.journal import KEY_LENGTH
 from statecore.kernel.actors import Actor
+from statecore.kernel.plain import text_complaint
 from statecore.kernel.refusals import Invalid
 
 from .bodies import raw_body
@@ -29,8 +30,8 @@ REPLAYED = "Idempotent-Replayed"
 def key_of(request: Request, body: dict[str, Any]) -> RequestKey | None:
     """Takes `request_id` out of the body; the header counts where both are given."""
     is_in_body, in_body = IN_BODY in body, body.pop(IN_BODY, None)
-    if is_in_body and not (isinstance(in_body, str) and 1 <= len(in_body) <= KEY_LENGTH):
-        raise Invalid({IN_BODY: [f"must be text of 1 to {KEY_LENGTH} characters."]})
+    if is_in_body and (text_complaint(in_body, KEY_LENGTH) or not in_body):
+        raise Invalid({IN_BODY: [f"must be text of 1 to {KEY_LENGTH} characters, without NUL."]})
     key = request.META.get(HEADER)
     if key is not None and not VISIBLE.fullmatch(key):
         raise Invalid({"Idempotency-Key": ["must be 1 to 200 visible ASCII characters."]})

@@ -16,6 +16,7 @@ from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, TooLarg
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="statecore"'
 BASE = "/api/"
+DATABASE_IS_AWAY = (OperationalError, InterfaceError)
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +53,7 @@ def as_refusal(error: Exception) -> Refusal:
         return TooLarge("the body is too large")
     if isinstance(error, SuspiciousOperation):
         return Invalid({"request": [str(error) or "is not one this server takes."]})
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, DATABASE_IS_AWAY):
         log.warning("database_unavailable", error=str(error))
         return Unavailable("the database cannot be reached now: try again", retry_after=1)
     log.error("unexpected_error", exc_info=error)

@@ -15,6 +15,7 @@ from statecore.kernel.clock import rfc3339
 from statecore.kernel.plain import TEXT_LIMIT, json_complaint, text_complaint
 from statecore.kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
 from statecore.kernel.ulid import is_valid_id, new_id
+from statecore.kernel.validators import shape_complaint
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.records import Patch, Phase
@@ -66,7 +67,7 @@ def _complaint(field: Any, value: object) -> str | None:
     if field is None:
         return "is not a field that can be set."
     if isinstance(field, models.JSONField):
-        return json_complaint(value)
+        return json_complaint(value) or shape_complaint(field, value)
     return text_complaint(value, field.max_length or TEXT_LIMIT)
 
 
@@ -80,6 +81,7 @@ class Records(OfRecords):
 
     def _create(self, given: dict[str, Any], actor: Actor) -> dict[str, Any]:
         self.require(actor, "add")
+        given = dict(given)  # it may be made again from the start
         record_id = given.pop("id", None)
         record_id = new_id(str(self.model._meta.model_name)) if record_id is None else record_id
         if not is_valid_id(record_id):

@@ -64,7 +64,7 @@ def forget(environ: Mapping[str, str]) -> bool:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        text = path.read_text()
+        text = path.read_bytes()
         mode = path.stat().st_mode
     except FileNotFoundError:
         return {}
@@ -74,7 +74,7 @@ def _read(path: Path) -> dict[str, str]:
         raise Stop(f"{path} can be read by others: run `chmod 600 {path}`", Exit.NOT_ALLOWED)
     try:
         kept = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         kept = None
     if not isinstance(kept, dict):
         raise Stop(f"{path} is damaged: run `statecore login` again", Exit.NOT_ALLOWED)

@@ -15,6 +15,7 @@ from api.client import (
     StatecoreError,
     Throttled,
     Unreachable,
+    Unsendable,
 )
 from api.client.refusals import IdempotencyMismatch
 
@@ -39,6 +40,7 @@ CODES: tuple[tuple[type[StatecoreError], Exit], ...] = (
     (NotFound, Exit.NOT_FOUND),
     (Retired, Exit.NOT_FOUND),
     (Invalid, Exit.INVALID),
+    (Unsendable, Exit.INVALID),
     (IdempotencyMismatch, Exit.INVALID),
     (Unreachable, Exit.UNREACHABLE),
     (Throttled, Exit.UNREACHABLE),

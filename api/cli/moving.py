@@ -23,6 +23,7 @@ def add(commands: Any) -> None:
     fire.add_argument("field", nargs="*", type=pair, metavar="FIELD=VALUE", help="the trigger's own; JSON or text")
     fire.add_argument("--reason", help="goes on record")
     fire.add_argument("--expected-version", type=int, metavar="N", help="refuse if it has changed since")
+    fire.add_argument("--dry-run", action="store_true", help="show what would follow, and change nothing")
     fire.set_defaults(run=make_move)
     retry = commands.add_parser("retry", help="a successor for something final")
     retry.add_argument("collection", help="tasks, runs, workers, …")
@@ -41,22 +42,29 @@ def add(commands: Any) -> None:
 
 
 def value_of(text: str) -> Any:
-    """JSON where it is JSON, and text where it is not: `exit_code=0`, `error=out of memory`."""
+    """JSON where it is JSON that can be sent, and text where it is not: `exit_code=0`, `error=out of memory`."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return from_json(text)
+    except (ValueError, RecursionError):
         return text
+
+
+def from_json(text: str) -> Any:
+    """Without what Python reads and JSON has no word for: NaN, 1e999."""
+    value = json.loads(text)
+    json.dumps(value, allow_nan=False)
+    return value
 
 
 def make_move(options: Namespace, desk: Desk) -> None:
     fields = {name: value_of(value) for name, value in options.field}
-    if clash := fields.keys() & {"reason", "metadata", "expected_version", "request_id", "trigger"}:
+    if clash := fields.keys() & {"reason", "metadata", "expected_version", "request_id", "trigger", "dry_run"}:
         raise Stop(f"{', '.join(sorted(clash))} is not a field of a trigger", Exit.USAGE)
     outcome = desk.client.fire(
         options.collection, options.id, options.trigger, reason=options.reason,
-        expected_version=options.expected_version, **fields,
+        expected_version=options.expected_version, dry_run=options.dry_run, **fields,
     )  # fmt: skip
-    tell(desk, outcome)
+    tell(desk, outcome, "would: " if options.dry_run else "")
 
 
 def tell(desk: Desk, outcome: Outcome, verb: str = "") -> None:
@@ -105,13 +113,13 @@ def submit_plan(options: Namespace, desk: Desk) -> None:
     if desk.as_json:
         desk.put(submitted.fields)
     else:
-        desk.line(f"run {submitted.run}: {tasks} tasks")
+        desk.line(f"run {submitted.run}: {tasks} {'task' if tasks == 1 else 'tasks'}")
 
 
 def read_plan(place: str) -> dict[str, Any]:
     try:
         text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
-        plan = json.loads(text)
+        plan = from_json(text)
     except OSError as error:
         raise Stop(f"{place} cannot be read: {error.strerror}", Exit.INVALID) from None
     except (ValueError, RecursionError) as error:

@@ -40,6 +40,7 @@ from .refusals import (
     StatecoreError,
     Throttled,
     Unreachable,
+    Unsendable,
 )
 from .retries import Patience
 from .synchronous import Client
@@ -77,5 +78,6 @@ __all__ = [
     "Throttled",
     "Unmet",
     "Unreachable",
+    "Unsendable",
     "Worker",
 ]

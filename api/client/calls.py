@@ -55,10 +55,11 @@ class Calls(AgentCalls, OperatorCalls):
         metadata: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
         request_id: str | None = None,
+        dry_run: bool = False,
         **fields: Any,
     ) -> Call[Outcome]:
-        """Make a move; `fields` are the trigger's own."""
-        beside = given(reason=reason, metadata=metadata, expected_version=expected_version)
+        """Make a move; `fields` are the trigger's own. `dry_run` shows what would follow, and changes nothing."""
+        beside = given(reason=reason, metadata=metadata, expected_version=expected_version, dry_run=dry_run or None)
         body = {**fields, **beside, "trigger": trigger}
         return Call(
             "POST", address(collection, entity_id, "transitions"), outcome, body=body, keyed=True, request_id=request_id

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
@@ -12,6 +15,7 @@ import msgspec
 
 from .call import Call
 from .records import Page
+from .refusals import Unsendable
 from .retries import Patience, Send
 from .stream import Stream
 
@@ -21,6 +25,7 @@ BASE = "api/v1/"
 CONNECT_SECONDS = 5.0
 # A stream that says nothing for so long, not even that it lives, is taken for dead.
 SILENCE_SECONDS = 60.0
+VISIBLE = re.compile(r"[!-~]{1,200}")
 
 
 class BadAddress(ValueError):
@@ -50,6 +55,29 @@ def user_agent() -> str:
         return "statecore-client"
 
 
+def _visible(key: object) -> str:
+    """It goes into a header."""
+    if not (isinstance(key, str) and VISIBLE.fullmatch(key)):
+        raise Unsendable("a request_id must be 1 to 200 visible ASCII characters")
+    return key
+
+
+def _written(body: Any) -> bytes:
+    text: bytes = msgspec.json.encode(body)
+    # For NaN and infinity JSON has no word, and null would be another one.
+    if b"null" in text and not _is_finite(body):
+        raise Unsendable("a number that is not finite cannot be sent")
+    return text
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_finite, value))
+
+
 class Connection:
     def __init__(
         self,
@@ -76,7 +104,7 @@ class Connection:
         call = step.call
         headers = {"Accept": "application/json", **call.headers}
         if step.key is not None:
-            headers["Idempotency-Key"] = step.key
+            headers["Idempotency-Key"] = _visible(step.key)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
         return {
@@ -84,7 +112,7 @@ class Connection:
             "url": call.path,
             "params": call.params,
             "headers": headers,
-            "content": None if call.body is None else msgspec.json.encode(call.body),
+            "content": None if call.body is None else _written(call.body),
             "timeout": self._patient(self.timeout + call.extra_seconds),
         }
 

@@ -34,6 +34,14 @@ def as_told(answer: Answer) -> Json:
     return answer.json
 
 
+def among(told: Json, name: str, kind: type[T]) -> T:
+    """What an answer has under a name, if it is there and of its kind."""
+    found = told.get(name)
+    if not isinstance(found, kind):
+        raise Garbled(f"without {name}")
+    return found
+
+
 def reader(kind: type[R]) -> Callable[[Answer], R]:
     def read(answer: Answer) -> R:
         return record(kind, as_told(answer))
@@ -44,7 +52,7 @@ def reader(kind: type[R]) -> Callable[[Answer], R]:
 def page_of(read: Callable[[Answer], T]) -> Callable[[Answer], Page[T]]:
     def read_page(answer: Answer) -> Page[T]:
         told = as_told(answer)
-        results = [read(Answer(each)) for each in told["results"]]
+        results = [read(Answer(each)) for each in among(told, "results", list)]
         return Page(results=results, next=told.get("next"), previous=told.get("previous"))
 
     return read_page
@@ -96,7 +104,7 @@ def outcome(answer: Answer) -> Outcome:
 def explanation(answer: Answer) -> Explanation:
     told = as_told(answer)
     made = record(Explanation, told)
-    made.moves = [record(Move, each) for each in told["moves"]]
+    made.moves = [record(Move, each) for each in among(told, "moves", list)]
     return made
 
 
@@ -108,17 +116,17 @@ def submitted(answer: Answer) -> Submitted:
 
 
 def claimed(answer: Answer) -> list[Task]:
-    return [record(Task, each) for each in as_told(answer)["tasks"]]
+    return [record(Task, each) for each in among(as_told(answer), "tasks", list)]
 
 
 def exchanged(answer: Answer) -> Exchanged:
     told = as_told(answer)
-    return Exchanged(tasks=claimed(answer), reports=told["reports"], fields=told)
+    return Exchanged(tasks=claimed(answer), reports=among(told, "reports", list), fields=told)
 
 
 def positioned(answer: Answer) -> Positioned:
     told = as_told(answer)
-    return Positioned(position=told["position"], event=record(Event, told["event"]))
+    return Positioned(position=among(told, "position", int), event=record(Event, among(told, "event", dict)))
 
 
 def nothing(answer: Answer) -> None:

@@ -17,6 +17,10 @@ class Garbled(StatecoreError):
     """An answer that is not what the API promises: most likely it did not come from Statecore."""
 
 
+class Unsendable(StatecoreError):
+    """Nothing was sent: there is no way to say it, such as a number that is not finite."""
+
+
 class Refused(StatecoreError):
     """The server said no, and nothing was changed. `facts` is the rest of the problem document."""
 

@@ -47,6 +47,8 @@ class Pause:
     seconds: float
 
 
+# A text may be no text, and what is nested may have no end.
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Heard = httpx.Response | httpx.RequestError
 Steps = Generator[Send | Pause, Any, T]
 
@@ -56,7 +58,8 @@ def converse(call: Call[T], patience: Patience) -> Steps[T]:
 
     The key is made before the first try and kept over all of them: whatever was heard, was heard once.
     """
-    key = (call.request_id or uuid.uuid4().hex) if call.keyed else None
+    given = call.request_id
+    key = (uuid.uuid4().hex if given is None else given) if call.keyed else None
     until = None if patience.total is None else time.monotonic() + patience.total
     failures = 0
     while True:
@@ -91,7 +94,7 @@ def retry_after(heard: Heard) -> float | None:
 def problem(response: httpx.Response) -> dict[str, Any]:
     try:
         told = msgspec.json.decode(response.content)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return {}
     return told if isinstance(told, dict) else {}
 
@@ -107,7 +110,7 @@ def _answer(heard: Heard) -> Answer:
         raise said_no(heard)
     try:
         json = msgspec.json.decode(heard.content) if heard.content else None
-    except msgspec.DecodeError:
+    except NOT_JSON:
         raise Garbled(f"{heard.request.url} did not answer with JSON") from None
     return Answer(json, replayed=heard.headers.get("Idempotent-Replayed") == "true")
 

@@ -8,13 +8,17 @@ from urllib.parse import parse_qs
 
 from statecore.kernel.refusals import Invalid, Refusal
 
-from ..problems import problem
+from ..problems import DATABASE_IS_AWAY, as_refusal, problem
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+# What whoever asks is told, before anything was sent.
+REFUSED = (Refusal, *DATABASE_IS_AWAY)
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -24,19 +28,19 @@ def header(scope: Scope, name: bytes) -> str:
 
 def query(scope: Scope) -> dict[str, list[str]]:
     try:
-        return parse_qs(scope["query_string"].decode(), errors="strict", max_num_fields=100)
+        return parse_qs(scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
         raise Invalid({"query": ["cannot be read."]}) from None
 
 
-def rendered(refusal: Refusal) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def rendered(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """As every refusal of the API is told: status, headers and body."""
-    response = problem(refusal)
+    response = problem(as_refusal(error))
     headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
     return response.status_code, [*headers, (b"content-length", str(len(response.content)).encode())], response.content
 
 
-async def refuse(refusal: Refusal, send: Send) -> None:
-    status, headers, body = rendered(refusal)
+async def refuse(error: Exception, send: Send) -> None:
+    status, headers, body = rendered(error)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

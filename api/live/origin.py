@@ -25,5 +25,12 @@ def check_origin(scope: Scope) -> None:
     origin = header(scope, b"origin")
     if not origin or origin in settings.CSRF_TRUSTED_ORIGINS:
         return
-    if urlsplit(origin).netloc.lower() != header(scope, b"host").lower():
+    if _place(origin) != header(scope, b"host").lower():
         raise PermissionDenied("this page may not open a socket here", required="origin")
+
+
+def _place(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # brackets that do not match
+        return None

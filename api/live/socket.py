@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import orjson
 
-from statecore.kernel.refusals import Refusal
 from statecore.live import Hub, hub
 
-from .asgi import Message, Receive, Scope, Send, rendered
+from .asgi import REFUSED, Message, Receive, Scope, Send, rendered
 from .origin import check_host, check_origin
 from .presence import presence
 from .visitor import BEARER, Visitor, admit
@@ -46,8 +45,8 @@ class Socket:
                 await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
                 with presence(here).of(visitor) as leaving:
                     await _until_over(self.speak(prepared, here, Frames(send)), receive, send, leaving)
-        except Refusal as refusal:
-            await turn_away(refusal, scope, send)
+        except REFUSED as error:
+            await turn_away(error, scope, send)
 
 
 class Frames:
@@ -93,10 +92,10 @@ def _subprotocol(scope: Scope) -> str | None:
     return BEARER if named[:1] == [BEARER] else None
 
 
-async def turn_away(refusal: Refusal, scope: Scope, send: Send) -> None:
+async def turn_away(error: Exception, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": POLICY})
         return
-    status, headers, body = rendered(refusal)
+    status, headers, body = rendered(error)
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body})

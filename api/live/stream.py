@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from statecore.kernel.refusals import Refusal
 from statecore.live import Hub, Told, TooOld, hub
 
 from ..permissions import VIEW_EVENT
 from . import wishes
-from .asgi import Application, Receive, Scope, Send, header, query, refuse
+from .asgi import REFUSED, Application, Receive, Scope, Send, header, query, refuse
 from .events_socket import PACE, QUIET
 from .origin import check_host
 from .presence import presence
@@ -51,8 +50,8 @@ class Streams:
             return
         try:
             await _stream(scope, receive, send)
-        except Refusal as refusal:
-            await refuse(refusal, send)
+        except REFUSED as error:
+            await refuse(error, send)
 
 
 async def _stream(scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from statecore.history import Filters
-from statecore.kernel.refusals import Invalid
 from statecore.live import Following, Hub, Wanted
 
 from ..permissions import narrowed_to
-
-NAMES = ("entity_type", "entity", "run", "actor", "kind", "severity")
-LONGEST_NUMBER = 18
+from ..screens.journal import FILTERS
+from ..screens.parameters import Query
 
 
 class Wishes(NamedTuple):
@@ -28,19 +26,12 @@ class Wishes(NamedTuple):
         return Following(hub, hub.ring.last, self.wanted), True
 
 
-def read(query: Mapping[str, list[str]], seen: Collection[str], last_event_id: str = "") -> Wishes:
-    """A stream that was lost says where it stood, which is later than what its address says."""
-    chosen: dict[str, Any] = {
-        name: [value for each in query.get(name, []) for value in each.split(",")] for name in NAMES
-    }
+def read(query: dict[str, list[str]], seen: Collection[str], last_event_id: str = "") -> Wishes:
+    """As the list reads them. A stream that was lost says where it stood, which is later than its address says."""
+    asked = Query(query, *FILTERS, "after")
+    chosen: dict[str, Any] = {name: asked.words(name) for name in FILTERS}
     Filters(**chosen).check()
     chosen["entity_type"] = narrowed_to(chosen["entity_type"], seen)
-    after = last_event_id or (query["after"][-1] if "after" in query else "")
+    stood = Query({"after": [last_event_id]}, "after") if last_event_id else asked
     wanted = Wanted(**{name: frozenset(values) for name, values in chosen.items()})
-    return Wishes(position(after) if after else None, wanted)
-
-
-def position(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-        raise Invalid({"after": ["must be a position: a whole number, 0 or more."]})
-    return int(text)
+    return Wishes(stood.number("after"), wanted)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from api import agents, bulk, claims, collections, heartbeat, operators, records
-from api.filters import filters
+from api.filters import AS_TEXT, filters
 from api.pages import LARGEST, USUAL_SIZE, orderings
 from statecore.door import Category
 from statecore.kernel.flow import Flow
@@ -26,13 +26,14 @@ def query(name: str, schema: Schema, description: str = "") -> Schema:
 
 
 SIZE = query("page_size", {"type": "integer", "minimum": 1, "maximum": LARGEST}, f"{USUAL_SIZE} unless given.")
+CURSOR = query("cursor", WORD, "As it stands in `next` and `previous`.")
 AFTER = query("after", {"type": "integer", "minimum": 0, "maximum": 10**9 - 1}, "The number of the last one read.")
 
 
 def paging(model: Any) -> list[Schema]:
     words = [query(name, _filter(each)) for name, each in filters(model).items()]
     ordering = query("ordering", {"type": "string", "enum": list(orderings(model))})
-    return [query("cursor", WORD, "As it stands in `next` and `previous`."), SIZE, ordering, *words]
+    return [CURSOR, SIZE, ordering, *words]
 
 
 def _filter(found: Any) -> Schema:
@@ -42,9 +43,10 @@ def _filter(found: Any) -> Schema:
 
 
 def _word(found: Any) -> Schema:
-    """In a body a filter may be one value or a list of them."""
-    many: Schema = {"type": "array", "items": found.schema, "minItems": 1, "maxItems": 100}
-    return {"anyOf": [found.schema, many]} if found.repeatable else found.schema
+    """In a body a filter may be one value or a list of them, and a number may be written as a text."""
+    written = AS_TEXT.get(found.schema["type"])
+    one: Schema = {"anyOf": [found.schema, written]} if written else found.schema
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": 100 if found.repeatable else 1}]}
 
 
 def of_collection(view: collections.Collection, method: str) -> Call:

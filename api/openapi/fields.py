@@ -20,6 +20,7 @@ IDS: Schema = {"type": "array", "items": ID}
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 NO_NUL = "^[^\\u0000]*$"
 ANY_OBJECT: Schema = {"type": "object"}
+ANYTHING_BUT_NULL: Schema = {"type": ["object", "array", "string", "number", "boolean"]}
 WORDS: Schema = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": NO_NUL},
@@ -60,7 +61,8 @@ def taken(field: models.Field[Any, Any]) -> Schema:
 def nullable(schema: Schema) -> Schema:
     if "type" not in schema:
         return schema
-    made = {**schema, "type": [schema["type"], "null"]}
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    made = {**schema, "type": [*types, "null"]}
     return {**made, "enum": [*schema["enum"], None]} if "enum" in schema else made
 
 
@@ -79,7 +81,7 @@ def _typed(field: models.Field[Any, Any]) -> Schema:
     if isinstance(field, models.DateTimeField):
         return MOMENT
     if isinstance(field, models.JSONField):
-        return next((SHAPES[known] for known in SHAPES if known in field.validators), {})
+        return next((SHAPES[known] for known in SHAPES if known in field.validators), ANYTHING_BUT_NULL)
     return text(field.max_length or TEXT_LIMIT)
 
 

@@ -11,7 +11,7 @@ from statecore.kernel.moves import Severity
 from statecore.records.alert import NOTE_LENGTH
 
 from .call import Call
-from .calls import SIZE, query
+from .calls import CURSOR, SIZE, query
 from .fields import ANY_OBJECT, MOMENT, Schema, nullable, text
 from .schemas import COUNT, FLAG, REQUEST_ID, WORD, listed, obj, ref
 
@@ -73,7 +73,15 @@ def of_stats(view: Any, method: str) -> Call:
             "counts": by_name(by_name(COUNT)),
             "rates": obj({"window_minutes": COUNT, **shares, "machines": by_name(obj(shares))}),
             "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
-            "stuck": obj({"total": COUNT, "machines": by_name(COUNT)}),
+            "stuck": obj(
+                {
+                    "total": COUNT,
+                    "machines": by_name(COUNT),
+                    "waiting": by_name(COUNT),
+                    "listed": COUNT,
+                    "or_more": FLAG,
+                }
+            ),
             "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT}),
         }
     )
@@ -86,7 +94,7 @@ def of_stuck(view: Any, method: str) -> Call:
     chosen = query("entity_type", {"type": "string", "enum": entity_types()})
     seen = {"acknowledged_by": nullable(WORD), "acknowledged_at": nullable(MOMENT)}
     told = listed(obj({**item, **times, **seen}))
-    return Call("What is past its deadline or needs a decision", {200: told}, parameters=[chosen, SIZE])
+    return Call("What is past its deadline or needs a decision", {200: told}, parameters=[chosen, CURSOR, SIZE])
 
 
 def alert() -> Schema:
@@ -127,8 +135,9 @@ def of_events(view: Any, method: str) -> Call:
             query("ordering", {"type": "string", "enum": ["position", "-position"]}),
             SIZE,
         ],
-        description="With `Accept: text/event-stream` they come as they happen, each with its position as its id. "
-        "Up to `retired_upto` they are in files by now: 0 for none.",
+        description="With both `after` and `before` a stretch is read to its end. With `Accept: text/event-stream` "
+        "events come as they happen, each with its position as its id; times, `before`, `ordering` and `page_size` are "
+        "for the list alone, and refused there. Up to `retired_upto` they are in files by now: 0 for none.",
         retires=True,
         other_types={"text/event-stream": WORD},
     )

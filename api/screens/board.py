@@ -14,6 +14,7 @@ from statecore.records.token import Scope
 
 from .. import bodies, permissions
 from ..actors import acting
+from ..pages import BAD_CURSOR
 from ..posted import Posted
 from ..request import Request
 from ..views import ApiView, answer
@@ -32,12 +33,21 @@ class Stats(ApiView):
 
 class Stuck(ApiView):
     def get(self, request: Request) -> HttpResponse:
-        """What is past its deadline or waits for a decision, longest first: as many as fit on one page."""
-        asked = Parameters(request, "entity_type", "page_size")
+        """What is past its deadline or waits for a decision, longest first."""
+        asked = Parameters(request, "entity_type", "cursor", "page_size")
         chosen, sight = asked.words("entity_type")[-1:], permissions.sight(request)
         permissions.narrowed_to(chosen, sight)
-        found = stuck.stuck(asked.size(), entity_type=chosen[0] if chosen else None, sight=sight)
-        return answer({"next": None, "previous": None, "results": [item.as_dict() for item in found]})
+        after, size = _place(asked), asked.size()
+        found = stuck.page(size, after=after, entity_type=chosen[0] if chosen else None, sight=sight)
+        onward = asked.address(cursor=str(found.onward)) if found.onward else None
+        return answer({"next": onward, "previous": None, "results": [item.as_dict() for item in found.items]})
+
+
+def _place(asked: Parameters) -> stuck.Place | None:
+    try:
+        return stuck.Place.read(asked.given["cursor"][-1]) if "cursor" in asked.given else None
+    except ValueError:
+        raise NotFound(BAD_CURSOR) from None
 
 
 class Alerts(ApiView):

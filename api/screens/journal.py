@@ -52,6 +52,7 @@ def _newest_first(asked: Parameters) -> bool:
 def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[str, Any]:
     """Oldest first, `after` goes on and `before` goes back; newest first it is the other way round.
 
+    With both it is a stretch, which is read onward to its end.
     Whoever goes on from what was retired is told so, and does not miss it without a word.
     """
     after, before = asked.number("after"), asked.number("before")
@@ -59,17 +60,18 @@ def _paged(asked: Parameters, filters: Filters, *, newest_first: bool) -> dict[s
     if record is not None and not newest_first and 0 < (after or 0) < record.last_position:
         raise refusal_of(record, f"what follows position {after}")
     onward, back = ("before", "after") if newest_first else ("after", "before")
-    goes_back = (after if newest_first else before) is not None and (before if newest_first else after) is None
+    is_stretch = after is not None and before is not None
+    goes_back = asked.number(back) is not None and not is_stretch
     found = history.page(
         filters, after=after or 0, before=before, limit=asked.size(), newest_first=newest_first != goes_back
     )
     events = found.events[::-1] if goes_back else found.events
     return {
-        "next": asked.address(**{onward: events[-1]["position"], back: None})
+        "next": asked.address(**{onward: events[-1]["position"], back: asked.given[back] if is_stretch else None})
         if events and (goes_back or found.more)
         else None,
         "previous": asked.address(**{back: events[0]["position"], onward: None})
-        if events and (found.more if goes_back else asked.number(onward))
+        if events and not is_stretch and (found.more if goes_back else asked.number(onward))
         else None,
         "results": events,
         "retired_upto": record.last_position if record else 0,

@@ -16,10 +16,11 @@ from ..request import Request
 MOST_VALUES, LONGEST_VALUE, LONGEST_NUMBER = 100, 200, 18
 
 
-class Parameters:
-    def __init__(self, request: Request, *known: str) -> None:
-        self.request = request
-        self.given = dict(request.GET.lists())
+class Query:
+    """What an address says behind its question mark."""
+
+    def __init__(self, given: dict[str, list[str]], *known: str) -> None:
+        self.given = given
         if strange := self.given.keys() - set(known):
             raise Invalid({name: ["is not a parameter of this call."] for name in sorted(strange)})
 
@@ -58,6 +59,14 @@ class Parameters:
             return filters.moment(self.given[name][-1])
         except ValueError as error:
             raise Invalid({name: [str(error)]}) from None
+
+
+class Parameters(Query):
+    """The same of a request, whose answer may lead on to others."""
+
+    def __init__(self, request: Request, *known: str) -> None:
+        super().__init__(dict(request.GET.lists()), *known)
+        self.request = request
 
     def backwards(self, told: list[dict[str, Any]], mark: str, *, more: bool) -> dict[str, Any]:
         """A page of what is told newest first: the next one is of what was `before` the last of these."""

@@ -10,9 +10,8 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from api.authentication import read
-from api.live.asgi import Message, Receive, refuse
-from api.refusals import NotAuthenticated, TooLarge
-from statecore.kernel.refusals import Refusal
+from api.live.asgi import REFUSED, Message, Receive, refuse
+from api.refusals import MethodNotAllowed, NotAuthenticated, TooLarge
 from statecore.records.token import Token
 
 ADDRESS = "/mcp"
@@ -35,8 +34,8 @@ class WithTools:
         try:
             token = await _caller(scope)
             body = await whole(receive)
-        except Refusal as refusal:
-            await refuse(refusal, send)
+        except REFUSED as error:
+            await refuse(error, send)
             return
         await self._run()
         await self.manager.handle_request({**scope, TOKEN: token}, _told_again(body, receive), send)
@@ -61,6 +60,8 @@ async def _caller(scope: Any) -> Token:
     token: Token | None = await database_sync_to_async(read)(header)
     if token is None:
         raise NotAuthenticated("tools are for programs with a token: `Authorization: Bearer <token>` is expected")
+    if scope["method"] != "POST":  # without sessions there is nothing to listen to, and nothing to end
+        raise MethodNotAllowed(f"{scope['method']} is not for this address", methods=["POST"])
     return token
 
 

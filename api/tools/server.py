@@ -13,7 +13,7 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from api.client import AsyncClient, Patience, Refused, StatecoreError
+from api.client import AsyncClient, Patience, Refused, StatecoreError, Unsendable
 from statecore.records.token import Token
 
 from . import reading, working
@@ -21,8 +21,8 @@ from .application import TOKEN
 from .tool import Tool, catalogue
 
 TOOL = "statecore.tool"
-# Among ourselves, without a network: the loopback is a host that every set-up allows.
-HERE = "http://127.0.0.1"
+# Among ourselves, without a network: the loopback is a host that every set-up allows, and none sends on what says TLS.
+HERE = "https://127.0.0.1"
 MODULES = (reading, working)  # read for the tools they declare
 
 Application = Callable[..., Awaitable[None]]
@@ -68,6 +68,8 @@ async def _called(application: Application, tool: Tool, asked: Any, context: Con
             told = await tool.call(client, asked)
     except Refused as refusal:
         return _failed({"code": refusal.code, "detail": refusal.detail, **refusal.facts})
+    except Unsendable as error:
+        return _failed({"code": "invalid", "detail": str(error)})
     except StatecoreError as error:
         return _failed({"code": "unavailable", "detail": str(error)})
     structured = told if isinstance(told, dict) else {"results": told}
