@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from statecore.records import BulkJob
+
 
 class Preference(models.Model):
     """How one person wants the console to look."""
@@ -64,6 +66,8 @@ class Selection(models.Model):
     ids = models.JSONField()
     query = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    # What became of it: sent twice, it is one job, and both are led there.
+    job = models.ForeignKey(BulkJob, models.CASCADE, null=True, related_name="+", db_index=False)
 
     class Meta:
         default_permissions = ()

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render as render_template
+from django.utils.cache import patch_vary_headers
 
 from statecore.kernel import registry
 from statecore.kernel.entity import Entity
@@ -21,7 +22,16 @@ TOGETHER, ALONE = "Plans", "Jobs and tools"
 
 
 def render(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    return render_template(request, template, {**context, "shell": Shell(request)}, status=status)
+    response = render_template(request, template, {**context, "shell": Shell(request)}, status=status)
+    return told_apart(request, response)
+
+
+def told_apart(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """A part and its page share an address: whoever goes back must not be given the part that was kept of it."""
+    patch_vary_headers(response, ["HX-Request"])
+    if is_fragment(request):
+        response["Cache-Control"] = "no-store"
+    return response
 
 
 def is_fragment(request: HttpRequest) -> bool:

@@ -67,5 +67,5 @@ def _value(param: Param, text: str) -> Any:
         return text
     try:
         return json.loads(text.lower() if param.type is bool else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -31,7 +31,7 @@ ASKED = ("machine", "entity", "actor", "channel", "kind", "severity", "run", "si
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
     rights.require_permission(request, "statecore.view_event")
-    asked = {name: text(request, name) for name in ASKED}
+    asked, before = {name: text(request, name) for name in ASKED}, number(request, "before")
     context: dict[str, Any] = {
         "asked": asked,
         "machines": [(flow.entity_type, shell.name_of(flow)) for flow in rights.seen(request)],
@@ -40,10 +40,11 @@ def audit(request: HttpRequest) -> HttpResponse:
         "severities": [severity.value for severity in Severity],
         "query": urlencode({name: value for name, value in asked.items() if value}),
         "is_filtered": any(asked.values()),
+        "is_first": before is None,
     }
     try:
         with in_time():
-            page = history.page(_filters(request), before=number(request, "before"), limit=SIZE, newest_first=True)
+            page = history.page(_filters(request), before=before, limit=SIZE, newest_first=True)
     except TimedOut:
         return shell.render(request, "dashboard/audit.html", {**context, "timed_out": True})
     events = [{**each["event"], "position": each["position"]} for each in page.events]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -82,6 +83,8 @@ def _matching(flow: Flow, query: str) -> list[str]:
 def confirm(request: HttpRequest, collection: str, selection_id: int) -> HttpResponse:
     flow = machine_at(request, collection, "operate")
     chosen = get_object_or_404(Selection, pk=selection_id, user=rights.person(request), entity_type=flow.entity_type)
+    if chosen.job_id is not None:  # what was sent once is not sent again
+        return _to(chosen.job_id)
     moves = {move.trigger: move for move in flow.moves if Kind.OPERATOR in move.actors}
     trigger = request.POST.get("trigger", request.GET.get("trigger", ""))
     context = _context(request, flow, chosen, moves, trigger)
@@ -90,7 +93,11 @@ def confirm(request: HttpRequest, collection: str, selection_id: int) -> HttpRes
     job, refusal = _begin(request, flow, chosen, moves[trigger])
     if job is None:
         return shell.render(request, CONFIRM, {**context, "refusal": refusal}, status=422)
-    return HttpResponseRedirect(reverse("console:bulk_job", args=[job.pk]))
+    return _to(job.pk)
+
+
+def _to(job_id: str) -> HttpResponse:
+    return HttpResponseRedirect(reverse("console:bulk_job", args=[job_id]))
 
 
 def _begin(request: HttpRequest, flow: Flow, chosen: Selection, move: Move) -> tuple[BulkJob | None, Refusal | None]:
@@ -101,10 +108,15 @@ def _begin(request: HttpRequest, flow: Flow, chosen: Selection, move: Move) -> t
     }
     try:
         bulk.fire(flow.model, chosen.ids[:1], move.trigger, **given, dry_run=True)  # whether the fields will do
-        job = bulk.begin(flow.model, chosen.ids, move.trigger, **given, user=rights.person(request), token=None)
+        with transaction.atomic():
+            # Who sends it at the same time waits here, and finds the job.
+            taken = get_object_or_404(Selection.objects.select_for_update(), pk=chosen.pk)
+            if taken.job is not None:
+                return taken.job, None
+            job = bulk.begin(flow.model, chosen.ids, move.trigger, **given, user=rights.person(request), token=None)
+            Selection.objects.filter(pk=chosen.pk).update(job=job)
     except Refusal as refusal:
         return None, refusal
-    chosen.delete()  # sent twice, it is one job
     _hand_out(job)
     return job, None
 

@@ -11,10 +11,11 @@ from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
 from dashboard.diagram import machine_drawing
-from dashboard.queries import entities, history, related
+from dashboard.queries import entities, history, related, runs
 from statecore.derive.tones import looks
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
+from statecore.machines.run import Run
 from statecore.records.position import head
 from statecore.stuck import scan
 
@@ -43,7 +44,7 @@ def _history(request: HttpRequest, entity: Entity) -> dict[str, Any]:
 
 
 def _related(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    return {"relations": related.relations(entity)}
+    return {"relations": related.relations(entity, rights.sight(request))}
 
 
 def _data(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -79,6 +80,8 @@ def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "clock": scan.clock_of(entity),
         "may_operate": rights.may(request.user, flow, "operate"),
         "may_force": may_force,
+        "may_replay": isinstance(entity, Run)
+        and {part.flow.entity_type for part in runs.PARTS} <= rights.sight(request),
         "tabs": [(name, title, name == _tab(request)) for name, title in TABS.items()],
         "looks": {
             state: {"tone": look.tone.value, "word": look.word} for state, look in looks(flow.entity_type).items()

@@ -56,18 +56,32 @@ def _override(request: HttpRequest, entity: Entity, to_state: str) -> door.Outco
     )
 
 
-def _approver(request: HttpRequest) -> Actor | None:
+def _approver(request: HttpRequest) -> Actor | Refusal | None:
+    """Who confirms this too; a refusal goes to the door, which keeps it on record."""
     name, password = request.POST.get("approver", "").strip(), request.POST.get("approver_password", "")
     if not name:
         return None
     if text_complaint(name, NAME_LENGTH):
-        raise PermissionDenied("this is nobody's name", required="second_person")
+        return _not_them("this is nobody's name")
     user: Any = authenticate(request, username=name, password=password)
     if user is None:
-        raise PermissionDenied(f"{name} and this password do not belong together", required="second_person")
-    if second_factor.device_of(user) and not second_factor.passes(request, user, request.POST.get("approver_code", "")):
-        raise PermissionDenied(f"{name} has a second factor, and this is not its code", required="second_person")
-    return Actor.operator(user, Channel.CONSOLE)
+        return _not_them(f"{name} and this password do not belong together")
+    return _by_code(request, user) or Actor.operator(user, Channel.CONSOLE)
+
+
+def _by_code(request: HttpRequest, user: Any) -> Refusal | None:
+    """Where a password alone lets this person in no further, it approves nothing either."""
+    if not second_factor.is_due(user):
+        return None
+    if second_factor.device_of(user) is None:
+        return _not_them(f"{user.get_username()} has no second factor yet, and one is required here")
+    if not second_factor.passes(request, user, request.POST.get("approver_code", "")):
+        return _not_them(f"{user.get_username()} has a second factor, and this is not its code")
+    return None
+
+
+def _not_them(sentence: str) -> PermissionDenied:
+    return PermissionDenied(sentence, required="second_person")
 
 
 def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
@@ -86,8 +100,9 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
         )
     except Refusal as refusal:
         return {"impossible": refusal}
-    told = outcome.as_dict()
-    return {"preview": told["event"], "caused": told["caused"]}
+    told, sight = outcome.as_dict(), rights.sight(request)
+    caused = [event for event in told["caused"] if event["entity_type"] in sight]
+    return {"preview": told["event"], "caused": caused, "has_unseen": len(caused) < len(told["caused"])}
 
 
 def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:

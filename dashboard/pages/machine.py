@@ -39,13 +39,14 @@ def _listed(request: HttpRequest, flow: Flow) -> dict[str, Any]:
     context: dict[str, Any] = {"flow": flow, "search": asked, "q": typed, "name": shell.name_of(flow)}
     context["may_operate"] = rights.may(request.user, flow, "operate")
     after, order = text(request, "after")[:120], text(request, "order")
+    context["is_first"], context["first"] = not after, f"?{urlencode({'q': typed, 'order': order})}"
     try:
         page = entities.page(flow, asked, after=after, order=order)
     except TimedOut:
         return {**context, "timed_out": True}
     here = {"q": typed, "order": page.order}
     more = f"?{urlencode({**here, 'after': page.next})}" if page.next else ""
-    return {**context, "page": page, "more": more, "is_first": not after, "orders": _orders(page, typed)}
+    return {**context, "page": page, "more": more, "orders": _orders(page, typed)}
 
 
 def _orders(page: entities.Page, typed: str) -> list[tuple[str, str, bool]]:

@@ -1,4 +1,4 @@
-"""Every force: before and after, what was bypassed, whether it held; and which edges are forced too often."""
+"""Every force: before, after, what was bypassed, what followed, whether it held; which edges are forced too often."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from dashboard import rights, shell
+from dashboard.queries.history import followed
 from statecore import history
 from statecore.records import AuditNote, TransitionCount
 from statecore.records.audit_note import Kind
@@ -25,8 +26,9 @@ def overrides(request: HttpRequest) -> HttpResponse:
     seen = [flow.entity_type for flow in rights.seen(request)]
     before = number(request, "before")
     page = history.forced(before=before, limit=SIZE, entity_type=seen)
+    cascades = followed(page.events, seen)
     context: dict[str, Any] = {
-        "events": page.events,
+        "events": [{**event, "followed": cascades[event["event_id"]]} for event in page.events],
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
         "record": None if page.more else latest(),

@@ -23,9 +23,11 @@ def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
     after = Event.objects.filter(
         entity_type=event.entity_type, entity_id=event.entity_id, sequence=event.sequence + 1
     ).first()
+    followed, sight = history.cascade(event), rights.sight(request)
     context = {
         "event": event.as_dict(),
-        "caused": [each.as_dict() for each in history.cascade(event)],
+        "caused": [each.as_dict() for each in followed if each.entity_type in sight],
+        "has_unseen": any(each.entity_type not in sight for each in followed),
         "left_by": after.as_dict() if after else None,
         "flow": flow,
         "here_machine": flow.entity_type,

@@ -48,7 +48,8 @@ def journal(request: HttpRequest, run_id: str) -> JsonResponse:
 
 
 def _found(request: HttpRequest, run_id: str) -> Run:
-    rights.require(request, Run.flow, "view")
+    for flow in (Run.flow, *(part.flow for part in runs.PARTS)):  # it is drawn of all of them
+        rights.require(request, flow, "view")
     found: Run | None = Run.objects.filter(pk=run_id).first()
     if found is None:
         raise Http404(f"there is no run {run_id}")

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import rights, shell
@@ -22,17 +23,27 @@ from .found import entity_at
 def stuck(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("machine", "")
     seen = {flow.entity_type: flow for flow in registry.flows() if rights.may(request.user, flow, "view")}
-    items = stuckness.stuck(entity_type=wanted if wanted in seen else None, sight=seen.keys())
-    shown = [_row(request, item) for item in items]
+    after = _place(request)
+    page = stuckness.page(after=after, entity_type=wanted if wanted in seen else None, sight=seen.keys())
+    shown = [_row(request, item) for item in page.items]
     kinds = [(kind.value, sum(row["item"].kind is kind for row in shown)) for kind in stuckness.Kind]
     context = {
         "rows": shown,
         "kinds": kinds,
         "machines": [(flow, shell.name_of(flow)) for flow in seen.values()],
         "wanted": wanted,
-        "limit": len(items) >= 100,
+        "query": urlencode({"machine": wanted} if wanted else {}),
+        "more": urlencode({"after": str(page.onward)}) if page.onward else "",
+        "is_first": after is None,
     }
     return shell.render(request, "dashboard/stuck.html", context)
+
+
+def _place(request: HttpRequest) -> stuckness.Place | None:
+    try:
+        return stuckness.Place.read(request.GET.get("after", ""))
+    except ValueError:
+        return None
 
 
 def _row(request: HttpRequest, item: stuckness.Item) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from statecore.kernel.flow import Flow
 
 from .asked import text
 
-ON_ONE_PAGE = 6
+MOST_ON_A_PAGE = 6  # at scale 1, and below
 THEMES, SCALES = ("dark", "light"), ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 SHORTEST, USUAL, LONGEST = 3, 20, 600
 
@@ -28,14 +28,15 @@ SHORTEST, USUAL, LONGEST = 3, 20, 600
 @require_safe
 def wall(request: HttpRequest) -> HttpResponse:
     told, flows = board.stats(rights.sight(request)), _chosen(request)
+    scale = text(request, "scale") if text(request, "scale") in SCALES else "1"
     tiles = [(counts.distribution(flow, told["counts"][flow.entity_type]), shell.name_of(flow)) for flow in flows]
     context: dict[str, Any] = {
-        "pages": _pages(tiles),
+        "pages": _pages(tiles, float(scale)),
         "worries": worries.figures(told, alerts="critical"),
         "stats": told,
         "looks": feed.all_looks(),
         "theme": text(request, "theme") if text(request, "theme") in THEMES else THEMES[0],
-        "scale": (text(request, "scale") if text(request, "scale") in SCALES else "1").replace(".", "-"),
+        "scale": scale.replace(".", "-"),
         "seconds": _seconds(request),
         "build": build(),
     }
@@ -59,9 +60,13 @@ def _chosen(request: HttpRequest) -> list[Flow]:
     return named or sorted(seen.values(), key=lambda flow: (not shell.neighbours(flow), shell.depth(flow)))
 
 
-def _pages(tiles: list[Any]) -> list[list[Any]]:
-    """As few as hold them all, equally full: nobody looks at one tile for as long as at six."""
-    count = -(-len(tiles) // ON_ONE_PAGE) or 1
+def _pages(tiles: list[Any], scale: float) -> list[list[Any]]:
+    """As few as hold them all, equally full: nobody looks at one tile for as long as at six.
+
+    Larger letters take more room in both directions, and so does a tile.
+    """
+    most = min(MOST_ON_A_PAGE, int(MOST_ON_A_PAGE / scale**2))
+    count = -(-len(tiles) // most) or 1
     size, larger = divmod(len(tiles), count)
     starts = [page * size + min(page, larger) for page in range(count + 1)]
     return [tiles[start:end] for start, end in pairwise(starts)]

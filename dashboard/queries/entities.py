@@ -24,7 +24,8 @@ from .search import Search
 
 SIZE = 50
 RECENT, LONGEST, BY_ID = "recent", "longest", "id"
-LOOKED_AT, LOOKS = 400, 5  # positions in one look, and looks for one page
+LOOK, LONG_LOOK = 200, 4_000  # positions, for a page and for one that would stay nearly empty
+FEW = 1_000  # entities of a machine that are asked one by one where they moved last
 BEYOND_ALL = 2**63 - 1  # no position is as high
 # Never shown in a list, and some of them are long.
 HEAVY = {
@@ -81,40 +82,82 @@ def _found(flow: Flow, search: Search, order: str, after: str) -> tuple[list[Ent
 
 
 def _recent(flow: Flow, after: str) -> tuple[list[Entity], str]:
-    """An event that was not its entity's last is passed over: the entity stands further up."""
-    before = int(after) if after.isascii() and after.isdigit() else None
-    found: list[Entity] = []
-    for _ in range(LOOKS):
-        moves = _moves_before(flow, before)
-        there = flow.model.objects.defer(*_heavy(flow)).in_bulk([pk for _position, pk, _sequence in moves])
-        for position, pk, sequence in moves:
-            before = position
-            if pk in there and there[pk].version == sequence:
-                found.append(there[pk])
-                if len(found) == SIZE:
-                    return found, str(position)
-        if len(moves) < LOOKED_AT:
-            return found, ""
-    return found, str(before)
+    """By their last moves, and where to go on. A page may be short, or empty, and there is more nevertheless."""
+    start = min(int(after), BEYOND_ALL) if after.isascii() and after.isdigit() else BEYOND_ALL
+    found, before = _last_moves(flow, start, LOOK)
+    if before is not None and len(found) < SIZE:
+        if len(found) >= SIZE / 2:
+            more, before = _last_moves(flow, before, LOOK)
+            found += more
+        else:
+            found, before = _last_moves_of_few(flow, start) if _are_few(flow) else _last_moves(flow, start, LONG_LOOK)
+    if len(found) > SIZE:
+        del found[SIZE:]
+        before = found[-1][0]
+    there = flow.model.objects.defer(*_heavy(flow)).in_bulk([pk for _position, pk in found])
+    return [there[pk] for _position, pk in found if pk in there], "" if before is None else str(before)
 
 
-def _moves_before(flow: Flow, before: int | None) -> list[tuple[int, str, int]]:
-    """Of the moves that were retired the last one of each entity is known, which is the one that counts."""
-    beyond = BEYOND_ALL if before is None else min(before, BEYOND_ALL)
-    one_side: list[Any] = [flow.entity_type, beyond, LOOKED_AT]
+def _last_moves(flow: Flow, before: int, many: int) -> tuple[list[tuple[int, str]], int | None]:
+    """Where each was and whose, among so many moves back from a position, and how far that is if there are more.
+
+    An event that was not its entity's last is passed over: the entity stands further up. One that moves all the time
+    fills the journal with those.
+    """
+    moves = _moves_before(flow, before, many)
+    found = [(position, pk) for position, pk, is_last in moves if is_last]
+    return found, moves[-1][0] if len(moves) == many else None
+
+
+def _moves_before(flow: Flow, before: int, many: int) -> list[tuple[int, str, bool]]:
+    """Where each was and whose, and whether it was the last one of its entity.
+
+    Of the moves that were retired the last one of each entity is known, which is the one that counts.
+    """
+    one_side: list[Any] = [flow.entity_type, before, many]
+    return _asked(_MOVES, flow, [*one_side, *one_side, many])
+
+
+def _are_few(flow: Flow) -> bool:
+    return len(flow.model.objects.values_list("pk")[: FEW + 1]) <= FEW
+
+
+def _last_moves_of_few(flow: Flow, before: int) -> tuple[list[tuple[int, str]], int | None]:
+    """The same from the other side: of each entity where its last move stands. No more of them than a page needs."""
+    found = _asked(_LAST_MOVES, flow, [flow.entity_type, flow.entity_type, before, SIZE + 1])
+    return found, found[SIZE - 1][0] if len(found) > SIZE else None
+
+
+def _asked(statement: str, flow: Flow, params: list[Any]) -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(_MOVES, [*one_side, *one_side, LOOKED_AT])
+        cursor.execute(statement.format(entities=flow.model._meta.db_table), params)
         return list(cursor.fetchall())
 
 
 # Both in the order of an index, and neither further than a page needs.
 _MOVES = f"""
-    SELECT * FROM (SELECT p.position, e.entity_id, e.sequence FROM {POSITIONS} AS p JOIN {EVENTS} AS e USING (event_id)
-                   WHERE p.entity_type = %s AND p.position < %s ORDER BY p.position DESC LIMIT %s) AS here
-    UNION ALL
-    SELECT * FROM (SELECT a.position, a.entity_id, a.sequence FROM {Anchor._meta.db_table} AS a
-                   WHERE a.entity_type = %s AND a.position < %s ORDER BY a.position DESC LIMIT %s) AS retired
-    ORDER BY 1 DESC LIMIT %s
+    SELECT moved.position, moved.entity_id, entity.id IS NOT NULL FROM (
+        SELECT * FROM (SELECT p.position, e.entity_id, e.sequence
+                       FROM {POSITIONS} AS p JOIN {EVENTS} AS e USING (event_id)
+                       WHERE p.entity_type = %s AND p.position < %s ORDER BY p.position DESC LIMIT %s) AS here
+        UNION ALL
+        SELECT * FROM (SELECT a.position, a.entity_id, a.sequence FROM {Anchor._meta.db_table} AS a
+                       WHERE a.entity_type = %s AND a.position < %s ORDER BY a.position DESC LIMIT %s) AS retired
+        ORDER BY 1 DESC LIMIT %s) AS moved
+    LEFT JOIN {{entities}} AS entity ON entity.id = moved.entity_id AND entity.version = moved.sequence
+    ORDER BY moved.position DESC
+"""  # noqa: S608 - names of our own tables
+# Materialized, or the planner would walk back through the order of positions, which may take for ever.
+_LAST_MOVES = f"""
+    WITH moved AS MATERIALIZED (
+        SELECT p.position, entity.id FROM {{entities}} AS entity
+        JOIN {EVENTS} AS e ON e.entity_type = %s AND e.entity_id = entity.id AND e.sequence = entity.version
+        JOIN {POSITIONS} AS p USING (event_id)
+        UNION ALL
+        SELECT a.position, entity.id FROM {{entities}} AS entity
+        JOIN {Anchor._meta.db_table} AS a
+            ON a.entity_type = %s AND a.entity_id = entity.id AND a.sequence = entity.version)
+    SELECT position, id FROM moved WHERE position < %s ORDER BY position DESC LIMIT %s
 """  # noqa: S608 - names of our own tables
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from django.db.models import OuterRef, Q, Subquery
 
 from statecore.journal import Event, EventKind
 from statecore.kernel.entity import Entity
 from statecore.kernel.ulid import made_after
-from statecore.records import Anchor
+from statecore.records import Anchor, Position
 from statecore.records.retirement import anchors_of
 
 SIZE = 40
 LONGEST_TRANSACTION = 30_000  # milliseconds
 NEARBY = 5_000
+BEHIND = 100  # positions behind an override that a list of many looks at
 PATH = 500  # events of one entity that a diagram draws its path from
 
 
@@ -49,13 +54,49 @@ def cascade(event: Event) -> list[Event]:
     """
     begin, end = made_after(event.event_id, 0), made_after(event.event_id, LONGEST_TRANSACTION)
     near = Event.objects.filter(event_id__gte=begin, event_id__lt=end).exclude(caused_by="")
-    by_cause: dict[str, list[Event]] = {}
-    for each in near.order_by("event_id")[:NEARBY]:
-        by_cause.setdefault(each.caused_by, []).append(each)
-    return [*_below(event.event_id, by_cause)]
+    return [*_below(event.event_id, _by_cause(near.order_by("event_id")[:NEARBY]))]
 
 
-def _below(cause: str, by_cause: dict[str, list[Event]]) -> Iterator[Event]:
+class Followed(NamedTuple):
+    """How many changes followed from an event; `or_more` where it may be longer than was looked at."""
+
+    changes: int
+    or_more: bool
+
+
+def followed(forced: list[dict[str, Any]], sight: Container[str]) -> dict[str, Followed]:
+    """Of a page of overrides, by their ids: what followed from each for machines that may be told of.
+
+    One query for all of them, bounded by positions: what follows is committed together with its cause or soon after,
+    and stands close behind it. Where it goes on in the second half of what is looked at, it may go on beyond that.
+    """
+    if not forced:
+        return {}
+    behind = (Q(position__gt=each["position"], position__lte=each["position"] + BEHIND) for each in forced)
+    rows = Position.objects.filter(reduce(or_, behind)).exclude(kind=EventKind.NORMAL)  # which has no cause
+    # Not joined: where its tables were never analyzed, PostgreSQL would rather read the whole journal.
+    cause = Event.objects.filter(pk=OuterRef("event_id")).values("caused_by")
+    told = rows.annotate(caused_by=Subquery(cause)).values_list(
+        "position", "event_id", "entity_type", "caused_by", named=True
+    )
+    by_cause = _by_cause(told)
+    return {each["event_id"]: _counted(each, by_cause, sight) for each in forced}
+
+
+def _counted(forced: dict[str, Any], by_cause: dict[str, list[Any]], sight: Container[str]) -> Followed:
+    found = [*_below(forced["event_id"], by_cause)]
+    goes_on = any(each.position > forced["position"] + BEHIND // 2 for each in found)
+    return Followed(sum(each.entity_type in sight for each in found), goes_on)
+
+
+def _by_cause(events: Iterable[Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for each in events:
+        found.setdefault(each.caused_by, []).append(each)
+    return found
+
+
+def _below(cause: str, by_cause: dict[str, list[Any]]) -> Iterator[Any]:
     for event in by_cause.get(cause, ()):
         yield event
         yield from _below(event.event_id, by_cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,17 @@ class Relation:
     has_more: bool
 
 
-def relations(entity: Entity) -> list[Relation]:
-    """Upwards first, then what it points to, then what points to it; empty ones are left out."""
+def relations(entity: Entity, sight: Collection[str]) -> list[Relation]:
+    """Upwards first, then what it points to, then what points to it; empty ones are left out, and who is not seen."""
     fields = sorted(entity._meta.get_fields(), key=lambda field: (not field.concrete, field.many_to_many or False))
-    found = [_relation(entity, field) for field in fields if _leads_to_a_machine(field)]
+    found = [_relation(entity, field) for field in fields if _leads_to_a_machine(field, sight)]
     return [relation for relation in found if relation.entities]
 
 
-def _leads_to_a_machine(field: Any) -> bool:
+def _leads_to_a_machine(field: Any, sight: Collection[str]) -> bool:
     related = field.related_model
-    return field.is_relation and isinstance(related, type) and issubclass(related, Entity)
+    is_machine = field.is_relation and isinstance(related, type) and issubclass(related, Entity)
+    return is_machine and related.flow.entity_type in sight
 
 
 def _relation(entity: Entity, field: Any) -> Relation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.urls import reverse
@@ -22,6 +22,7 @@ class Figure:
     value: int
     url: str
     mood: str
+    or_more: bool = False
 
 
 def figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
@@ -29,12 +30,18 @@ def figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
     how_bad = "bad" if stats["alerts"]["critical"] or alerts == "critical" else "careful"
     breakers, gates = circuit_breaker.CircuitBreaker.flow, test_gate.TestGate.flow
     return [
-        _figure(stats, "stuck.total", "past their deadline", reverse("console:stuck"), "bad"),
+        _stuck(stats),
         _figure(stats, f"alerts.{alerts}", f"{alerts} alerts", reverse("console:alerts"), how_bad),
         *_in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
         *_in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
         _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),
     ]
+
+
+def _stuck(stats: dict[str, Any]) -> Figure:
+    """As many as its page would list, were it not cut."""
+    found = _figure(stats, "stuck.listed", "stuck", reverse("console:stuck"), "bad")
+    return replace(found, or_more=stats["stuck"]["or_more"])
 
 
 def _in_state(stats: dict[str, Any], flow: Flow, state: str, label: str, mood: str) -> Iterator[Figure]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard.models import Preference
+from dashboard.modules import needed_by
 from statecore.derive.tones import looks
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
@@ -31,11 +33,20 @@ def look(shell: Any = None) -> SafeString:
 
 
 @register.simple_tag
+def module(script: str) -> SafeString:
+    """A script, and all it imports asked for at once: over a slow line each step on the way to the last would count."""
+    needed = format_html_join("", '<link rel="modulepreload" href="{}">', ((static(n),) for n in needed_by(script)))
+    return format_html('{}<script type="module" src="{}"></script>', needed, static(script))
+
+
+@register.simple_tag
 def icon(name: str) -> SafeString:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', sprite(), name)
 
 
+@cache
 def sprite() -> str:
+    """Asked for by every icon of a page, and the same as long as the process lives."""
     return static("dashboard/icons.svg")
 
 

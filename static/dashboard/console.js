@@ -1,8 +1,10 @@
 // What every page has: the menu, keys, times, copying, and how fresh it all is.
 import { watch } from "./board.js";
+import { copyFrom } from "./copying.js";
 import { areOn, key, listen, switchKeys, writeHelp } from "./keys.js";
+import { errorNote } from "./marks.js";
 import { walkRows } from "./rows.js";
-import { askInZone, tellTimes } from "./times.js";
+import { askInZone, tellExactly, tellTimes } from "./times.js";
 import { connection } from "./freshness.js";
 import { numberAt, showTallies } from "./tiles.js";
 
@@ -17,10 +19,7 @@ document.addEventListener("click", (event) => {
   if (side?.classList.contains("open") && !side.contains(event.target) && !toggle.contains(event.target)) toggle.click();
   for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   const copy = event.target.closest("[data-copy]");
-  if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => {
-    copy.classList.add("done");
-    setTimeout(() => copy.classList.remove("done"), 1500);
-  });
+  if (copy) copyFrom(copy);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
@@ -39,9 +38,12 @@ for (const link of document.querySelectorAll("[data-nav]")) {
 }
 
 const help = document.getElementById("help");
-const openHelp = () => { writeHelp(document.getElementById("help-keys")); help.showModal(); };
 const keysOn = document.getElementById("keys-on");
-if (keysOn) keysOn.checked = areOn();
+const openHelp = () => {
+  keysOn.checked = areOn();
+  writeHelp(document.getElementById("help-keys"));
+  help.showModal();
+};
 keysOn?.addEventListener("change", () => switchKeys(keysOn.checked));
 document.getElementById("help-open")?.addEventListener("click", openHelp);
 key("/", "search", () => (document.querySelector("[role=search] input") ?? side.querySelector("a")).focus());
@@ -54,7 +56,7 @@ listen();
 // Beside the navigation, and on pages that are made from the board's numbers but do not follow them.
 const outdated = document.querySelector("[data-outdated-by]");
 let first = null;
-if (side) watch((board) => {
+if (side?.dataset.sees) watch((board) => {
   showTallies(board);
   if (!outdated) return;
   const number = numberAt(board, outdated.dataset.outdatedBy);
@@ -64,19 +66,13 @@ if (side) watch((board) => {
 outdated?.addEventListener("click", () => location.reload());
 
 tellTimes();
+tellExactly();
 setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 1000);
 document.body.addEventListener("htmx:afterSwap", () => tellTimes());
 
 // A part that could not be fetched says so in its place; what was there before is not lost by a failed refresh.
 document.body.addEventListener("htmx:responseError", (event) => {
-  const place = event.detail.target;
-  const note = document.createElement("div");
-  note.className = "empty";
-  note.dataset.empty = "error";
-  note.setAttribute("role", "alert");
-  const [title, rest] = [document.createElement("strong"), document.createElement("span")];
-  title.textContent = "This part could not be loaded.";
-  rest.textContent = event.detail.xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${event.detail.xhr.status}. It was written to its log.`;
-  note.append(title, rest);
-  place.prepend(note);
+  const { target, xhr } = event.detail;
+  const why = xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${xhr.status}. It was written to its log.`;
+  target.prepend(errorNote("This part could not be loaded.", why));
 });

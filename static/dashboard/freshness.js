@@ -14,7 +14,8 @@ export const connection = {
 const element = document.getElementById("freshness");
 const madeAt = element?.querySelector("time").dateTime ?? Date.now();
 // What does not follow the server is as old as it is, however good the connection.
-const follows = document.body.dataset.position !== undefined || document.body.classList.contains("wall");
+const { position, hears } = document.body.dataset;
+const follows = (position !== undefined && hears) || document.body.classList.contains("wall");
 const WORDS = { static: "", live: "live", delayed: "delayed", disconnected: "disconnected" };
 
 function tell(state) {

@@ -22,6 +22,7 @@ function isTyping(target) {
 export function listen() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !areOn()) return;
+    if (document.querySelector("dialog[open]")) return; // it has keys of its own
     const found = bound.get(event.key);
     if (!found) return;
     event.preventDefault();

@@ -27,13 +27,20 @@ watch((board) => {
 });
 
 // An entity that is not in the list is news when the search may find it: one of the states asked for was entered, or
-// it is new. What else was asked for an event does not tell.
+// it is new. What else was asked for an event does not tell. Nobody needs to know beyond a thousand.
+const MOST = 1_000;
 const fresh = new Set();
+let hasMore = false;
 const asked = readJson("asked");
 function isNews(event) {
   const fits = asked.states.length ? asked.states.includes(event.to_state) : event.kind === "created";
   return fits && asked.beginnings.every((beginning) => event.entity_id.startsWith(beginning)) &&
     Object.entries(asked.within).every(([name, id]) => event.context?.[name] === id);
+}
+
+function note(id) {
+  if (fresh.size < MOST) fresh.add(id);
+  else hasMore ||= !fresh.has(id);
 }
 
 function change(row, event) {
@@ -52,18 +59,20 @@ follow({ entity_type: machine }, (events) => {
   for (const event of events) {
     const row = document.querySelector(`tr[data-id="${CSS.escape(event.entity_id)}"]`);
     if (row) change(row, event);
-    else if (isNews(event)) fresh.add(event.entity_id);
+    else if (isNews(event)) note(event.entity_id);
     else if (asked.states.length) fresh.delete(event.entity_id);
   }
   const news = document.getElementById("news");
   if (!news) return;
-  news.textContent = asked.is_told ? `+${fresh.size} new` : `${fresh.size} more may match: look again`;
+  const more = hasMore ? " or more" : "";
+  news.textContent = asked.is_told ? `+${fresh.size}${more} new` : `${fresh.size}${more || " more"} may match: look again`;
   news.classList.toggle("hidden", !fresh.size);
 }, () => location.reload());
 
 document.addEventListener("click", (event) => {
   if (!event.target.closest("[data-refresh]")) return;
   fresh.clear();
+  hasMore = false;
   htmx.ajax("GET", location.pathname + location.search, { target: "#entities", swap: "innerHTML" });
 });
 

@@ -35,6 +35,14 @@ export function forcedMark() {
   return mark;
 }
 
+// The empty state of what could not be had.
+export function errorNote(title, rest) {
+  const note = element("div", "empty", element("strong", "", title), element("span", "", rest));
+  note.dataset.empty = "error";
+  note.setAttribute("role", "alert");
+  return note;
+}
+
 export function readJson(id) {
   return JSON.parse(document.getElementById(id).textContent);
 }

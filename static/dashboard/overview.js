@@ -3,7 +3,7 @@ import { watch } from "./board.js";
 import { follow } from "./events.js";
 import { chip, element, forcedMark, readJson } from "./marks.js";
 import { showBoard } from "./tiles.js";
-import { timeElement } from "./times.js";
+import { clock, timeElement } from "./times.js";
 
 const looks = readJson("looks");
 const feed = document.getElementById("feed");
@@ -15,15 +15,39 @@ function show(board) {
 }
 
 // The chart: every minute of the last hour, also those in which nothing moved.
-const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 let chart = null;
-function draw(minutes) {
+let latest = null; // while the script is fetched newer numbers may come
+async function draw(given) {
+  latest = given;
+  if (!(await plotting())) return;
+  const minutes = latest;
   const now = Math.floor(Date.now() / 60000) * 60;
   const times = Array.from({ length: 60 }, (_, place) => now - (59 - place) * 60);
   const by = new Map(Object.entries(minutes).map(([minute, row]) => [Date.parse(minute) / 1000, row]));
   const data = [times, times.map((at) => by.get(at)?.transitions ?? 0), times.map((at) => by.get(at)?.failures ?? 0)];
   if (chart) chart.setData(data);
   else chart = make(data);
+}
+
+// Fetched when there is time: the numbers and the lines come first. What failed is forgotten, and tried again.
+const AGAIN = 5_000;
+let fetched = null;
+function plotting() {
+  return (fetched ??= new Promise((resolve) => {
+    const [script, style] = [element("script", ""), element("link", "")];
+    script.src = new URL("../vendor/uPlot.iife.min.js", import.meta.url);
+    script.onload = () => resolve(true);
+    script.onerror = () => {
+      fetched = null;
+      script.remove();
+      style.remove();
+      setTimeout(() => draw(latest), AGAIN);
+      resolve(false);
+    };
+    style.rel = "stylesheet";
+    style.href = new URL("../vendor/uPlot.min.css", import.meta.url);
+    document.head.append(style, script);
+  }));
 }
 
 function make(data) {
@@ -39,7 +63,7 @@ function make(data) {
   const made = new uPlot({
     width: box.clientWidth, height: box.clientHeight,
     legend: { show: false }, cursor: { y: false },
-    axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => hour.format(at * 1000)) }, { ...axis, size: 44 }],
+    axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => clock(new Date(at * 1000)).slice(0, 5)) }, { ...axis, size: 44 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     series: [{}, { label: "moves", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
       { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } }],
@@ -86,5 +110,6 @@ follow({}, (events) => {
   flush();
 }, () => location.reload());
 
-draw(readJson("stats").minutes);
 watch(show);
+// Without a word from the server the chart is of the numbers that the page was made with.
+setTimeout(() => { if (!latest) draw(readJson("stats").minutes); }, 2000);

@@ -9,6 +9,11 @@ function chosen() {
   return rows().findIndex((row) => row.getAttribute("aria-selected") === "true");
 }
 
+// By its id, or by what its first link leads to.
+function nameOf(row) {
+  return row.dataset.id ?? row.querySelector("a[href]")?.pathname.split("/").at(-2) ?? "";
+}
+
 function choose(place) {
   const all = rows();
   if (!all.length) return;
@@ -17,9 +22,9 @@ function choose(place) {
   row.setAttribute("aria-selected", "true");
   row.scrollIntoView({ block: "nearest" });
   row.querySelector("a")?.focus({ preventScroll: true });
-  if (row.dataset.id) {
+  if (nameOf(row)) {
     const address = new URL(location.href);
-    address.hash = row.dataset.id;
+    address.hash = nameOf(row);
     history.replaceState(history.state, "", address);
   }
 }
@@ -30,11 +35,12 @@ function wanted() {
 }
 
 export function walkRows() {
-  if (!document.querySelector("table[data-rows]")) return;
+  // Also where there are none yet: a list that is fetched anew may have some.
+  if (!document.querySelector("table[data-rows], #entities")) return;
   key("j", "next row", () => choose(chosen() + 1));
   key("k", "row before", () => choose(Math.max(0, chosen() - 1)));
   key("n", "next page", () => document.querySelector("[data-next]")?.click());
   key("x", "select the row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
-  const place = rows().findIndex((row) => row.dataset.id && row.dataset.id === wanted());
+  const place = rows().findIndex((row) => nameOf(row) && nameOf(row) === wanted());
   if (place >= 0) choose(place);
 }

@@ -1,7 +1,7 @@
 // A run, replayed: its journal is read once, and any moment of it is the fold of what came before.
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { follow } from "./events.js";
-import { chip, readJson, svg, use } from "./marks.js";
+import { chip, errorNote, readJson, svg, use } from "./marks.js";
 import { clock } from "./times.js";
 
 const drawn = readJson("drawn");
@@ -53,12 +53,22 @@ function drawGraph() {
   box.replaceChildren(picture);
 }
 
+// The state's shape and word stand before the name: of a long one the end is enough.
 function cluster(place, node) {
-  const text = svg("text", { x: place.x - place.width / 2 + 8, y: place.y - place.height / 2 - 2 });
-  text.textContent = node.id;
-  const group = svg("g", { class: "cluster", "data-part": keyOf(node.type, node.id) });
-  group.append(svg("rect", { x: place.x - place.width / 2, y: place.y - place.height / 2 - NAMED, width: place.width, height: place.height + NAMED, rx: 8 }), text);
-  return group;
+  const [left, top] = [place.x - place.width / 2, place.y - place.height / 2];
+  const text = svg("text", { x: left + 22, y: top - 2, "data-most": Math.floor((place.width - 26) / LETTER) });
+  text.append(svg("tspan", { class: "state" }), svg("tspan"));
+  return svg("g", { class: "cluster faded", "data-part": keyOf(node.type, node.id) }, svg("title"),
+    svg("rect", { x: left, y: top - NAMED, width: place.width, height: place.height + NAMED, rx: 8 }), use("waiting", left + 8, top - 11, 10), text);
+}
+
+const LETTER = 6.4;
+const shortened = (text, most) => (text.length <= most ? text : most > 3 ? `…${text.slice(1 - most)}` : "");
+function nameCluster(place, node, word) {
+  const text = place.querySelector("text");
+  const [state, id] = text.children;
+  state.textContent = word;
+  id.textContent = ` ${shortened(node.id, Number(text.dataset.most) - word.length - 1)}`;
 }
 
 function member(place, node) {
@@ -92,7 +102,7 @@ function drawGantt() {
   for (let step = 0; step <= steps; step += 1) {
     const at = first + ((last - first) * step) / steps;
     const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === steps ? "end" : "start" });
-    text.textContent = clock.format(at * 1000);
+    text.textContent = clock(new Date(at * 1000));
     picture.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), text);
   }
   rows.forEach(([key, stays], place) => {
@@ -102,16 +112,26 @@ function drawGantt() {
     picture.append(label);
     stays.forEach((stay, number) => {
       const end = stays[number + 1]?.at ?? (isFinal(stay.type, stay.state) ? stay.at : last);
-      const bar = svg("rect", { class: `fill-${toneOf(stay.type, stay.state)} shade-${look(stay.type, stay.state)?.shade ?? 0}`, x: x(stay.at), y: place * ROW + 4, width: Math.max(2, x(end) - x(stay.at)), height: ROW - 8, rx: 2 });
-      const title = svg("title");
-      title.textContent = `${key}: ${stay.state}`;
-      bar.append(title);
-      picture.append(bar);
+      picture.append(...bar(key, stay, { from: x(stay.at), to: x(end), top: place * ROW + 4 }));
     });
   });
   picture.append(svg("line", { class: "now", id: "gantt-now", y1: 0, y2: height - 20 }));
   box.replaceChildren(picture);
   box.x = x;
+}
+
+// A stay in a state: its colour, its name for who hears or points, and its word where there is room for it.
+function bar(key, stay, { from, to, top }) {
+  const { tone, shade, word } = look(stay.type, stay.state) ?? { tone: "ended", shade: 0, word: stay.state };
+  const width = Math.max(2, to - from);
+  const name = `${key}: ${word} from ${clock(new Date(stay.at * 1000))}`;
+  const title = svg("title");
+  title.textContent = name;
+  const made = svg("rect", { class: `fill-${tone} shade-${shade}`, x: from, y: top, width, height: ROW - 8, rx: 2, role: "img", "aria-label": name }, title);
+  if (width < word.length * LETTER + 8) return [made];
+  const text = svg("text", { class: "word", x: from + 4, y: top + 9.5, "aria-hidden": "true" });
+  text.textContent = word;
+  return [made, text];
 }
 
 function range() {
@@ -132,12 +152,7 @@ function show() {
   for (const [key, node] of parts) {
     const state = states.get(key);
     const place = document.querySelector(`#graph [data-part="${CSS.escape(key)}"]`);
-    if (place?.matches(".node")) {
-      place.setAttribute("class", `node ${state ? toneOf(node.type, state) : "faded"}`);
-      place.dataset.state = state ?? "";
-      place.querySelector("use").setAttribute("href", place.querySelector("use").getAttribute("href").replace(/#.*/, `#${state ? toneOf(node.type, state) : "waiting"}`));
-      place.querySelector("title").textContent = `${key}: ${state ?? "not yet made"}`;
-    }
+    if (place) showPart(place, node, state);
     if (node.type !== "task") continue;
     total += 1;
     if (state && isFinal("task", state)) ended += 1;
@@ -147,10 +162,20 @@ function show() {
   document.getElementById("ended").textContent = ended;
   document.getElementById("total").textContent = total;
   document.getElementById("progress").value = ended;
-  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${clock.format(moment * 1000)}`;
+  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${clock(new Date(moment * 1000))}`;
   const line = document.getElementById("gantt-now");
   const at = document.getElementById("gantt").x?.(isLive ? last : moment);
   if (line && at !== undefined) { line.setAttribute("x1", at); line.setAttribute("x2", at); }
+}
+
+function showPart(place, node, state) {
+  const [tone, word] = state ? [toneOf(node.type, state), look(node.type, state)?.word ?? state] : ["faded", "not yet made"];
+  const [shape, isBox] = [place.querySelector("use"), place.matches(".cluster")];
+  place.setAttribute("class", `${isBox ? "cluster" : "node"} ${tone}`);
+  place.dataset.state = state ?? "";
+  shape.setAttribute("href", shape.getAttribute("href").replace(/#.*/, `#${state ? tone : "waiting"}`));
+  place.querySelector("title").textContent = `${keyOf(node.type, node.id)}: ${word}`;
+  if (isBox) nameCluster(place, node, word);
 }
 
 let timer = 0;
@@ -175,13 +200,32 @@ async function readJournal(address) {
   let told;
   do {
     const answer = await fetch(`${address}?after=${journal.at(-1)?.[0] ?? 0}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
     told = await answer.json();
     journal = journal.concat(told.events);
   } while (told.more);
 }
 
+// Without its journal a run cannot be drawn: that is said in its place, and it is tried again.
+const FIRST = 1_000, LONGEST = 30_000;
+async function readUntilItIsThere() {
+  for (let wait = FIRST; ; wait = Math.min(wait * 2, LONGEST)) {
+    try {
+      return await readJournal(document.body.dataset.journal);
+    } catch (error) {
+      document.getElementById("graph").replaceChildren(errorNote("What happened in this run could not be loaded.", `${error.message} It is tried again.`));
+      document.getElementById("gantt").replaceChildren();
+      await new Promise((resolve) => setTimeout(resolve, wait * (0.5 + Math.random())));
+    }
+  }
+}
+
+const controls = [slider, play, document.getElementById("now")];
+for (const each of controls) each.disabled = true;
 drawGraph();
-await readJournal(document.body.dataset.journal);
+await readUntilItIsThere();
+if (document.querySelector("#graph [data-empty=error]")) drawGraph();
+for (const each of controls) each.disabled = false;
 document.body.dataset.position = Math.max(Number(document.body.dataset.position), journal.at(-1)?.[0] ?? 0);
 drawGantt();
 show();

@@ -55,7 +55,7 @@ export function completeSearch(form, hints) {
     if (list.hidden) return;
     if (event.key === "ArrowDown") { event.preventDefault(); mark(chosen + 1); }
     if (event.key === "ArrowUp") { event.preventDefault(); mark(chosen - 1); }
-    if (event.key === "Tab" || (event.key === "Enter" && chosen >= 0)) {
+    if ((event.key === "Tab" && !event.shiftKey) || (event.key === "Enter" && chosen >= 0)) {
       event.preventDefault();
       take(list.children[Math.max(chosen, 0)].textContent);
     }

@@ -2,6 +2,7 @@
 import { heard, missed, opened } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
+const NOT_ALLOWED = 1008; // shown out: the answer will hardly be another one in half a second
 const SILENT = 45_000; // the server says something every fifteen seconds: a cable that was pulled tells nobody
 
 export class Socket {
@@ -31,7 +32,7 @@ export class Socket {
       heard(this);
       this.hear(JSON.parse(message.data));
     };
-    socket.onclose = () => this.lose(socket);
+    socket.onclose = ({ code }) => this.lose(socket, code);
   }
 
   listen(socket) {
@@ -39,9 +40,10 @@ export class Socket {
     this.silence = setTimeout(() => { this.lose(socket); socket.close(); }, SILENT);
   }
 
-  lose(socket) {
+  lose(socket, code) {
     if (this.socket !== socket) return;
     clearTimeout(this.silence);
+    if (code === NOT_ALLOWED) this.wait = LONGEST;
     this.socket = null;
     missed(this);
     this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));

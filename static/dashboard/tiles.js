@@ -3,16 +3,36 @@ export function set(target, text) {
   if (target && target.textContent !== String(text)) target.textContent = text;
 }
 
-export function showMachine(card, counts) {
+// Written out where there is room and a hand to count with; on the wall in as few digits as tell it.
+function exactly(place, number, more = "") {
+  set(place, `${Math.round(number * 10) / 10}${more}`);
+}
+
+export function shortly(place, number, more = "") {
+  if (!place) return;
+  set(place, `${short(number)}${more}`);
+  place.title = `${number}${more}`;
+}
+
+const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
+function short(number) {
+  if (number < 10) return String(Math.round(number * 10) / 10);
+  if (number < 9_999.5) return String(Math.round(number));
+  const [size, unit] = UNITS.find(([least]) => number >= least * 0.9995);
+  const shown = number / size;
+  return `${shown < 99.95 ? Math.round(shown * 10) / 10 : Math.round(shown)}${unit}`;
+}
+
+function showMachine(card, counts, tell) {
   const shares = [...card.querySelectorAll(".counts [data-state]")];
   const isLive = (share) => !["done", "failed", "ended"].includes(share.dataset.tone);
   const live = shares.filter(isLive).reduce((sum, share) => sum + (counts[share.dataset.state] ?? 0), 0);
-  set(card.querySelector("[data-live]"), live);
-  set(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
+  tell(card.querySelector("[data-live]"), live);
+  tell(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
   let start = 0;
   for (const share of shares) {
     const count = counts[share.dataset.state] ?? 0;
-    set(share.querySelector("b"), count);
+    tell(share.querySelector("b"), count);
     share.hidden = count === 0;
     const bar = card.querySelector(`[data-bar="${CSS.escape(share.dataset.state)}"]`);
     if (!bar) continue;
@@ -34,10 +54,14 @@ export function numberAt(board, path) {
   return found(board, path.split("."));
 }
 
-function showFigures(board) {
+// Beyond a hundred who wait for a person nobody counts on.
+const STUCK = "stuck.listed";
+const more = (board, path) => (path === STUCK && board.stuck.or_more ? "+" : "");
+
+function showFigures(board, tell) {
   for (const place of document.querySelectorAll("[data-figure]")) {
-    const value = Math.round(numberAt(board, place.dataset.figure) * 10) / 10;
-    set(place, value);
+    const value = numberAt(board, place.dataset.figure);
+    tell(place, value, more(board, place.dataset.figure));
     const { mood } = place.parentElement.dataset;
     if (mood) place.parentElement.classList.toggle(mood, value !== 0);
   }
@@ -45,15 +69,15 @@ function showFigures(board) {
 
 // The two numbers beside the navigation.
 export function showTallies(board) {
-  for (const [name, count] of [["stuck", board.stuck.total], ["alerts", board.alerts.open]]) {
-    const tally = document.querySelector(`[data-tally="${name}"]`);
+  for (const [name, path] of [["stuck", STUCK], ["alerts", "alerts.open"]]) {
+    const [tally, count] = [document.querySelector(`[data-tally="${name}"]`), numberAt(board, path)];
     if (!tally) continue;
-    set(tally, count || "");
+    set(tally, count ? `${count}${more(board, path)}` : "");
     tally.classList.toggle("loud", count > 0);
   }
 }
 
-export function showBoard(board) {
-  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {});
-  showFigures(board);
+export function showBoard(board, tell = exactly) {
+  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, tell);
+  showFigures(board, tell);
 }

@@ -11,10 +11,11 @@ export function ago(when, at = Date.now()) {
   return seconds < -1 ? `in ${length(-seconds)}` : `${length(seconds)} ago`;
 }
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-export const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+export function clock(when) {
+  return when.toTimeString().slice(0, 8);
+}
 
-const FORMATS = { clock: (when) => clock.format(when), ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
+const FORMATS = { clock, ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
 
 export function tellTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-format]")) {
@@ -22,8 +23,19 @@ export function tellTimes(root = document) {
     if (Number.isNaN(when.getTime())) continue;
     const text = FORMATS[element.dataset.format](when);
     if (element.textContent !== text) element.textContent = text;
-    if (!element.dataset.told) { element.title = exact.format(when); element.dataset.told = "yes"; }
   }
+}
+
+// The exact time, in the viewer's zone, is written when it is pointed at: a browser takes long to learn how.
+let exact = null;
+export function tellExactly() {
+  document.addEventListener("pointerover", ({ target }) => {
+    const element = target.closest("time[data-format]");
+    const when = new Date(element?.dateTime);
+    if (Number.isNaN(when.getTime())) return;
+    exact ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+    element.title = exact.format(when);
+  });
 }
 
 // A time is asked for in the viewer's zone and sent as UTC; an address without a zone means UTC too.
@@ -43,7 +55,6 @@ export function timeElement(iso, format) {
   element.dataset.format = format;
   element.className = "num";
   element.textContent = FORMATS[format](new Date(iso));
-  element.title = exact.format(new Date(iso));
-  element.dataset.told = "yes";
+  element.title = iso;
   return element;
 }

@@ -1,7 +1,8 @@
 // The wall keeps itself alive: pages turn, numbers follow the board, old ones dim, a new build or a new day reloads.
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
-import { set, showBoard } from "./tiles.js";
+import { readJson } from "./marks.js";
+import { set, shortly, showBoard } from "./tiles.js";
 import { ago, clock, tellTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
@@ -12,19 +13,43 @@ const dayAndTime = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: 
 // Each tile knows when its own numbers changed last; a snapshot after a reconnect that tells the same is no change.
 const tiles = [...document.querySelectorAll(".tile")];
 const told = new Map();
-watch((board, news) => {
+if (tiles.length) watch((board, news) => {
   for (const machine of Object.keys(news.counts ?? {})) {
     const [before, counts] = [told.get(machine), JSON.stringify(board.counts[machine])];
     if (before?.counts !== counts) told.set(machine, { counts, at: before ? Date.now() : 0 });
   }
-  showBoard(board);
+  show(board);
 });
+
+// A number that is cut off is worse than a small one: what does not fit is written smaller, until it does.
+const SMALLEST = 0.4, STEP = 0.04;
+const isCut = (box) => box.scrollHeight > box.clientHeight || [box, ...box.children].some((each) => each.scrollWidth > each.clientWidth);
+const write = (box, size) => box.style.setProperty("--fit", size);
+function fit(box) {
+  let size = 1;
+  write(box, size);
+  while (isCut(box) && size > SMALLEST) write(box, (size -= STEP));
+  return size;
+}
+function fitAll() {
+  // The row on top first, all of it in one size: what it takes the tiles have not.
+  const worries = [...document.querySelectorAll(".worry")];
+  const smallest = Math.min(...worries.map(fit));
+  for (const box of worries) write(box, smallest);
+  document.querySelectorAll("[data-page]:not([hidden]) .tile").forEach(fit);
+}
+function show(board) {
+  showBoard(board, shortly);
+  fitAll();
+}
+addEventListener("resize", fitAll);
+document.fonts.ready.then(fitAll);
 
 function tellAge(tile, isStale) {
   const changed = told.get(tile.dataset.machine)?.at;
   tile.classList.toggle("stale", isStale);
-  const words = changed ? `changed ${ago(new Date(changed))}` : `no change since ${clock.format(loadedAt)}`;
-  set(tile.querySelector("[data-updated]"), isStale ? `as of ${clock.format(connection.heardAt)}` : words);
+  const words = changed ? `changed ${ago(new Date(changed))}` : `no change since ${clock(new Date(loadedAt))}`;
+  set(tile.querySelector("[data-updated]"), isStale ? `as of ${clock(new Date(connection.heardAt))}` : words);
 }
 
 const pages = [...document.querySelectorAll("[data-page]")];
@@ -32,10 +57,13 @@ let turned = 0;
 function turn() {
   turned = (turned + 1) % pages.length;
   pages.forEach((page, place) => { page.hidden = place !== turned; });
+  fitAll();
   set(document.getElementById("dots"), pages.length > 1 ? pages.map((_, place) => (place === turned ? "●" : "○")).join("") : "");
 }
 turned = pages.length - 1;
+look();
 turn();
+show(readJson("stats"));
 setInterval(turn, Number(seconds) * 1000);
 
 function look() {
@@ -45,7 +73,6 @@ function look() {
   for (const tile of tiles) tellAge(tile, isStale);
   tellTimes();
 }
-look();
 setInterval(look, 1000);
 
 async function beat() {
