@@ -7,7 +7,7 @@ servers once and the workers find them through the environment.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -105,41 +105,59 @@ ONCE = {
     "load": "postgres",
     "metrics/test_processes.py": "postgres",
     "project": "sqlite",
+    "properties/test_command_line.py": "sqlite",
     "properties/test_parsers.py": "sqlite",
     "properties/test_readers.py": "sqlite",
+    "properties/test_requests.py": "sqlite",
     "retention/test_kill.py": "postgres",
     "simulation": "postgres",
     "tools": "postgres",
     "work/test_kill.py": "postgres",
 }
-# Half a minute or more, most of it waiting.
+# Half a minute or more.
 LONG = {
     "agent/test_crowd.py",
+    "api/test_schemathesis.py",
     "backup/test_lost_machine.py",
+    "documentation/test_tutorial.py",
+    "executors/test_kill.py",
     "live/test_long_polls.py",
     "load/test_hour.py",
     "work/test_kill.py",
+    "work/test_random_plans.py",
 }
 TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest comes first, so that nobody waits for it in the end.
 
     Browsers come last: their library leaves an event loop running in its process, beside which no other can start.
     """
+    elsewhere = [item for item in items if runs_elsewhere(mark.name for mark in item.iter_markers())]
+    config.hook.pytest_deselected(items=elsewhere)
+    left_out = set(elsewhere)
+    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: ("browser" in item.path.parts, item.path.relative_to(TESTS).as_posix() not in LONG))
-    for item in () if TWICE else items:
-        place = item.path.relative_to(TESTS)
-        if only := ONCE.get(place.as_posix()) or ONCE.get(place.parts[0]):
-            item.add_marker(only)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    for other in {"sqlite", "postgres"} - {DATABASE}:
-        if item.get_closest_marker(other):
-            pytest.skip(f"runs on {other} only")
+def runs_elsewhere(names: Iterable[str]) -> bool:
+    return bool({"sqlite", "postgres"} & set(names) - {DATABASE})
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What runs on the other database only is not even loaded."""
+    place = collection_path.relative_to(TESTS.parent).parts[1:]
+    only = None if TWICE else ONCE.get("/".join(place)) or ONCE.get(place[0] if place else "")
+    return True if only and runs_elsewhere([only]) else None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import are there to stay: nobody has to look through them for garbage."""
+    from statecore.project.memory import keep_what_is_loaded
+
+    keep_what_is_loaded()
 
 
 @pytest.fixture(scope="session")

@@ -205,6 +205,13 @@ def test_an_unknown_id_is_not_found_everywhere(operator: Caller) -> None:
         refused(operator.post(f"tasks/{entity_id}/override/", body), 404, "not_found")
 
 
+def test_what_only_python_takes_for_the_same_is_changed(operator: Caller) -> None:
+    task = world.task()
+    for value in (1, True, 1.5, 0, False):
+        operator.patch(f"tasks/{task.pk}/", {"metadata": {"a": value}})
+        assert repr(done(operator.get(f"tasks/{task.pk}/"))["metadata"]["a"]) == repr(value)
+
+
 def test_plain_fields_are_changed_and_it_is_noted_by_whom(operator: Caller) -> None:
     task = world.task()
     told = done(operator.patch(f"tasks/{task.pk}/", {"priority": 7, "metadata": {"a": 1}}))

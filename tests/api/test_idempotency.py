@@ -1,6 +1,9 @@
 """The same POST twice is one change and one answer, on every call that takes one."""
 
+from typing import Any
+
 import pytest
+from django.db import OperationalError, connection
 
 from statecore.journal import Event
 from statecore.records import BulkJob, Phase
@@ -87,8 +90,9 @@ def test_a_key_that_cannot_be_kept_is_refused(key: str, operator: Caller) -> Non
 
 
 @pytest.mark.parametrize("key", [7, [], {}, "a\0b"])
-def test_a_request_id_is_text(key: object, operator: Caller) -> None:
+def test_a_request_id_is_text_also_beside_the_header(key: object, operator: Caller) -> None:
     refused(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
+    refused(operator.post("pipeline-jobs/", {"request_id": key}, **{"Idempotency-Key": "k"}), 400, "invalid")
 
 
 def test_many_are_moved_each_by_itself(operator: Caller) -> None:
@@ -115,6 +119,15 @@ def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
     assert (told["total"], told["refused"]) == (2, 0)
 
 
+@pytest.mark.parametrize(("version", "found"), [(1, 1), ("1", 1), ([1, "2"], 2), ("3", 0)])
+def test_a_number_of_a_filter_may_be_written_as_in_a_query_string(
+    version: object, found: int, operator: Caller
+) -> None:
+    world.created("PipelineJob"), world.fire(world.created("PipelineJob"), "analyze")
+    body = {"filter": {"version": version}, "trigger": "map", "detail": "x", "dry_run": True}
+    assert done(operator.post("pipeline-jobs/bulk-transitions/", body))["total"] == found
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -123,6 +136,9 @@ def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
         {"ids": [1], "trigger": "map"}, {"ids": ["a b"], "trigger": "map"}, {"filter": {}, "trigger": "map"},
         {"filter": {"nonsense": 1}, "trigger": "map"}, {"filter": {"state": {}}, "trigger": "map"},
         {"filter": {"state": []}, "trigger": "map"}, {"ids": ["a"], "trigger": "map", "expected_version": 1},
+        {"filter": {"id": [False]}, "trigger": "map"}, {"filter": {"id": 1}, "trigger": "map"},
+        {"filter": {"attempt": [True]}, "trigger": "map"}, {"filter": {"attempt": "one"}, "trigger": "map"},
+        {"filter": {"attempt": "1\n"}, "trigger": "map"}, {"filter": {"attempt": 1.5}, "trigger": "map"},
     ],
 )  # fmt: skip
 def test_a_bulk_call_that_makes_no_sense_is_refused(body: dict, operator: Caller) -> None:
@@ -134,6 +150,16 @@ def test_a_trigger_that_nobody_has_is_wrong_for_all_of_them(ids: list[str], oper
     body = {"ids": ids, "trigger": "nonsense"}
     told = refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "unknown_trigger")
     assert "analyze" in told["triggers"]
+
+
+@pytest.mark.parametrize("chosen", [{"ids": []}, {"ids": ["nope"]}, {"filter": {"id": "nope"}}])
+@pytest.mark.parametrize("field", [{"strange": 1}, {"detail": 5}])
+def test_fields_that_the_trigger_does_not_take_are_wrong_for_all_of_them(
+    chosen: dict, field: dict, operator: Caller
+) -> None:
+    body = {**chosen, "trigger": "analyze", **field}
+    told = refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
+    assert told["errors"].keys() == field.keys()
 
 
 def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,3 +229,21 @@ def test_a_large_bulk_call_of_somebody_without_rights_is_no_job(monkeypatch: pyt
     body = {"ids": ["a", "b"], "trigger": "job_cancelled"}
     refused(nobody.post("pipeline-jobs/bulk-transitions/", body), 403, "permission_denied")
     assert not BulkJob.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_done_again_after_a_lock_is_done_as_it_was_asked(operator: Caller) -> None:
+    """The database refuses the first try, as it does after a deadlock."""
+    tried: list[str] = []
+
+    def refuse_once(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "INSERT INTO" in sql and "statecore_phase" in sql:
+            tried.append(sql)
+            if len(tried) == 1:
+                raise OperationalError("database is locked")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse_once):
+        told = done(operator.post("phases/", {"id": "PH-7"}, **{"Idempotency-Key": "k"}), 201)
+
+    assert (told["id"], len(tried)) == ("PH-7", 2)

@@ -134,10 +134,13 @@ def test_phases_and_diffs_are_made_read_and_listed() -> None:
         {"title": 7},
         {"title": "x" * 201},
         {"allowed_paths": "src"},
+        {"allowed_paths": {}},
+        {"forbidden_paths": ""},
         {"nonsense": 1},
         {"created_at": 1},
     ):
         refused(agent.post("phases/", bad), 400, "invalid")
+    refused(operator.patch("phases/PH-1/", {"forbidden_paths": {}}), 400, "invalid")
     refused(agent.get("phases/nope/"), 404, "not_found")
     diff = done(agent.post("diffs/", {"diff": "--- a/x\n+++ b/x\n"}), 201)["id"]
     assert done(agent.get(f"diffs/{diff}/"))["diff"] == "--- a/x\n+++ b/x\n"

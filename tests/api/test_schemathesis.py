@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from api.openapi.views import document
 from tests.api import server
 from tests.api.callers import Caller
 from tests.support import world
+from tests.support.site import ROOT
 
 # On one database: what differs between them is looked at elsewhere.
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
@@ -20,7 +22,20 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
 # How much is tried, and which exceptions there are, stands in the configuration with the reasons.
 CONFIG = Path(__file__).parent / "schemathesis.toml"
 PHASES = ("coverage", "fuzzing", "stateful")
-LONGEST = 300
+# For whoever has the time: so many examples of each operation, and what stands at the edges of every schema.
+EXAMPLES = os.environ.get("STATECORE_TEST_EXAMPLES", "")
+EDGES = os.environ.get("STATECORE_TEST_EDGES") == "1"
+LONGEST = 6 * 3600 if EXAMPLES or EDGES else 300
+
+
+def configuration(folder: Path) -> Path:
+    text = CONFIG.read_text()
+    if EXAMPLES:
+        text = re.sub(r"max-examples = \d+", f"max-examples = {int(EXAMPLES)}", text)
+    if EDGES:
+        text = text.replace("phases.coverage.enabled = false", "phases.coverage.enabled = true")
+    (folder / CONFIG.name).write_text(text)
+    return folder / CONFIG.name
 
 
 def test_every_answer_is_as_the_schema_says(redis_server: str, tmp_path: Path) -> None:
@@ -30,7 +45,7 @@ def test_every_answer_is_as_the_schema_says(redis_server: str, tmp_path: Path) -
     with server.running(redis_server, tmp_path / "server.log") as address:
         made = subprocess.run(
             [
-                *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(configuration(tmp_path))),
                 *("run", f"{address}/api/v1/schema/", "--checks", "all", "--phases", ",".join(PHASES)),
                 *("-H", f"Authorization: Bearer {caller.text}", "--generation-deterministic", "--no-color"),
             ],
@@ -38,9 +53,11 @@ def test_every_answer_is_as_the_schema_says(redis_server: str, tmp_path: Path) -
             text=True,
             timeout=LONGEST,
             cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             check=False,
         )
-    assert made.returncode == 0, made.stdout[-8000:] + made.stderr[-2000:]
+    # What failed comes first, and pages of advice after it.
+    assert made.returncode == 0, made.stdout.partition("= FAILURES =")[2][:8000] or made.stdout[-8000:] + made.stderr
     every = sum(len(methods) for methods in document()["paths"].values())
     assert re.search(rf"Tested: +{every}\n", made.stdout), made.stdout[-2000:]
     for phase in PHASES:

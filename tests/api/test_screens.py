@@ -19,6 +19,7 @@ from statecore.sinks.counters import Counters
 from tests.api.callers import Caller, done, refused
 from tests.sinks.conftest import home
 from tests.support import world
+from tests.support.plans import copied
 from tests.support.sequencer import catch_up
 
 __all__ = ["home"]
@@ -87,6 +88,23 @@ def test_what_is_stuck(story, settings) -> None:
     refused(Caller("read").get("stuck/?entity_type=cat"), 404, "not_found")
 
 
+@pytest.mark.parametrize("size", [120, 500])
+def test_what_is_stuck_is_told_to_its_end(story, size: int) -> None:
+    copied(world.queued_task(), 600)
+    caller, sizes, seen = Caller("read"), [], set()
+    with time_machine.travel(now() + timedelta(hours=1)):
+        path: str | None = f"stuck/?entity_type=task&page_size={size}"
+        while path:
+            told = done(caller.get(path))
+            sizes.append(len(told["results"]))
+            seen |= {each["id"] for each in told["results"]}
+            path = told["next"] and told["next"].split("/api/v1/")[1]
+    assert set(sizes[:-1]) == {size}
+    assert sum(sizes) == len(seen) > 600
+    for nowhere in ("", "x", "9999-12-31T23:59:59.000000Z,late"):
+        refused(caller.get(f"stuck/?cursor={nowhere}"), 404, "not_found")
+
+
 def test_pages_of_events_forth_and_back(story) -> None:
     caller = Caller("read")
     seen: list[int] = []
@@ -108,6 +126,18 @@ def test_pages_of_events_forth_and_back(story) -> None:
     assert [each["position"] for each in newest["results"]] == [head(), head() - 1]
     assert newest["previous"] is None
     assert "before=" in newest["next"]
+
+
+@pytest.mark.parametrize(("ordering", "seen"), [("position", [2, 3, 4, 5, 6, 7]), ("-position", [7, 6, 5, 4, 3, 2])])
+def test_a_stretch_of_events_ends_where_it_was_said_to(ordering: str, seen: list[int], story) -> None:
+    caller, found = Caller("read"), []
+    path: str | None = f"events/?page_size=4&after=1&before=8&ordering={ordering}"
+    while path:
+        told = done(caller.get(path))
+        found += [each["position"] for each in told["results"]]
+        path = told["next"] and told["next"].split("/api/v1/")[1]
+        assert told["previous"] is None
+    assert found == seen
 
 
 def test_events_by_what_they_are(story) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statecore import board
+from statecore import board, stuck
+from statecore.board import asking
 from statecore.board.overdue import kept
 from statecore.kernel import registry
 from statecore.kernel.clock import now
@@ -19,6 +21,7 @@ from statecore.records import Alert
 from statecore.records.alert import acknowledge
 from statecore.records.position import head
 from statecore.sinks.counters import Counters
+from tests.machines import worlds
 from tests.support import world
 from tests.support.sequencer import catch_up
 
@@ -43,7 +46,7 @@ def test_counts_and_rates() -> None:
     assert sum(minute["overrides"] for minute in told["minutes"].values()) == 1
     assert told["rates"]["override_rate"] == pytest.approx(1 / head(), abs=1e-6)
     assert told["rates"]["machines"]["task"]["transitions_per_minute"] == pytest.approx(9 / 5)
-    assert told["stuck"] == {"total": 0, "machines": {}}
+    assert (told["stuck"]["total"], told["stuck"]["machines"]) == (0, {})
 
 
 @pytest.mark.django_db(transaction=True)
@@ -62,6 +65,58 @@ def test_who_sees_some_machines_is_told_the_sums_of_these() -> None:
     of_all = board.stats([flow.entity_type for flow in registry.flows()])
     assert of_all["rates"] == whole["rates"]
     assert of_all["minutes"] == whole["minutes"]
+
+
+def a_workstream_that_lost_a_task() -> Any:
+    workstream = world.forced(world.workstream(), "executing")
+    world.forced(world.task(workstream=workstream), "failed")
+    return workstream
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_decision_is_listed_though_not_past_a_deadline() -> None:
+    a_workstream_that_lost_a_task()
+
+    told = board.stats()["stuck"]
+    assert (told["total"], told["waiting"], told["listed"]) == (0, {"workstream": 1}, 1)
+    assert board.stats({"task"})["stuck"]["listed"] == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_an_approval_is_listed_though_not_past_a_deadline(settings: Any) -> None:
+    settings.STATECORE_RECOVERY = {"supervised_job": "approval"}
+    worker = world.created("SupervisedWorker", id="sw1", workspace_id="space")
+    job = world.fire(world.created("SupervisedJob", task_description="sort"), "validate")
+    world.fire(job, "allocate_resources", workers=["sw1"])
+    world.fire(worker, "terminate")
+
+    told = board.stats()["stuck"]
+    assert (told["total"], told["waiting"], told["listed"]) == (0, {"supervised_job": 1}, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_as_many_are_listed_as_the_list_has() -> None:
+    """Who is late and waits for a decision is counted once."""
+    with worlds.fixed_clock() as clock:
+        for _ in range(3):
+            a_workstream_that_lost_a_task()
+        clock.shift(timedelta(hours=5))
+        a_workstream_that_lost_a_task()
+
+        told = board.stats()["stuck"]
+        assert (told["waiting"], told["total"] > 0) == ({"workstream": 4}, True)
+        assert told["listed"] == len(stuck.stuck())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_too_many_who_wait_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST", 2)
+    for _ in range(3):
+        a_workstream_that_lost_a_task()
+
+    told = board.stats()["stuck"]
+    assert (told["listed"], told["or_more"]) == (2, True)
+    assert board.stats({"task"})["stuck"]["or_more"] is False
 
 
 def asked() -> int:

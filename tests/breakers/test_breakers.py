@@ -163,6 +163,15 @@ def test_the_sweep_half_opens_what_has_cooled_down_and_nothing_else(clock) -> No
     assert [the(name).state for name in ("aider", "slow", "well")] == ["HALF_OPEN", "OPEN", "CLOSED"]
 
 
+def test_many_that_cool_down_for_long_hide_nobody_from_the_sweep(clock) -> None:
+    world.created("CircuitBreaker", id="slow", cooldown_seconds=3600, failure_threshold=1)
+    breakers.report("slow", success=False, actor=ANN)
+    clock.shift(timedelta(seconds=1))
+    opened()
+    clock.shift(timedelta(seconds=61))
+    assert [breakers.cool_down(limit=1) for _ in range(3)] == [0, 1, 0]
+
+
 def test_a_reset_is_an_override() -> None:
     breaker = world.forced(opened(), "CLOSED")
     assert (breaker.failure_count, path(breaker)[-1]) == (0, ("manual_override", "CLOSED"))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DATABASE, WORKER
+from tests.support import chromium
 
 WATCH_POLICY = """
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -23,12 +24,7 @@ document.addEventListener("securitypolicyviolation", (event) =>
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    quiet = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-    return {
-        **browser_type_launch_args,
-        "executable_path": shutil.which("chromium"),
-        "args": ["--no-sandbox", "--disable-sync", *quiet],
-    }
+    return {**browser_type_launch_args, **chromium.options()}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,12 +21,16 @@ def prepare() -> None:
     world()
 
 
-def person(name: str, group: str = "supervisor") -> None:
-    from django.contrib.auth.models import Group, User
+def person(name: str, group: str = "supervisor", may: tuple[str, ...] = ()) -> None:
+    """Of a group, or with a few permissions by their codenames."""
+    from django.contrib.auth.models import Group, Permission, User
 
     from tests.browser.site import PASSWORD
 
-    User.objects.create_user(name, password=PASSWORD).groups.add(Group.objects.get(name=group))
+    made = User.objects.create_user(name, password=PASSWORD)
+    if group:
+        made.groups.add(Group.objects.get(name=group))
+    made.user_permissions.set(Permission.objects.filter(codename__in=may))
 
 
 def world() -> None:

@@ -55,8 +55,8 @@ class Site:
         assert line, (self.home / "hand.log").read_text()
         return json.loads(line)
 
-    def open_web(self) -> None:
-        self.web = self._start("web", [*WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)])
+    def open_web(self, **environ: str) -> None:
+        self.web = self._start("web", [*WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)], environ)
         until(self._answers, 60)
 
     def close_web(self) -> None:
@@ -79,7 +79,14 @@ class Site:
         except httpx.TransportError:
             return False
 
-    def _start(self, name: str, words: list[str], **streams: Any) -> Any:
+    def _start(self, name: str, words: list[str], environ: dict[str, str] | None = None, **streams: Any) -> Any:
+        env = {**self.environ, **(environ or {})}
         with (self.home / f"{name}.log").open("ab") as log:
             streams = {"stdout": log, **streams}
-            return subprocess.Popen([sys.executable, *words], cwd=ROOT, env=self.environ, stderr=log, **streams)
+            return subprocess.Popen([sys.executable, *words], cwd=ROOT, env=env, stderr=log, **streams)
+
+
+def log_in(page: Any, name: str, password: str = PASSWORD) -> None:
+    page.fill("#id_username", name)
+    page.fill("#id_password", password)
+    page.get_by_role("button", name="Log in").click()

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.conf import settings
 from playwright.sync_api import expect
+
+from tests.browser.site import log_in
 
 PAGES = {
     "overview": "/",
@@ -105,3 +108,27 @@ def test_the_login_is_accessible(theme: str, visit: Callable[..., Any]) -> None:
     page = visit("/login/", who="stranger", color_scheme=theme)
 
     assert violations(page) == []
+
+
+def test_who_must_have_a_second_factor_gets_one_on_an_accessible_page(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("person", name="enrolling")
+    site.close_web()
+    site.open_web(STATECORE_SECOND_FACTOR="required")
+    try:
+        page = visit("/login/", who="stranger")
+        log_in(page, "enrolling")
+        expect(page.get_by_role("heading", level=1)).to_have_text("A second factor")
+        every_look_holds(page)
+    finally:
+        site.close_web()
+        site.open_web()
+
+
+def test_who_is_locked_out_is_told_so_accessibly(visit: Callable[..., Any]) -> None:
+    page = visit("/login/", who="stranger")
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        with page.expect_navigation():
+            log_in(page, "guesser", "wrong")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Too many tries")
+    every_look_holds(page)
+    assert "429" in visit.complaints.pop()  # type: ignore[attr-defined]

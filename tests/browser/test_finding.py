@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
+
+from tests.browser.site import log_in
 
 
 def test_the_search_completes_and_stands_in_the_address(site: Any, visit: Callable[..., Any]) -> None:
@@ -42,6 +45,101 @@ def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any])
     page.keyboard.press("Escape")
     page.keyboard.press("s")
     expect(page.get_by_role("heading", level=1)).to_have_text("Stuck")
+
+
+def test_keys_of_the_page_rest_while_the_help_is_open(visit: Callable[..., Any]) -> None:
+    page = visit("/alerts/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("s")
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
+
+
+def test_shift_and_tab_leave_the_search(visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/")
+    page.keyboard.press("/")
+    page.keyboard.type("sta")
+    expect(page.get_by_role("option")).to_be_visible()
+    page.keyboard.press("Shift+Tab")
+
+    expect(page.locator("#q")).not_to_be_focused()
+    expect(page.locator("#q")).to_have_value("sta")
+
+
+def test_a_list_that_was_empty_is_walked_once_it_is_not(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/?q=run:later-walked")
+    expect(page.locator("[data-empty=no-match]")).to_be_visible()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    site.do("plan", run="later-walked", tasks=2)
+    page.locator("#news").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.keyboard.press("j")
+
+    expect(page.locator("tr[aria-selected]")).to_have_count(1)
+
+
+@pytest.mark.parametrize("path", ["/audit/", "/overrides/", "/tokens/", "/stuck/"])
+def test_the_chosen_row_of_every_list_is_in_the_address(path: str, visit: Callable[..., Any]) -> None:
+    page = visit(path)
+    if path == "/tokens/":
+        page.get_by_label("Name").fill("to be chosen")
+        page.get_by_role("button", name="Make it").click()
+        page.goto(page.url)
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("#.+"))
+    page.reload()
+
+    expect(page.locator("tr[aria-selected]")).to_have_count(1)
+
+
+def test_without_a_clipboard_the_text_is_selected(visit: Callable[..., Any], site: Any) -> None:
+    """As over plain HTTP, where a browser has none."""
+    page = visit("/alerts/")
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.goto(f"{site.url}/start/")
+    button = page.get_by_role("button", name="Copy the command").first
+    command = button.get_attribute("data-copy")
+    button.click()
+
+    expect(page.get_by_role("status").filter(has_text="Selected")).to_be_visible()
+    assert page.evaluate("String(getSelection())") == command
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Copy the command").first).to_be_visible()
+
+
+def test_who_may_see_nothing_is_not_refused_again_and_again(site: Any, visit: Callable[..., Any]) -> None:
+    """A socket that is refused writes an error to the console, and this would fail by it."""
+    site.do("person", name="nobody", group="")
+    page = visit("/login/?next=/tokens/", who="stranger")
+    sockets: list[Any] = []
+    page.on("websocket", lambda socket: sockets.append(socket))
+    log_in(page, "nobody")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Tokens")
+    page.wait_for_load_state("networkidle")
+
+    assert sockets == []
+
+
+def test_who_may_not_see_events_is_told_as_of_when_and_not_refused_again_and_again(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    """The numbers go on; a socket that is refused writes an error to the console, and this would fail by it."""
+    site.do("person", name="deaf", group="", may=["view_task"])
+    page = visit("/login/", who="stranger")
+    sockets: list[Any] = []
+    page.on("websocket", lambda socket: sockets.append(socket))
+    log_in(page, "deaf")
+    page.wait_for_selector("#freshness")
+    for path in ("/", "/machines/tasks/", "/machines/tasks/show-t1/"):
+        page.goto(f"{site.url}{path}")
+        expect(page.locator("body")).to_have_attribute("data-connection", "live")
+        expect(page.locator("#freshness")).to_have_attribute("data-state", "static")
+        expect(page.locator("#freshness time")).to_be_visible()
+
+    assert {socket.url.rpartition("/ws/")[2] for socket in sockets} == {"board/"}
 
 
 def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any]) -> None:

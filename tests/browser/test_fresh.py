@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
 from tests.browser.test_live import is_live
+from tests.browser.test_memory import TAP
 from tests.support.waiting import until
 
 
@@ -26,6 +28,83 @@ def test_away_from_the_server_it_says_as_of_when_and_stands_still(site: Any, vis
     site.open_web()
     is_live(page)
     visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+
+
+COLOURS = """() => {
+  const of = (place) => getComputedStyle(document.querySelector(place));
+  return { muted: of(".muted").color, loud: of(".figure.bad .value").color, chip: of("#feed .chip").color,
+    feed: of("#feed li").filter, bar: of(".machine .bar").filter, tally: of(".tally.loud").color };
+}"""
+
+
+def test_away_from_the_server_what_was_loud_is_grey_and_a_telephone_says_as_of_when(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    page = visit("/", viewport={"width": 360, "height": 740})
+    is_live(page)
+    expect(page.locator(".tally.loud").first).to_have_count(1)
+    seen = page.evaluate(COLOURS)
+    assert seen["loud"] != seen["muted"]
+    assert seen["feed"] == "none"
+    site.close_web()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
+
+    seen = page.evaluate(COLOURS)
+    assert seen["loud"] == seen["chip"] == seen["tally"] == seen["muted"]
+    assert seen["feed"] == seen["bar"] == "grayscale(1)"
+    expect(page.locator("#freshness .word")).to_be_visible()
+    expect(page.locator("#freshness time")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.evaluate("document.querySelector('.top').scrollWidth <= innerWidth")
+    site.open_web()
+    is_live(page)
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+
+
+def test_a_quiet_page_comes_back_from_how_far_all_have_come(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/start/")
+    page.add_init_script(TAP)
+    page.goto(f"{site.url}/machines/runs/?q=show")
+    is_live(page)
+    site.do("create", machine="pipeline_job", profile="other", command="analyze")
+    until(lambda: site.do("board")["position"] > start(page))
+    reached = site.do("board")["position"]
+    page.evaluate("(position) => window.tell('/ws/events/', { type: 'position', position })", reached)
+    page.evaluate("window.open_one('/ws/events/').close()")
+
+    page.wait_for_function("(n) => window.open_one('/ws/events/')?.url.endsWith(`after=${n}`)", arg=reached)
+
+
+def start(page: Any) -> int:
+    return int(page.evaluate("document.body.dataset.position"))
+
+
+def test_a_run_whose_journal_cannot_be_read_says_so_and_tries_again(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/start/")
+    page.route("**/journal/**", lambda route: route.fulfill(status=500, body="broken"), times=2)
+    page.goto(f"{site.url}/runs/show/")
+    expect(page.get_by_role("alert")).to_contain_text("The server answered 500")
+    expect(page.locator("#graph .node")).to_have_count(0)
+    expect(page.locator("#play")).to_be_disabled()
+
+    expect(page.locator('[data-part="task show-t5"]')).to_have_attribute("data-state", "failed")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator("#play")).to_be_enabled()
+    assert {each[:23] for each in visit.complaints} == {"Failed to load resource"}  # type: ignore[attr-defined]
+    visit.complaints.clear()  # type: ignore[attr-defined]
+
+
+def test_a_run_tells_every_state_by_a_word_and_a_shape(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="worded", tasks=2)
+    page = visit("/runs/worded/")
+    page.wait_for_selector("body[data-ready]")
+    box = page.locator('[data-part="workstream worded-w"]')
+    state = site.do("state", machine="workstream", entity_id="worded-w")["state"]
+    expect(box.locator("text")).to_contain_text(state)
+    expect(box.locator("use")).to_have_attribute("href", re.compile("#active$"))
+    names = page.locator("#gantt rect").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
+    assert any(name.startswith(f"workstream worded-w: {state} from ") for name in names)
+    expect(page.locator("#gantt .word").first).to_be_visible()
 
 
 def test_a_broken_place_in_the_address_breaks_nothing_else(visit: Callable[..., Any]) -> None:
@@ -55,6 +134,25 @@ def test_what_the_search_cannot_compare_is_said_to_be_possible(site: Any, visit:
     site.do("plan", run="perhaps", tasks=1)
 
     expect(page.locator("#news")).to_have_text("1 more may match: look again")
+
+
+MANY = """(count) => window.tell("/ws/events/", { type: "events", events: Array.from({ length: count }, (_, place) => ({
+  position: 1e9 + place, event: { entity_type: "task", entity_id: `many-${place}`, kind: "created", to_state: "pending",
+    sequence: 1, timestamp: new Date().toISOString() } })) })"""
+
+
+def test_beyond_a_thousand_new_ones_nobody_counts(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/start/")
+    page.add_init_script(TAP)
+    page.goto(f"{site.url}/machines/tasks/?q=many-")
+    is_live(page)
+    page.wait_for_function("window.is_open('/ws/events/')")
+    page.evaluate(MANY, 1_000)
+    expect(page.locator("#news")).to_have_text("+1000 new")
+    page.evaluate(MANY, 1_001)
+    expect(page.locator("#news")).to_have_text("+1000 or more new")
+    page.locator("#news").click()
+    expect(page.locator("#news")).to_be_hidden()
 
 
 HIDE = """(word) => {
@@ -108,3 +206,13 @@ def test_the_states_keep_their_places_when_the_traffic_changes(visit: Callable[.
 
     assert page.evaluate(PLACES, 12.5) == quiet
     assert page.locator(".edge .rate").count() > 5
+
+
+def test_a_time_that_is_pointed_at_is_told_exactly_in_the_viewers_zone(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="timed", tasks=1)
+    page = visit("/machines/tasks/?q=run:timed", timezone_id="Asia/Tokyo", locale="en-GB")
+
+    time = page.locator("tbody time").first
+    expect(time).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\dT.*Z$"))
+    time.hover()
+    expect(time).to_have_attribute("title", re.compile(r"\d\d:\d\d:\d\d GMT\+9$"))

@@ -57,6 +57,19 @@ def test_the_overview_counts_along(site: Any, visit: Callable[..., Any]) -> None
     expect(page.locator("#feed")).to_contain_text("pipeline_job")
 
 
+def test_the_numbers_beside_stuck_are_as_long_as_its_list(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="undecided", tasks=2)
+    site.do("force", machine="task", entity_id="undecided-t1", to_state="failed")
+    page, overview = visit("/stuck/"), visit("/")
+    expect(page.locator("main")).to_contain_text("needs a decision")
+    listed = page.locator("tbody tr").count()
+
+    expect(page.locator("[data-tally=stuck]")).to_have_text(str(listed))
+    expect(overview.locator("[data-figure='stuck.listed']")).to_have_text(str(listed))
+    site.do("force", machine="workstream", entity_id="undecided-w", to_state="cancelled")
+    expect(page.locator("[data-outdated-by]")).to_be_visible()
+
+
 def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/")
     is_live(page)

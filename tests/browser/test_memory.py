@@ -25,11 +25,14 @@ window.tell = (path, message) => {
 """
 UPDATES = """async ([start, frames, size, entity]) => {
   for (let frame = 0; frame < frames; frame += 1) {
-    const events = Array.from({ length: size }, (_, place) => {
-      const number = start + frame * size + place;
+    // Of six events five tell of a new entity, and one moves a row that is there or one that is not.
+    const events = Array.from({ length: size * 6 }, (_, place) => {
+      const number = start * 6 + frame * size * 6 + place;
+      const told = place % 6 ? { entity_id: `new-${number}`, kind: "created", context: { run_id: "show" } }
+        : { entity_id: place % 12 ? entity : `old-${place}`, kind: "normal" };
       return { position: 1e9 + number, event: { event_id: `evt_${number}`, entity_type: "task", sequence: number + 100,
-        entity_id: place % 2 ? entity : `new-${place}`, kind: "normal", to_state: number % 3 ? "running" : "queued",
-        from_state: "queued", trigger: "worker_started", actor: "agent", timestamp: new Date().toISOString() } };
+        ...told, to_state: number % 3 ? "running" : "queued", from_state: "queued", trigger: "worker_started",
+        actor: "agent", timestamp: new Date().toISOString() } };
     });
     window.tell("/ws/events/", { type: "events", events });
     window.tell("/ws/board/", { type: "delta", counts: { task: { running: start + frame } }, position: frame });
@@ -73,7 +76,9 @@ def tapped(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callab
 
 
 @pytest.mark.parametrize("path", ["/", "/machines/tasks/?q=run:show"], ids=["overview", "machine"])
-def test_ten_thousand_updates_leave_the_memory_flat(path: str, tapped: Callable[[str], Any]) -> None:
+def test_ten_thousand_updates_and_fifty_thousand_new_ones_leave_the_memory_flat(
+    path: str, tapped: Callable[[str], Any]
+) -> None:
     page = tapped(path)
     heap = Heap(page)
     page.evaluate(UPDATES, [0, 100, 20, "show-t1"])  # what a page needs to have once is made by then

@@ -25,6 +25,8 @@ def test_a_picture_for_the_documentation(name: str, visit: Callable[..., Any], t
     path, theme, (width, height) = PICTURES[name]
     page = visit(path, viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
     page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")
+    if name == "console-overview":
+        page.wait_for_selector("#rates canvas")
     folder = FOLDER if os.environ.get("STATECORE_TEST_PICTURES") else tmp_path
     page.screenshot(path=folder / f"{name}.png")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.browser.site import PASSWORD, log_in
 from tests.browser.test_every_page import violations
 
 EVIL = """<img src=x onerror="console.error('evil')"><script>console.error('evil')</script>"><svg onload=alert(1)>"""
@@ -21,17 +22,7 @@ def code_from(page: Any) -> str:
     return f"{totp(base64.b32decode(text)):06}"
 
 
-def log_in(page: Any, name: str) -> None:
-    from tests.browser.site import PASSWORD
-
-    page.fill("#id_username", name)
-    page.fill("#id_password", PASSWORD)
-    page.get_by_role("button", name="Log in").click()
-
-
 def test_a_second_factor_is_got_asked_for_and_replaced_by_the_paper(site: Any, visit: Callable[..., Any]) -> None:
-    from tests.browser.site import PASSWORD
-
     site.do("person", name="careful")
     page = visit("/login/?next=/second-factor/", who="stranger")
     log_in(page, "careful")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.browser.test_memory import TAP
+
+SCALES = ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 
 
 def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
@@ -34,15 +39,62 @@ def test_a_screen_is_let_in_by_its_code_and_thrown_out(site: Any, visit: Callabl
     wall.wait_for_url("**/login/**")
 
 
-@pytest.mark.parametrize("size", [(1920, 1080), (3840, 2160)], ids=["1080p", "4K"])
-def test_nothing_scrolls(size: tuple[int, int], visit: Callable[..., Any]) -> None:
-    page = visit("/wall/", viewport={"width": size[0], "height": size[1]})
-    page.wait_for_selector(".tile")
+# Five digits in every state, and as much of what needs a hand.
+FULL = """() => {
+  const counts = {};
+  for (const tile of document.querySelectorAll("[data-machine]")) {
+    const states = [...tile.querySelectorAll(".counts [data-state]")].map((each) => each.dataset.state);
+    counts[tile.dataset.machine] = Object.fromEntries(states.map((state) => [state, 98765]));
+  }
+  const stuck = { listed: 1234, or_more: true }, alerts = { critical: 1234 };
+  window.tell("/ws/board/", { type: "delta", counts, stuck, alerts, rates: { transitions_per_minute: 12345.6 } });
+}"""
+# A box that holds more than it shows, or something in it that is shortened or reaches beyond it.
+CUT = """() => [...document.querySelectorAll(".worry, [data-page]:not([hidden]) .tile")].flatMap((box) => {
+  const edge = box.getBoundingClientRect();
+  const inside = [...box.querySelectorAll("*:not(svg *)")].filter((each) => each.getClientRects().length);
+  const reachesOut = ({ right, bottom }) => right > edge.right || bottom > edge.bottom;
+  const isCut = (each) => each.clientWidth && each.scrollWidth > each.clientWidth;
+  return [box.scrollHeight > box.clientHeight ? [box] : [],
+    [box, ...inside].filter((each) => isCut(each) || reachesOut(each.getBoundingClientRect()))].flat();
+}).map((each) => each.outerHTML.slice(0, 120))"""
+SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tiles:not([hidden]) b, .worry .label")]
+  .map((each) => parseFloat(getComputedStyle(each).fontSize) / innerHeight))"""
 
-    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    tiles = "[...document.querySelectorAll('.tiles:not([hidden]) .tile')]"
-    assert page.evaluate(f"{tiles}.every((tile) => tile.scrollHeight <= tile.clientHeight + 1)")
+
+@pytest.mark.parametrize("size", [(1920, 1080), (3840, 2160)], ids=["1080p", "4K"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_nothing_scrolls_and_no_number_is_cut_off(
+    scale: str, size: tuple[int, int], site: Any, visit: Callable[..., Any]
+) -> None:
+    page = visit("/login/", viewport={"width": size[0], "height": size[1]})
+    page.add_init_script(TAP)
+    page.clock.install()
+    page.goto(f"{site.url}/wall/?scale={scale}&seconds=20")
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    page.evaluate(FULL)
+    expect(page.locator("[data-live]").first).to_have_text(re.compile(r"^\d+k$"))
+    for _ in range(page.locator("[data-page]").count()):
+        assert page.evaluate(CUT) == []
+        assert page.evaluate(SMALLEST) > 0.012, "nobody reads this from five metres"
+        assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        page.clock.run_for(20_000)
+
+
+def test_a_large_number_is_told_shortly_and_exactly_when_pointed_at(visit: Callable[..., Any]) -> None:
+    page = visit("/wall/")
+    told = page.evaluate("""async () => {
+      const { shortly } = await import(document.querySelector("link[href*=tiles]").href);
+      return [0.04, 7.25, 9999, 10049, 98765, 999_960, 1_234_567].map((number) => {
+        const place = document.createElement("b");
+        shortly(place, number);
+        return [place.textContent, place.title];
+      });
+    }""")
+
+    assert [text for text, _ in told] == ["0", "7.3", "9999", "10k", "98.8k", "1M", "1.2M"]
+    assert told[4] == ["98.8k", "98765"]
 
 
 @pytest.mark.parametrize("machines", ["task", "task,run", "task,run,worker", "task,run,worker,test_gate"])
@@ -62,10 +114,13 @@ def test_pages_turn_and_a_wall_that_is_thrown_out_asks_to_be_let_in_again(site: 
     expect(page.nth(0)).to_be_visible()
     expect(page.nth(1)).to_be_visible()  # three seconds later
     expect(page.nth(0)).to_be_hidden()
+    wall.clock.install()
+    wall.reload()
     row = console.get_by_role("row", name="Stairs")
     row.get_by_role("button", name="Throw out").click()
     expect(row).to_contain_text("out")
 
-    wall.wait_for_url("**/wall/pair/", timeout=60_000)  # by itself, at its next sign of life
+    wall.clock.fast_forward(31_000)
+    wall.wait_for_url("**/wall/pair/")  # by itself, at its next sign of life
     expect(wall.locator("#code")).to_be_visible()
     visit.complaints.clear()  # type: ignore[attr-defined]  # its sockets were refused

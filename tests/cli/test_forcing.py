@@ -15,7 +15,6 @@ import time_machine
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from statecore import door
 from statecore.executors import compensation, patches, steps
 from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
@@ -26,7 +25,6 @@ from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.records import token as tokens
 from statecore.records.compensation_step import Action
-from statecore.scheduling import breakers
 from tests.agent.process import running, state, submit, task
 from tests.cli.process import REASON, Statecore
 from tests.executors.support import fresh, patch
@@ -107,15 +105,9 @@ def test_workstreams_are_validated_and_failed(statecore: Statecore) -> None:
 
 
 def test_a_breaker_is_reset(statecore: Statecore) -> None:
-    open_breaker("pytest")
+    world.open_breaker("pytest")
 
     assert "OPEN → CLOSED" in statecore("reset-breaker", "pytest", *REASON).out
-
-
-def open_breaker(tool: str) -> None:
-    door.create(CircuitBreaker, id=tool, actor=world.operator(), failure_threshold=1)
-    breakers.report(tool, success=False, actor=world.AGENT, error="it crashed")
-    assert CircuitBreaker.objects.get().state == "OPEN"
 
 
 def committed() -> PatchLedger:
@@ -193,7 +185,7 @@ def test_a_workstream_that_goes_on_by_itself_is_left_alone(statecore: Statecore)
 
 
 def test_a_breaker_is_closed_only_if_the_tool_works(statecore: Statecore) -> None:
-    open_breaker("tool")
+    world.open_breaker("tool")
     reset = ("playbook", "reset-breaker", "tool", "--reason", "it was mended")
 
     assert "not a program here" in statecore(*reset, code=1).err

@@ -34,6 +34,16 @@ def test_a_move_with_its_fields(statecore: Statecore) -> None:
     assert Worker.objects.get().state == "shutdown"
 
 
+def test_a_move_that_is_only_tried_is_said_to_be(statecore: Statecore) -> None:
+    worker = world.idle_worker()
+
+    said = statecore("fire", "workers", worker.pk, "shutdown_requested", "--dry-run").out
+
+    assert said.startswith(f"would: worker {worker.pk}: idle → shutdown")
+    assert Worker.objects.get().state == "idle"
+    assert "dry_run is not a field" in statecore("fire", "workers", worker.pk, "x", "dry_run=true", code=2).err
+
+
 def test_a_refused_move_says_why_and_what_is_open(statecore: Statecore) -> None:
     submit({"id": "t1"})
 
@@ -87,7 +97,8 @@ def test_what_is_wrong_with_a_plan_is_told_by_its_place(statecore: Statecore) ->
     plan = {"id": "r9", "phase": "PH-7", "workstreams": [{"id": "w", "tasks": tasks}]}
 
     assert "cycle: a → b → a" in statecore("submit", "-", stdin=json.dumps(plan), code=6).err
-    assert "is not JSON" in statecore("submit", "-", stdin="{", code=6).err
+    for wrong in ("{", '{"workstreams": [], "metadata": {"x": NaN}}', '{"priority": 1e999}', "[" * 100_000):
+        assert "is not JSON" in statecore("submit", "-", stdin=wrong, code=6).err
     assert "is not a plan" in statecore("submit", "-", stdin="[]", code=6).err
 
 

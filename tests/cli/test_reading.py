@@ -11,6 +11,8 @@ import time_machine
 from statecore.kernel.clock import now
 from tests.agent.process import submit
 from tests.cli.process import Statecore
+from tests.support import world
+from tests.support.plans import copied
 from tests.support.sequencer import ROOT
 
 
@@ -66,6 +68,13 @@ def test_what_is_stuck_is_listed(statecore: Statecore) -> None:
 
     assert "t1" in statecore("stuck").out
     assert "t1" in {each["id"] for each in statecore("stuck", "--json").json}
+
+
+def test_all_that_is_stuck_is_listed_where_all_is_asked_for(statecore: Statecore) -> None:
+    with time_machine.travel(now() - timedelta(days=2)):
+        copied(world.run(), 149)
+
+    assert [len(statecore("stuck", "-n", most, "--json").json) for most in ("0", "120", "7")] == [150, 120, 7]
 
 
 def test_a_closed_pipe_is_no_error(statecore: Statecore) -> None:

@@ -50,9 +50,10 @@ def test_an_account_that_others_can_read_is_refused(statecore: Statecore, site: 
     assert "chmod 600" in statecore("get", "tasks", code=4, **NOBODY).err
 
 
-def test_a_damaged_account_is_said_to_be(statecore: Statecore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [b"[", b"\xff", b"[" * 100_000], ids=["half", "no text", "deep"])
+def test_a_damaged_account_is_said_to_be(damage: bytes, statecore: Statecore, tmp_path: Path) -> None:
     kept(tmp_path).parent.mkdir(parents=True)
-    kept(tmp_path).write_text("[")
+    kept(tmp_path).write_bytes(damage)
     kept(tmp_path).chmod(0o600)
 
     assert "is damaged" in statecore("get", "tasks", code=4, **NOBODY).err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -28,6 +29,7 @@ from api.client import (
     StaleVersion,
     Throttled,
     Unreachable,
+    Unsendable,
 )
 from api.client.connection import BadAddress
 from api.client.refusals import Garbled
@@ -187,9 +189,41 @@ def test_a_refusal_is_raised_at_once_with_its_facts(
     assert len(flaky.requests) == 1
 
 
-def test_an_answer_that_is_not_of_the_api_is_said_to_be_garbled(perform: Perform) -> None:
-    with serving(Flaky(Reply(body=b"<html>hello</html>"))) as url, pytest.raises(Garbled, match="JSON"):
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b'"\xff"', b"[" * 100_000], ids=["page", "no text", "deep"])
+def test_an_answer_that_is_not_of_the_api_is_said_to_be_garbled(body: bytes, perform: Perform) -> None:
+    with serving(Flaky(Reply(body=body))) as url, pytest.raises(Garbled, match="JSON"):
         perform(url, lambda client: client.stats())
+
+
+LACKING: dict[str, Callable[[Any], Any]] = {
+    "results": lambda client: client.list("tasks"),
+    "moves": lambda client: client.explain("tasks", "t1"),
+    "tasks": lambda client: client.claim("w1"),
+    "reports": lambda client: client.report_and_claim("w1", []),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_an_answer_that_lacks_what_it_is_read_for_is_garbled(name: str, perform: Perform) -> None:
+    for body in (b'{"id": "t1", "tasks": []}', b'{"id": "t1", "tasks": [], "%b": 7}' % name.encode()):
+        if name == "tasks":
+            body = body.replace(b'"tasks": []', b'"state": ""')
+        with serving(Flaky(Reply(body=body))) as url, pytest.raises(Garbled):
+            perform(url, LACKING[name])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [{"deep": -math.inf}]], ids=["nan", "inf", "deep"])
+def test_what_json_has_no_word_for_is_not_sent(value: Any, perform: Perform) -> None:
+    with serving(flaky := Flaky()) as url, pytest.raises(Unsendable, match="finite"):
+        perform(url, lambda client: client.create("tasks", payload={"x": None, "y": value}))
+    assert flaky.requests == []
+
+
+@pytest.mark.parametrize("key", ["é", "a b", "", "k" * 201, 5])
+def test_a_request_id_that_no_header_can_hold_is_not_sent(key: Any, perform: Perform) -> None:
+    with serving(flaky := Flaky()) as url, pytest.raises(Unsendable, match="visible"):
+        perform(url, lambda client: client.create("tasks", request_id=key))
+    assert flaky.requests == []
 
 
 def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perform) -> None:

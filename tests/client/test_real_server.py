@@ -6,13 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
 
 from api.client import Client, Conflict, IdempotencyMismatch, NotFound, Patience
 from statecore.journal import Event
+from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from tests.agent.process import running, submit
@@ -20,6 +22,7 @@ from tests.client.lossy import losing
 from tests.support import sequencer as sequencers
 from tests.support import site as sites
 from tests.support import world
+from tests.support.plans import copied
 from tests.support.site import ROOT, Site
 from tests.support.waiting import until
 
@@ -112,6 +115,14 @@ def test_every_call_of_operators_and_screens_is_understood(site: Site, tmp_path:
         assert client.bulk("tasks", "user_cancelled", ids=["t1", "t2"], reason="not needed")["total"] == 2
         assert client.drain("w1").state == "shutdown"
         assert client.change("tasks", "t1", metadata={"seen": True}).metadata == {"seen": True}
+
+
+def test_what_is_stuck_is_read_to_its_end(site: Site) -> None:
+    with time_machine.travel(now() - timedelta(days=2)):
+        copied(world.run(), 149)
+    with Client(site.url, sites.token("read"), patience=QUICK) as client:
+        for size in (100, 120):
+            assert len({each.id for each in client.stuck(entity_type="run", page_size=size)}) == 150
 
 
 def test_breakers_checkpoints_and_the_log_of_a_job_are_understood(site: Site) -> None:

@@ -45,6 +45,7 @@ def test_an_entity_has_its_history_in_line_and_offers_what_one_may(
     body, little = (each.get("/admin/statecore/task/scene-t3/change/").content.decode() for each in (client, staff))
 
     assert world.REASON in body
+    assert '<div class="readonly">cancelled</div>' in body
     assert "/machines/tasks/scene-t3/force/" in body
     assert world.REASON in little
     assert "/machines/tasks/scene-t3/force/" not in little

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dashboard.queries import runs
+from dashboard.queries import entities, history, runs
+from statecore.board import overdue
+from statecore.machines.task import Task
+from statecore.records import token as tokens
 from tests.dashboard.addresses import PAGES, Page, address
 from tests.dashboard.scene import Scene
 from tests.support import world
@@ -25,9 +32,10 @@ DEAR = {"stuck", "why", "force", "audit_verify"}
 
 
 @pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
-def test_a_page_asks_at_most_a_dozen_questions(place: Page, people: dict[str, Any], scene: Scene) -> None:
-    from statecore.board.overdue import kept
-
+def test_a_page_asks_at_most_a_dozen_questions(
+    place: Page, people: dict[str, Any], scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overdue, "KEPT_SECONDS", 3600.0)  # however busy the machine is
     client = Client()
     client.force_login(people["supervisor"])
     client.get(address(place, scene))  # how much is stuck is kept for all for a moment
@@ -35,7 +43,7 @@ def test_a_page_asks_at_most_a_dozen_questions(place: Page, people: dict[str, An
         connection,
     ) as asked:
         assert client.get(address(place, scene)).status_code == 200
-    kept.forget()
+    overdue.kept.forget()
     assert len(asked) <= 12, [query["sql"][:120] for query in asked]
 
 
@@ -147,6 +155,60 @@ def test_pages_follow_each_other_without_gap_or_repeat(people: dict[str, Any], d
         assert made <= set(seen)
 
 
+RESTLESS = ["restless-0", "restless-3", "restless-2", "restless-1", "scene"]
+
+
+@pytest.fixture
+def restless(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some runs that have come to rest, and one that has moved since, more often than is looked at for a page."""
+    from tests.dashboard.scene import number_all
+
+    monkeypatch.setattr(entities, "LOOK", 2)
+    monkeypatch.setattr(entities, "LONG_LOOK", 30)
+    made = [world.run(id=f"restless-{number}") for number in range(4)]
+    for step in range(80):
+        world.forced(made[0], ("running", "pending")[step % 2])
+    number_all()
+
+
+@pytest.mark.usefixtures("restless")
+def test_one_that_moves_all_the_time_hides_no_other(
+    people: dict[str, Any], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(people["viewer"])
+    url = reverse("console:machine", args=["runs"])
+    client.get(url)
+    with CaptureQueriesContext(connection) as asked:
+        context = client.get(url).context
+    assert [row.entity.pk for row in context["page"].rows] == RESTLESS
+    assert context["more"] == ""
+    assert len([query for query in asked if "SAVEPOINT" not in query["sql"]]) <= 12
+
+    monkeypatch.setattr(entities, "SIZE", 3)
+    following = client.get(url + client.get(url).context["more"]).context
+    assert [row.entity.pk for row in following["page"].rows] == RESTLESS[3:]
+    assert following["more"] == ""
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_stretch_without_a_last_move_leads_on_to_the_next(
+    people: dict[str, Any], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entities, "FEW", 0)  # as if they were too many to ask one by one
+    client.force_login(people["viewer"])
+    seen, bodies, url = [], [], "?order=recent"
+    while url:
+        answer = client.get(reverse("console:machine", args=["runs"]) + url)
+        bodies.append(answer.content.decode())
+        seen += [row.entity.pk for row in answer.context["page"].rows]
+        url = answer.context["more"]
+    assert seen == RESTLESS
+    assert 'data-empty="further"' in bodies[1]
+    assert "data-next>Next</a>" in bodies[1]
+    assert 'href="?q=&amp;order=recent">First page</a>' in bodies[-1]
+    assert not any("Nothing matches" in body for body in bodies)
+
+
 @pytest.mark.parametrize(
     ("query", "which"),
     [("q=run:nothing", "no-match"), ("q=", "nothing-yet")],
@@ -205,6 +267,42 @@ def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any]
     assert {event["entity_id"] for event in told} == {"scene-t3"}
 
 
+def test_an_override_tells_how_much_followed_from_it(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.dashboard.scene import last_forced, number_all
+
+    client.force_login(people["viewer"])
+    world.forced(scene.run, "canceled")
+    number_all()
+    receipt = reverse("console:receipt", args=[last_forced()])
+    caused = client.get(receipt).context["caused"]
+    assert {event["entity_type"] for event in caused} >= {"workstream", "task"}
+    told = f'<a class="small" href="{receipt}">{len(caused)}%s followed</a>'
+    overrides = reverse("console:overrides")
+    assert told % "" in client.get(overrides).content.decode()
+    assert client.get(overrides).content.decode().count(" followed</a>") == 1
+
+    monkeypatch.setattr(history, "BEHIND", len(caused))
+    assert told % " or more" in client.get(overrides).content.decode()
+    may = Permission.objects.filter(codename__in=["view_run", "view_workstream", "view_event"])
+    people["nobody"].user_permissions.add(*may)
+    client.force_login(people["nobody"])
+    assert client.get(overrides).context["events"][0]["followed"].changes == 1
+
+
+def test_the_last_page_of_the_audit_leads_back_to_the_newest(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.pages.audit.SIZE", 3)
+    client.force_login(people["viewer"])
+    first, last = client.get("/audit/?machine=task"), client.get("/audit/?machine=task&before=3")
+
+    assert ("Newest" in first.content.decode(), "Older" in first.content.decode()) == (False, True)
+    assert last.context["more"] is None
+    assert '<a class="button small" href="?machine=task">Newest</a>' in last.content.decode()
+
+
 @pytest.mark.parametrize(
     "query", ["since=0001-01-01T00:00", "until=9999-12-31T23:59", "since=0001-01-01T00:00%2B14:00"]
 )
@@ -255,6 +353,26 @@ def test_the_first_steps_copy_what_they_show(people: dict[str, Any], scene: Scen
         command = client.get(reverse("console:start")).context[name]
         assert f"<code>{command}</code>" in body or f'<code id="demo">{command}</code>' in body
         assert f'data-copy="{command}"' in body
+
+
+def test_the_calls_of_the_first_steps_do_what_they_say(people: dict[str, Any], client: Client) -> None:
+    """In the order shown, with the token that is made by the command shown before them."""
+    client.force_login(people["operator"])
+    page = client.get(reverse("console:start"))
+    shown = re.findall(r"<pre[^>]*>(.*?)</pre>", page.content.decode(), re.DOTALL)
+    scope = shlex.split(page.context["token"])[-1]
+    _token, text = tokens.make("first steps", people["operator"], scope)
+
+    for curl, place, *_headers, _d, body in (shlex.split(unescape(call)) for call in shown):
+        answer = Client(headers={"Authorization": f"Bearer {text}"}).post(
+            place.removeprefix("http://testserver"), body, content_type="application/json"
+        )
+        assert (curl, answer.status_code) == ("curl", 201), answer.content
+
+    assert {task.pk: task.state for task in Task.objects.filter(pk__in=["first", "second"])} == {
+        "first": "queued",
+        "second": "blocked",
+    }
 
 
 def test_a_long_journal_of_a_run_comes_in_pieces(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,29 @@ def test_a_page_opens_for_whom_it_is_meant_and_for_nobody_else(
         assert client.get(url).status_code == expected, f"{name} at {url}"
     stranger = Client().get(url)
     assert (stranger.status_code, stranger["Location"]) == (302, f"/login/?next={url}")
+
+
+@pytest.mark.parametrize("may", [[], ["view_event"], ["view_alert"], ["view_task"], ["view_task", "view_event"]])
+def test_the_navigation_leads_nobody_to_a_page_that_refuses_them(
+    may: list[str], people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    from django.contrib.auth.models import Permission
+
+    people["nobody"].user_permissions.set(Permission.objects.filter(codename__in=may))
+    client.force_login(people["nobody"])
+    places = re.findall(r'<a href="([^"]+)" data-nav', client.get(reverse("console:tokens")).content.decode())
+
+    assert reverse("console:overview") in places
+    assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
+
+
+def test_the_navigation_of_a_viewer_has_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    body = client.get(reverse("console:tokens")).content.decode()
+
+    assert re.findall(r'data-nav="(\w+)"', body) == [
+        *("overview", "stuck", "alerts", "overrides", "audit", "screens", "tokens", "start")
+    ]
 
 
 CHANGES = [
@@ -157,3 +181,86 @@ def test_a_second_person_nobody_can_be_is_refused(
     assert answer.status_code == 422
     scene.first.refresh_from_db()
     assert scene.first.state == "queued"
+
+
+def test_a_second_person_whose_password_is_wrong_is_among_the_refused_overrides(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["supervisor"])
+    body = {"to": "blocked", "reason": "long enough a reason", "category": "other"}
+    client.post(
+        reverse("console:force", args=["tasks", "scene-t1"]), {**body, "approver": "ann", "approver_password": "x"}
+    )
+
+    noted = client.get(reverse("console:overrides")).context["refused"]
+    assert [(note.actor, note.entity_id, note.detail) for note in noted] == [
+        ("supervisor", "scene-t1", "ann and this password do not belong together")
+    ]
+
+
+@pytest.mark.parametrize("name", ["machine", "entity", "why"])
+def test_a_part_and_its_page_are_not_taken_for_each_other(
+    name: str, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["viewer"])
+    url = reverse(f"console:{name}", args=["tasks"] if name == "machine" else ["tasks", "scene-t1"])
+    part, page = client.get(url, headers={"HX-Request": "true"}), client.get(url)
+
+    assert "HX-Request" in part["Vary"]
+    assert "HX-Request" in page["Vary"]
+    assert part["Cache-Control"] == "no-store"
+    assert "no-store" not in page.get("Cache-Control", "")
+
+
+def test_a_part_is_not_the_login_page_when_the_session_is_over(scene: Scene, client: Client) -> None:
+    url = reverse("console:machine", args=["tasks"])
+    part = client.get(url, headers={"HX-Request": "true"})
+
+    assert (part.status_code, part.content) == (403, b"Your session is over: log in again.\n")
+    back = client.get(url, headers={"HX-Request": "true", "HX-History-Restore-Request": "true"})
+    assert back["Location"] == f"/login/?next={url}"
+
+
+@pytest.fixture
+def sees_runs(people: dict[str, Any], client: Client) -> Client:
+    """Logged in as one who may see and force runs, and knows of no other machine."""
+    from django.contrib.auth.models import Permission
+
+    may = Permission.objects.filter(codename__in=["view_run", "operate_run", "override_run", "view_event"])
+    people["nobody"].user_permissions.add(*may)
+    client.force_login(people["nobody"])
+    return client
+
+
+@pytest.mark.parametrize("name", ["run", "run_journal"])
+def test_a_run_is_replayed_only_for_who_may_see_its_parts(name: str, sees_runs: Client, scene: Scene) -> None:
+    assert sees_runs.get(reverse(f"console:{name}", args=["scene"])).status_code == 403
+    page = sees_runs.get(reverse("console:entity", args=["runs", "scene"]))
+    assert page.status_code == 200
+    assert "Graph and replay" not in page.content.decode()
+
+
+def test_no_page_of_a_run_tells_of_machines_one_may_not_see(sees_runs: Client, scene: Scene) -> None:
+    force = reverse("console:force", args=["runs", "scene"])
+    related = sees_runs.get(reverse("console:entity", args=["runs", "scene"]), {"tab": "related"})
+    preview = sees_runs.get(force, {"to": "canceled"})
+    body = {"to": "canceled", "reason": "long enough a reason", "category": "other"}
+    receipt = sees_runs.get(sees_runs.post(force, body)["Location"])
+
+    for page in (related, preview, receipt):
+        assert page.status_code == 200
+        assert "scene-t1" not in page.content.decode()
+        assert "scene-w" not in page.content.decode()
+    for page in (preview, receipt):
+        assert "Something you may not see" in page.content.decode()
+        assert "Nothing else" not in page.content.decode()
+
+
+def test_who_may_see_the_parts_is_told_of_them(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["supervisor"])
+    related = client.get(reverse("console:entity", args=["runs", "scene"]), {"tab": "related"})
+    preview = client.get(reverse("console:force", args=["runs", "scene"]), {"to": "canceled"})
+
+    assert "scene-w" in related.content.decode()
+    assert "scene-t1" in preview.content.decode()
+    assert "data-unseen" not in preview.content.decode()

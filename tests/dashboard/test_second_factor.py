@@ -261,6 +261,24 @@ def test_a_second_person_who_has_one_confirms_with_a_code(
     assert scene.first.state == "failed"
 
 
+def test_where_it_is_required_a_second_person_without_one_approves_nothing(
+    ann: User, people: dict[str, Any], scene: Scene, client: Client, clock: Any, settings: Any
+) -> None:
+    settings.STATECORE_SECOND_PERSON = frozenset({"task.queued->failed"})
+    settings.STATECORE_SECOND_FACTOR = "required"  # of who has no password, such as the supervisor here, none is asked
+    client.force_login(people["supervisor"])
+    body = {"to": "failed", "reason": "long enough a reason", "category": "other"}
+
+    answer = client.post(
+        reverse("console:force", args=["tasks", "scene-t1"]), {**body, "approver": "ann", "approver_password": PASSWORD}
+    )
+
+    assert answer.status_code == 422
+    assert "ann has no second factor yet" in answer.content.decode()
+    scene.first.refresh_from_db()
+    assert scene.first.state == "queued"
+
+
 def test_who_has_lost_both_is_helped_on_the_server(ann: User, clock: Any) -> None:
     enrolled(ann, clock)
     told = StringIO()

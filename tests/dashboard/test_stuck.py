@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from django.urls import reverse
 from statecore import stuck
 from tests.dashboard.scene import Scene
 from tests.support import world
+from tests.support.plans import copied
 
 STUCK = "/stuck/"
 
@@ -72,6 +75,23 @@ def test_the_audit_is_filtered_by_channel(
         assert len({event["channel"] for event in told}) > 1
     else:
         assert {event["entity_id"] for event in told} == found
+
+
+def test_what_does_not_fit_on_one_page_is_on_the_next(late: Any, people: dict[str, Any], client: Client) -> None:
+    copied(late, 150)
+    client.force_login(people["supervisor"])
+    address, shown, sizes = f"{STUCK}?machine=task", [], []
+    while address:
+        page = client.get(address)
+        shown += [row["item"].entity.pk for row in page.context["rows"]]
+        sizes.append(len(page.context["rows"]))
+        found = re.search(r'rel="next" data-next href="([^"]+)"', page.content.decode())
+        address = f"{STUCK}{unescape(found[1])}" if found else ""
+
+    assert sizes[0] == 100
+    assert len(sizes) == 2
+    assert sorted(shown) == sorted(item.entity.pk for item in stuck.stuck(1_000, entity_type="task"))
+    assert client.get(STUCK, {"after": "nowhere"}).context["is_first"]
 
 
 @pytest.mark.django_db

@@ -106,6 +106,13 @@ def test_compose_has_every_process() -> None:
     assert all(OURS[name]["deploy"]["replicas"] == 2 for name in ("rest", "live", "worker", "sequencer"))
 
 
+def test_what_is_run_again_beside_the_others_leaves_their_counts_alone() -> None:
+    """By each `docker compose up`, and by Kubernetes at each upgrade."""
+    (job,) = pods()["statecore-prepare"]["containers"]
+
+    assert [process.read(words).first for words in (OURS["prepare"]["command"], job["args"])] == [False, False]
+
+
 def test_the_image_runs_as_nobody_special_what_is_locked() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M) for word in line.split()[:-1]}
@@ -116,6 +123,19 @@ def test_the_image_runs_as_nobody_special_what_is_locked() -> None:
     assert re.search(r'ENTRYPOINT \["python", "-m", "(.+)"\]', text)[1] == process.__spec__.name  # type: ignore[index]
     assert {path for path in copied if not (ROOT / path).exists()} == set()
     assert {"statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"} <= copied
+
+
+def test_the_first_operator_is_made_in_containers_that_there_are() -> None:
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
+    image = (DEPLOY / "Containerfile").read_text()
+    (service,) = re.findall(r"compose\.yaml exec (\S+) python manage\.py createsuperuser", page)
+    ((pod, container),) = re.findall(r"exec -it deploy/(\S+) -c (\S+) -- python manage\.py createsuperuser", page)
+
+    assert service in OURS
+    assert container in [each["name"] for each in pods()[pod]["containers"] if each["image"] == "statecore"]
+    # What `python` and `manage.py` mean there.
+    assert "ENV PATH=/opt/statecore/.venv/bin:$PATH" in image
+    assert re.findall(r"^WORKDIR (\S+)$", image, re.M)[-1] == "/opt/statecore"
 
 
 @pytest.mark.parametrize("container", containers())

@@ -19,6 +19,7 @@ from tests.support import databases, redis
 from tests.support.waiting import until
 
 PATIENCE = 20.0
+PROTOCOL = "2025-06-18"
 
 pytestmark = pytest.mark.skipif(
     not (NGINX and OPENSSL), reason="nginx and openssl are needed: apt-get install nginx-light openssl"
@@ -134,22 +135,37 @@ def test_a_claim_waits_until_there_is_work(site: Topology, phase: None) -> None:
         statecore.complete(held.id, attempt=held.attempt or 1)
 
 
-def test_tools_answer_behind_the_proxy(site: Topology) -> None:
+def test_tools_work_behind_the_proxy(site: Topology, phase: None) -> None:
+    hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    look = {"name": "get_entity", "arguments": {"collection": "phases", "id": "PH-1"}}
+
+    assert asked_of_the_tools(site, "initialize", hello)["serverInfo"]
+    told = asked_of_the_tools(site, "tools/call", look)
+    assert (told["isError"], told["structuredContent"].get("id")) == (False, "PH-1"), told
+
+
+def asked_of_the_tools(site: Topology, method: str, params: dict[str, Any]) -> dict[str, Any]:
     with site.browser() as browser:
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-        call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        accept = {"Accept": "application/json, text/event-stream", **site.bearer}
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": PROTOCOL, **site.bearer}
         answer = browser.post("/mcp/", json=call, headers=accept)
 
     assert answer.status_code == 200, answer.text
-    assert "serverInfo" in answer.text
+    told: dict[str, Any] = answer.json()["result"]
+    return told
 
 
 def test_any_web_process_tells_prometheus_what_all_have_counted(site: Topology, phase: None) -> None:
+    """The sequencer counts, soon after it was done: once one of them tells of it, all do."""
+    with site.client() as statecore:
+        statecore.submit(plan("counted", {"id": "counted-1"}))
     with site.browser() as browser:
-        told = [browser.get("/metrics", headers={"Authorization": f"Bearer {'m' * 32}"}).text for _ in range(4)]
 
-    assert all("state_transitions_total{" in text for text in told)
+        def told() -> str:
+            return browser.get("/metrics", headers={"Authorization": f"Bearer {'m' * 32}"}).text
+
+        until(lambda: "state_transitions_total{" in told())
+        assert all("state_transitions_total{" in told() for _ in range(4))
 
 
 def test_the_doctor_finds_nothing_wrong(site: Topology, phase: None) -> None:

@@ -138,6 +138,7 @@ def test_a_seal_that_does_not_hold_is_an_error() -> None:
         assert complaint("seals")[0] == "warning"
     seal(3)
     assert is_content_with("seals")
+    assert next(doctor.examine(["seals"])).says.startswith("1 seal, up to position")
     with triggers.lowered(connection):
         Event.objects.filter(pk=Event.objects.order_by("event_id")[0].pk).update(hash="0" * 64)
     assert complaint("seals")[0] == "error"

@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.support.waiting import until
 
 END = "@@ended"
+# In the background of a script Ctrl-C is ignored, by whatever is started there as well; not at a terminal.
+SHELL = ("env", "--default-signal=INT", "/bin/bash", "--noprofile", "--norc")
 
 
 class Terminal:
@@ -18,9 +20,8 @@ class Terminal:
         self.log, self.read = log, 0
         with log.open("wb") as out:
             self.shell = subprocess.Popen(
-                ["/bin/bash", "--noprofile", "--norc"], cwd=folder, env=environ, stdin=subprocess.PIPE, stdout=out,
-                stderr=out, start_new_session=True,
-            )  # fmt: skip
+                SHELL, cwd=folder, env=environ, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
+            )
 
     def type(self, command: str) -> None:
         assert self.shell.stdin is not None
@@ -42,10 +43,10 @@ class Terminal:
 
     def interrupt(self, seconds: float = 30.0) -> None:
         """Ctrl-C for what runs, and the end of the shell."""
+        assert self.shell.stdin is not None
+        self.shell.stdin.close()
         if self.shell.poll() is None:
             os.killpg(self.shell.pid, signal.SIGINT)
-            assert self.shell.stdin is not None
-            self.shell.stdin.close()
             try:
                 self.shell.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -45,6 +45,11 @@ def members(folder: Path) -> list[int]:
     return [int((folder / name).read_text()) for name in ("near", "far")]
 
 
+def all_there(folder: Path) -> bool:
+    """Each has said who it is: a file is there before anything is in it."""
+    return all((folder / name).exists() and (folder / name).read_text() for name in ("near", "far"))
+
+
 def all_gone(pids: list[int]) -> bool:
     return not any(map(_is_at_work, pids))
 
@@ -190,8 +195,7 @@ command.run([sys.executable, "-c", sys.argv[1]], folder=Path(sys.argv[2]), timeo
 
 def test_a_killed_runner_leaves_no_process_behind(tmp_path) -> None:
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, family(), str(tmp_path)])
-    until(lambda: (tmp_path / "far").exists() and (tmp_path / "far").read_text())
-    until(lambda: (tmp_path / "near").exists() and (tmp_path / "near").read_text())
+    until(lambda: all_there(tmp_path))
 
     os.kill(runner.pid, signal.SIGKILL)
 
@@ -204,7 +208,7 @@ def test_a_worker_that_is_asked_to_stop_ends_what_it_runs(tmp_path, monkeypatch)
     results: list[command.Result] = []
     thread = threading.Thread(target=lambda: results.append(run(family(), tmp_path)))
     thread.start()
-    until(lambda: (tmp_path / "far").exists())
+    until(lambda: all_there(tmp_path))
 
     command.runners.stop()
     thread.join(20)

@@ -1,4 +1,4 @@
-"""Looking for gates to run costs little, however many are due and however many wait for something else."""
+"""Looking for gates and patches costs little, however many are due and however many wait for something else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from statecore.executors import due
+from statecore.executors import due, patches
 from statecore.executors.due import BATCH, STRETCH, WALKS
+from statecore.machines.patch_ledger import State
 from statecore.machines.task import Task
 from tests.executors.support import executing, gate
-from tests.stuck.test_plans import copied, plan_of, planned_as_if_big, steps
 from tests.support import world
+from tests.support.plans import copied, plan_of, planned_as_if_big, steps, swept
 
 pytestmark = pytest.mark.django_db
 
@@ -35,6 +36,7 @@ def crowd(commands: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Thousands of each kind are due, and thousands more wait for a task that is not there yet, or for ever."""
     for walk in WALKS:
         monkeypatch.setattr(walk, "place", None)
+    swept()
     workstream, dead, validated = executing(), world.workstream(), world.workstream()
     early, left = gate(workstream=workstream), gate(workstream=dead)
     exit_, entry, own = gate(workstream=workstream), gate(workstream=workstream), gate(workstream=validated)
@@ -84,3 +86,37 @@ def test_many_that_wait_for_something_else_hide_nobody(crowd: list[Any]) -> None
 
     assert {kind.pk for kind in crowd for pk in found if pk.startswith(kind.pk)} == {kind.pk for kind in crowd}
     assert all(pk.startswith(tuple(kind.pk for kind in crowd)) for pk in found)
+
+
+@pytest.fixture
+def patches_left_behind() -> Any:
+    """One patch to be merged, and thousands that nobody waits for any more, each in a workstream that has ended."""
+    swept()
+    due, left = (world.forced(world.patch(workstream=executing()), State.QUEUED) for _ in range(2))
+    dead = world.forced(left.workstream, "failed")
+    left.refresh_from_db()
+    copied(left, MANY)
+    copied(dead, MANY)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE statecore_patchledger SET workstream_id = %s || substr(id, %s) WHERE id LIKE %s",
+            [dead.pk, len(left.pk) + 1, f"{left.pk}-%"],
+        )
+        cursor.execute("ANALYZE")
+    return due
+
+
+@pytest.mark.postgres
+def test_on_postgresql_looking_for_patches_reads_nothing_that_was_left_behind(patches_left_behind: Any) -> None:
+    look = patches.awaited(State.QUEUED)[: patches.BATCH]
+    assert list(look) == [patches_left_behind.pk]
+    plan = plan_of(look)
+    assert "patch_awaited_by_state" in {node.get("Index Name") for node in plan}
+    assert plan[0]["Shared Hit Blocks"] + plan[0]["Shared Read Blocks"] < 20, plan
+
+
+@pytest.mark.sqlite
+def test_on_sqlite_looking_for_patches_reads_nothing_that_was_left_behind(patches_left_behind: Any) -> None:
+    look = patches.awaited(State.QUEUED)[: patches.BATCH]
+    assert steps(lambda: list(look)) < 2_000, look.explain()
+    assert list(look) == [patches_left_behind.pk]

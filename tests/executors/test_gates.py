@@ -233,6 +233,15 @@ def test_a_running_gate_without_a_runner_is_timed_out_when_its_time_is_over_and_
     assert (orphan.state, orphan.exit_code, orphan.stderr) == ("FAILED", 124, "timed out after 60 s")
 
 
+def test_many_that_cannot_be_timed_out_hide_nobody(commands) -> None:
+    broken, orphan = (world.fire(gate(timeout_sec=sec), "gate_started") for sec in (60, 61))
+    TestGate.objects.filter(pk=broken.pk).update(started_at=now() + timedelta(days=9))  # it cannot end before it began
+    with time_machine.travel(now() + timedelta(hours=1)):
+        assert [gates.time_out_gates(limit=1) for _ in range(3)] == [0, 1, 0]
+
+    assert fresh(orphan).state == "FAILED"
+
+
 def hung_runner(**fields):
     """A gate that a runner of ours has started, and of which it has not been heard since."""
     hung = gate(**fields)

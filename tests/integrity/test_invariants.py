@@ -113,8 +113,10 @@ def a_workstream_that_goes_on_after_a_critical_failure() -> Any:
     return put(task.workstream, state="executing", **NO_END)
 
 
-def a_waiting_workstream_with_a_running_task() -> Any:
-    return put(world.running_task().workstream, state="ready")
+def a_running_task_of_a_waiting_workstream() -> Any:
+    task = world.running_task()
+    put(task.workstream, state="ready")
+    return task
 
 
 def a_workstream_that_started_before_what_it_depends_on() -> Any:
@@ -133,6 +135,7 @@ BREAKS: dict[str, Callable[[], Any]] = {
     "critical_failures_fail_the_run": a_run_that_goes_on_after_a_critical_failure,
     "queued_tasks_have_their_dependencies": a_queued_task_that_depends_on_an_open_one,
     "running_tasks_are_within_their_timeout": a_running_task_past_its_lease,
+    "running_tasks_have_an_executing_workstream": a_running_task_of_a_waiting_workstream,
     "failed_gates_block": a_task_that_a_failed_gate_does_not_block,
     "completed_tasks_have_passed_their_gates": a_completed_task_whose_gate_waits,
     "tasks_belong_where_their_workstream_does": a_task_of_another_run,
@@ -144,7 +147,6 @@ BREAKS: dict[str, Callable[[], Any]] = {
     "registered_workers_hold_tasks": an_unregistered_worker_with_a_task,
     "completed_workstreams_have_completed_tasks": a_completed_workstream_with_an_open_task,
     "critical_failures_fail_the_workstream": a_workstream_that_goes_on_after_a_critical_failure,
-    "waiting_workstreams_run_no_task": a_waiting_workstream_with_a_running_task,
     "workstreams_execute_after_their_dependencies": a_workstream_that_started_before_what_it_depends_on,
     "workstreams_belong_to_their_run": a_workstream_of_another_phase,
 }

@@ -15,8 +15,8 @@ from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from statecore.reactions import gates, tasks
 from statecore.reactions.look import TABLES
-from tests.stuck.test_plans import copied, nodes, steps
 from tests.support import world
+from tests.support.plans import copied, nodes, steps, swept
 
 pytestmark = pytest.mark.django_db
 
@@ -56,17 +56,6 @@ def much_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     link(Task.depends_on, completed, completed)
     link(TestGate.depends_on, later_gate, gate)
     link(Workstream.depends_on, done, done)
-
-
-def swept() -> None:
-    """Without what earlier tests have left to be vacuumed, which an index would still lead to."""
-    if connection.vendor == "postgresql":
-        other = connection.copy()
-        try:
-            with other.cursor() as cursor:
-                cursor.execute("VACUUM")
-        finally:
-            other.close()
 
 
 def link(field: Any, copies_of: Any, to: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from api.live.asgi import refuse
 from statecore import board
 from statecore.journal import Event
 from statecore.records import token as tokens
@@ -57,6 +60,7 @@ def test_who_gets_in(web: Web) -> None:
         assert opened(web, path, good) == first
         assert opened(web, path, {**good, **here}) == first
         assert opened(web, path, {**good, **elsewhere}) == 403
+        assert opened(web, path, {**good, "Origin": "http://["}) == 403
         assert opened(web, path, subprotocols=["bearer", text]) == first
         assert opened(web, path, {**cookie, **here}) == first
         assert opened(web, path, {**cookie, **elsewhere}) == 403
@@ -64,11 +68,14 @@ def test_who_gets_in(web: Web) -> None:
     assert opened(web, "/ws/nowhere/", good) == 404
     assert opened(web, "/ws/events/?after=soon", good) == 400
     assert opened(web, "/ws/events/?entity_type=cat", good) == 400
+    assert opened(web, "/ws/events/?entity_typ=task", good) == 400
+    assert opened(web, "/ws/events/?actor=one,two&actor=three", good) == "hello"
 
     streams = f"{web.url}/api/v1/events/"
     asks = {"Accept": "text/event-stream"}
     assert httpx.get(streams, headers={**asks, **sees_nothing}).status_code == 403
-    assert httpx.get(f"{streams}?after=soon", headers={**asks, **good}).status_code == 400
+    for wrong in ("after=soon", "after=", "since=2026-01-01T00:00:00Z", f"actor={'x' * 201}", "page_size=3"):
+        assert httpx.get(f"{streams}?{wrong}", headers={**asks, **good}).status_code == 400
     assert httpx.get(streams, headers={**asks, **good, "Host": "elsewhere.example"}).status_code == 400
     for way_in in (good, cookie):
         with httpx.stream("GET", streams, headers={**asks, **way_in}) as stream:
@@ -92,6 +99,22 @@ def test_the_journal_takes_the_same_right_as_a_page_and_as_a_stream(web: Web) ->
         told = httpx.get(f"{web.url}/api/v1/events/", headers={**headers, **asks}, timeout=30)
         assert (told.status_code, told.json()["required"]) == (403, "statecore.view_event")
     assert [opened(web, path, headers) for path in PATHS] == [403, "snapshot"]
+
+
+def test_turning_somebody_away_is_no_error_of_the_server(web: Web) -> None:
+    assert [opened(web, path) for path in (*PATHS, "/ws/nowhere/")] == [401, 401, 404]
+    web.end()
+    assert "handshake" not in web.log
+
+
+def test_a_database_that_is_away_is_told_as_such() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(refuse(OperationalError("the connection is closed"), send))
+    assert (sent[0]["status"], json.loads(sent[1]["body"])["code"]) == (503, "unavailable")
 
 
 def events_of(stream: Any, count: int) -> list[tuple[str, str, dict[str, Any]]]:

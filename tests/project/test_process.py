@@ -49,6 +49,17 @@ def started(tmp_path: Path, *words: str, database: str) -> subprocess.Popen[str]
     )  # fmt: skip
 
 
+def test_only_who_is_first_lets_the_counts_begin_anew(tmp_path: Path) -> None:
+    counts = tmp_path / "home" / "metrics" / "counter_other-1.db"
+    counts.parent.mkdir(parents=True)
+    counts.touch()
+    for words, stays in ((), True), (("--first",), False):
+        preparing = started(tmp_path, "prepare", *words, database=f"sqlite:///{tmp_path}/own.sqlite3")
+        _out, said = preparing.communicate(timeout=120)
+        assert preparing.returncode == 0, said
+        assert counts.exists() is stays
+
+
 def test_a_database_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     waiting = started(tmp_path, "prepare", "--wait", "0.1", database="sqlite:////nowhere/at/all.sqlite3")
     _out, said = waiting.communicate(timeout=60)

@@ -75,7 +75,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(directory: Path, django_db_setup: None) -> Site:
+def site(directory: Path) -> Site:
     return Site(directory)
 
 
@@ -128,6 +128,30 @@ def test_a_killed_supervisor_leaves_nothing_behind(site: Site, running: psutil.P
     until(lambda: are_gone(processes))
 
 
+WORKER = """
+import os, time
+from celery.signals import worker_process_init
+import statecore.project.celery
+if os.fork() == 0:
+    worker_process_init.send(sender=None)
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+os.wait()
+"""
+
+
+def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for() -> None:
+    worker = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    started = psutil.Process(int(worker.stdout.readline()))
+
+    worker.kill()
+
+    assert worker.wait(10) == -signal.SIGKILL
+    worker.stdout.close()
+    until(lambda: are_gone([started]))
+
+
 def test_a_crashed_process_is_started_again(site: Site, running: psutil.Popen) -> None:
     web = named(running, "uvicorn")
 
@@ -159,6 +183,7 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
         ("DATABASE_URL", "postgres://ann@127.0.0.1:1/name", "cannot be reached"),
         ("DATABASE_URL", "sqlite:////nowhere/at/all.sqlite3", "cannot be reached"),
         ("REDIS_URL", "redis://127.0.0.1:1/0", "cannot be reached"),
+        ("STATECORE_DEADLINES", "task.sleeping=5", "statecore.E009"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from statecore.observing.traces import VARIABLE, NotInstalled, Traces
 from tests.support import site as sites
+from tests.support.collector import collecting
 from tests.support.waiting import until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-class Collector(BaseHTTPRequestHandler):
-    heard: list[Any]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") is None:
-            told = ExportTraceServiceRequest.FromString(body)
-            self.heard += [span for each in told.resource_spans for scope in each.scope_spans for span in scope.spans]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None: ...
-
-
 @pytest.fixture
 def collector() -> Iterator[tuple[str, list[Any]]]:
-    heard: list[Any] = []
-    server = HTTPServer(("127.0.0.1", 0), type("Heard", (Collector,), {"heard": heard}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", heard
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with collecting() as found:
+        yield found
 
 
 def attributes(span: Any) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,13 @@ from typing import Any
 import orjson
 import pytest
 from django.db.models import Exists, Q
-from django.test import RequestFactory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from api import bodies, pages, sequences
 from api.filters import moment, narrowed
 from api.live import wishes
+from api.screens.journal import FILTERS
 from dashboard.queries import search
 from statecore import backup
 from statecore.backup.manifest import Manifest
@@ -36,28 +34,10 @@ from statecore.project import database_url, environment, redis_url
 from statecore.project.refusal import Refused
 from statecore.project.variables import every_variable
 from statecore.records import Patch
+from tests.properties.parsing import JSON, TEXT, asking, few, many, plain, refusal_of
 from tests.properties.support import SETTINGS, rolled_back
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
-TEXT = st.text(max_size=60)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=12,
-)
-
-
-def refusal_of(kind: type[Any], parser: Callable[..., Any], *given_to_it: Any) -> Any:
-    """None where it was understood; any other exception than this kind is a failure."""
-    try:
-        parser(*given_to_it)
-    except kind as refusal:
-        return refusal
-    return None
-
-
-few, many = settings(SETTINGS, max_examples=40), settings(SETTINGS, max_examples=100)
-
 
 # Searches of the console
 
@@ -96,11 +76,6 @@ def test_an_age_is_one_or_is_refused(text: str) -> None:
 # What the API is asked
 
 
-def asking(**words: str) -> Any:
-    """A real request, with these words behind the question mark."""
-    return RequestFactory().get("/api/v1/tasks/", words)
-
-
 def tokens() -> st.SearchStrategy[str]:
     """Cursors as they are made, of whatever contents, and texts that are none."""
     parts = st.tuples(
@@ -109,19 +84,8 @@ def tokens() -> st.SearchStrategy[str]:
         st.just("2026-01-05T08:00:00Z") | st.datetimes().map(str) | JSON,
         st.just("t1") | JSON,
     )
-    made = (parts | JSON).map(lambda each: base64.urlsafe_b64encode(orjson.dumps(_plain(each))).decode())
+    made = (parts | JSON).map(lambda each: base64.urlsafe_b64encode(orjson.dumps(plain(each))).decode())
     return made | made.map(lambda text: text.rstrip("=")) | TEXT
-
-
-def _plain(value: Any) -> Any:
-    """Without the numbers that no JSON of ours writes."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return max(-(2**63), min(value, 2**63 - 1)) if type(value) is int else value
 
 
 @pytest.mark.django_db
@@ -168,15 +132,15 @@ def test_the_place_in_a_log_is_a_number_or_is_refused(after: str, size: str) -> 
 
 
 @many
-@given(st.dictionaries(st.sampled_from([*wishes.NAMES, "after", "x"]), st.lists(TEXT, min_size=1, max_size=2)), TEXT)
+@given(st.dictionaries(st.sampled_from([*FILTERS, "after", "x"]), st.lists(TEXT, min_size=1, max_size=2)), TEXT)
 def test_what_a_stream_is_asked_for_is_understood_or_refused(query: dict[str, list[str]], last: str) -> None:
-    refusal = refusal_of(Invalid, wishes.read, query, last)
+    refusal = refusal_of(Invalid, wishes.read, query, {"task"}, last)
 
-    assert refusal.facts["errors"] if refusal else (wishes.read(query, last).after or 0) >= 0
+    assert refusal.facts["errors"] if refusal else (wishes.read(query, {"task"}, last).after or 0) >= 0
 
 
 @many
-@given(st.binary(max_size=80) | JSON.map(lambda each: orjson.dumps(_plain(each))) | st.just(b"[" * 100_000))
+@given(st.binary(max_size=80) | JSON.map(lambda each: orjson.dumps(plain(each))) | st.just(b"[" * 100_000))
 def test_a_body_is_json_or_is_refused(raw: bytes) -> None:
     refusal = refusal_of(Invalid, bodies._decoded, raw)
 
@@ -289,7 +253,7 @@ def test_a_manifest_of_whatever_contents_restores_nothing_and_says_so(tmp_path: 
         (folder / name).write_bytes(gzip.compress(b""))
 
     @settings(SETTINGS, max_examples=80)
-    @given(MANIFESTS.map(_plain).map(orjson.dumps) | JSON.map(_plain).map(orjson.dumps) | st.binary(max_size=40))
+    @given(MANIFESTS.map(plain).map(orjson.dumps) | JSON.map(plain).map(orjson.dumps) | st.binary(max_size=40))
     def holds(written: bytes) -> None:
         (folder / "manifest.json").write_bytes(written)
         with pytest.raises(CannotRestore):

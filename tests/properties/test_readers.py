@@ -24,8 +24,8 @@ from statecore.journal import digest
 from statecore.kernel.refusals import Invalid, Refusal
 from statecore.records import Seal
 from statecore.sinks import journal_file
+from tests.properties.parsing import JSON, TEXT, asking, few, many, plain, refusal_of
 from tests.properties.support import rolled_back
-from tests.properties.test_parsers import JSON, TEXT, _plain, asking, few, many, refusal_of
 from tests.support import world
 
 IDS = st.sampled_from(["a", "b", "c", "PH-1"]) | JSON
@@ -51,7 +51,7 @@ PLANS = st.fixed_dictionaries(
 @given(PLANS | JSON)
 def test_a_plan_is_kept_as_a_whole_or_refused(plan: Any) -> None:
     def submit() -> None:
-        body = bodies._decoded(orjson.dumps(_plain(plan)))
+        body = bodies._decoded(orjson.dumps(plain(plan)))
         scheduling.submit(body, actor=world.operator())
 
     with rolled_back():
@@ -63,7 +63,7 @@ def test_a_plan_is_kept_as_a_whole_or_refused(plan: Any) -> None:
 
 LINES = st.sampled_from([b"data: ", b"event: resnapshot", b"event: x", b"id: 7", b"id: -1", b"id: \xd9\xa3", b":", b""])
 TOLD = JSON | st.fixed_dictionaries({"event": JSON}, optional={"position": JSON})
-BYTES = LINES | st.binary(max_size=20) | TOLD.map(lambda told: b"data: " + orjson.dumps(_plain(told)))
+BYTES = LINES | st.binary(max_size=20) | TOLD.map(lambda told: b"data: " + orjson.dumps(plain(told)))
 
 
 @many
@@ -91,13 +91,13 @@ def test_the_end_of_a_journal_file_is_found_whatever_it_holds(written: bytes) ->
 
 
 def sealed(told: Any) -> bytes:
-    body = orjson.dumps(_plain(told)).decode()
+    body = orjson.dumps(plain(told)).decode()
     return orjson.dumps({"position": 1, "body": body, "hash": digest(body)})
 
 
 @few
 @given(
-    st.lists(BYTES | JSON.map(sealed) | JSON.map(_plain).map(orjson.dumps), max_size=3).map(b"\n".join), st.booleans()
+    st.lists(BYTES | JSON.map(sealed) | JSON.map(plain).map(orjson.dumps), max_size=3).map(b"\n".join), st.booleans()
 )
 def test_a_retired_file_of_whatever_contents_is_not_as_sealed(
     tmp_path_factory: Any, written: bytes, packed: bool
@@ -129,7 +129,7 @@ def test_the_key_of_a_request_is_one_or_is_refused(body: dict[str, Any], header:
 
 
 @many
-@given(st.binary(max_size=40) | st.fixed_dictionaries({"wait": JSON}).map(_plain).map(orjson.dumps))
+@given(st.binary(max_size=40) | st.fixed_dictionaries({"wait": JSON}).map(plain).map(orjson.dumps))
 @example(b'{"wait": 1e308}')
 @example(b'{"wait": true}')
 def test_who_waits_for_work_waits_no_longer_than_is_allowed(body: bytes) -> None:

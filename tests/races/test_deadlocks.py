@@ -39,9 +39,9 @@ class CrossLock:
         own = change.entity.pk
         if change.entry.caused_by or own not in self.pairs:
             return
+        notice_deadlocks_soon()  # whoever tried without a lock starts over with one as soon as anything is asked
         self.tries[own] += 1
         if self.tries[own] == 1:
-            notice_deadlocks_soon()
             self.barrier.wait()
         door.transition(type(change.entity), self.pairs[own], self.trigger, actor=THE_SYSTEM, cause=change.entry)
 

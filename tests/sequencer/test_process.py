@@ -22,6 +22,7 @@ from statecore.sequencer import bell
 from statecore.sequencer.bell import Bell
 from statecore.sequencer.leadership import Leadership
 from statecore.sinks import all_sinks, counters
+from tests.conftest import DATABASE
 from tests.support import world
 from tests.support.sequencer import ROOT, database_url, end, lines, ordered, positions, running, start
 from tests.support.waiting import until
@@ -87,9 +88,8 @@ def test_two_at_once_one_leads_and_the_other_takes_over(home: Path) -> None:
     all_is_whole(home)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_at_random_nothing_is_missing_and_nothing_twice(home: Path, seed: int) -> None:
-    moments = random.Random(seed)
+def test_killed_at_random_nothing_is_missing_and_nothing_twice(home: Path) -> None:
+    moments = random.Random(DATABASE)
     for _life in range(4):
         lives = log(home).count("sequencer_leads") if (home / "sequencer.log").exists() else 0
         process = start(home)

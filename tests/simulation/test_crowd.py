@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from statecore import integrity
 from statecore.journal import Event
@@ -152,6 +152,13 @@ def test_a_real_task_that_an_agent_is_given_is_handed_back() -> None:
     real.refresh_from_db()
     assert (real.state, real.last_error) == ("retrying", "a simulated agent does no real work")
     assert not Worker.objects.filter(state="busy").exists()
+
+
+@pytest.mark.parametrize(("beside", "other"), [(False, "--beside-real-work"), (True, "let real tasks ask for")])
+def test_whoever_meets_real_work_is_told_what_else_to_do(beside: bool, other: str) -> None:
+    world.queued_task()
+    with pytest.raises(CommandError, match=f"use a database of its own, or {other}"):
+        call_command("simulate", agents=2, rate=500, seed=7, runs=50, neighbours=0, beside_real_work=beside)
 
 
 def test_the_settings_of_the_installation_stay_as_they_are() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -15,8 +16,10 @@ from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, sink_cursor
+from statecore.sinks import counters
 from statecore.sinks.counters import KEPT, Counters, Difference, add, reconcile
 from tests.support import world
+from tests.support.plans import copied, each_read
 from tests.support.sequencer import catch_up, sequencer
 from tests.support.waiting import somebody_waits, until
 
@@ -57,8 +60,9 @@ def test_rates_are_by_minute_and_old_minutes_go() -> None:
         assert TransitionRate.objects.count() == 1
 
 
-def test_they_agree_with_a_fresh_count_while_others_write() -> None:
-    workers = [world.created("UetWorker", worker_type="test") for _ in range(4)]
+def test_they_agree_with_a_fresh_count_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "STRIDE", 50)  # between two of them somebody may move
+    everybody = [world.created("UetWorker", worker_type="test") for _ in range(200)]
     over = threading.Event()
 
     def write(worker) -> None:
@@ -70,7 +74,7 @@ def test_they_agree_with_a_fresh_count_while_others_write() -> None:
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=write, args=(worker,)) for worker in workers]
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in everybody[::50]]
     for thread in threads:
         thread.start()
     working = sequencer(Counters())
@@ -84,7 +88,7 @@ def test_they_agree_with_a_fresh_count_while_others_write() -> None:
             thread.join(30)
     catch_up(Counters())
     assert reconcile() == []
-    assert sum(states("uet_worker").values()) == 4
+    assert sum(states("uet_worker").values()) == len(everybody)
 
 
 def test_what_was_counted_before_a_kill_is_not_counted_again() -> None:
@@ -118,6 +122,37 @@ def test_a_row_that_was_removed_shows() -> None:
         cursor.execute("DELETE FROM statecore_run")
 
     assert reconcile() == [Difference("statecount", ("run", "pending"), 1, 0)]
+
+
+STRIDE = 20
+MOST = {"postgresql": 2 * STRIDE, "sqlite": 100 * STRIDE}  # rows and steps, of the dearest query
+
+
+@pytest.fixture
+def whole_history(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Many strides of events, all counted; many more of rows, of which the counters have not heard."""
+    monkeypatch.setattr(counters, "STRIDE", STRIDE)
+    workstream = world.workstream()
+    tasks = [world.task(workstream=workstream) for _ in range(5 * STRIDE)]
+    world.forced(tasks[0], "blocked")
+    catch_up(Counters())
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET enable_seqscan = off")  # as if the tables were big
+        yield tasks[-1]
+        if connection.vendor == "postgresql":
+            cursor.execute("RESET enable_seqscan")
+
+
+def test_a_fresh_count_is_made_in_strides_and_leaves_nothing_out(whole_history: Any) -> None:
+    assert reconcile() == []
+    copied(whole_history, 50 * STRIDE)
+    found: list[Difference] = []
+
+    reads = each_read(lambda: found.extend(reconcile()))
+
+    assert found == [Difference("statecount", ("task", "pending"), 5 * STRIDE - 1, 55 * STRIDE - 1)]
+    assert max(reads)[0] < MOST[connection.vendor], max(reads)
 
 
 @pytest.mark.postgres

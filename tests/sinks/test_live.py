@@ -12,6 +12,7 @@ from channels.layers import channel_layers, get_channel_layer
 
 from statecore.records.position import head
 from statecore.records.sink_cursor import place_of
+from statecore.sinks import live
 from statecore.sinks.live import GROUP, MOST_EVENTS, Live
 from tests.support import world
 from tests.support.sequencer import catch_up
@@ -54,9 +55,10 @@ class Watcher:
 
 
 @pytest.fixture
-def layers(settings):
-    """The layer is made anew with the settings of the test."""
+def layers(settings, monkeypatch):
+    """The layer is made anew with the settings of the test. A busy machine is not a Redis that is away."""
     channel_layers.backends.clear()
+    monkeypatch.setattr(live, "PATIENCE", 30.0)
     yield settings
     channel_layers.backends.clear()
 

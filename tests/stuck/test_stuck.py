@@ -11,11 +11,13 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from statecore import door, stuck
+from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import NotFound
 from statecore.machines.test_gate import TestGate
 from statecore.records import checkpoint
-from statecore.stuck import abandoned
+from statecore.stuck import abandoned, scan
 from tests.machines import worlds
 from tests.support import world
 
@@ -68,7 +70,8 @@ def test_only_what_has_taken_several_times_as_long(later) -> None:
     world.queued_task(id="t2")
     later(minutes=12)
     assert [pk for pk, _kind in listed()] == ["t1", "t2"]
-    assert [pk for pk, _kind in listed(beyond=2)] == ["t1"]
+    late = scan.overdue(registry.flow("task"), "queued", now(), 100, beyond=2)
+    assert [task.pk for task in late] == ["t1"]
 
 
 def test_tasks_of_a_workstream_that_has_not_begun_wait_for_that(later) -> None:
@@ -238,6 +241,78 @@ class TestDecisions:
         later(hours=5)
         assert ("w1", "needs a decision") in listed()
         assert ("w1", "overdue") not in listed()
+
+
+class TestPages:
+    """Everybody stands on one page, whatever they are found by and however many are due at the same moment."""
+
+    def paged(self, size: int, **given: Any) -> list[tuple[str, str]]:
+        shown, after = [], None
+        while True:
+            page = stuck.page(size, after=after, **given)
+            shown += [(item.entity.pk, item.kind.value) for item in page.items]
+            if page.onward is None:
+                return shown
+            assert len(page.items) == size
+            after = stuck.Place.read(str(page.onward))
+
+    @pytest.mark.parametrize("size", [1, 2, 7, 100])
+    def test_it_is_the_same_list_in_parts(self, clock, size: int) -> None:
+        stuck_of_each_kind(range(3))
+        clock.shift(timedelta(days=3))
+        whole = listed(limit=1_000)
+        assert len(whole) == len(set(whole)) > 30
+        assert self.paged(size) == whole
+        assert self.paged(size, entity_type="task") == listed(limit=1_000, entity_type="task")
+
+    def test_who_is_late_and_needs_a_decision_stands_in_one_place(self, later) -> None:
+        """Whichever of the two came first, and whatever else was lost."""
+        for number, ends in enumerate([("failed", "cancelled"), ("cancelled", "failed"), ("failed",), ()] * 2):
+            run = world.fire(world.run(id=f"r{number}"), "run_started")
+            later(minutes=1 if number < 4 else 60 * 24)
+            for end in ends:
+                world.forced(world.workstream(run=run), end)
+                later(minutes=1)
+        later(days=2)
+        whole = [("r3", "overdue"), ("r7", "overdue")]
+        whole += [(f"r{number}", "needs a decision") for number in (0, 1, 2, 4, 5, 6)]
+        for size in (1, 2, 3, 100):
+            assert sorted(self.paged(size, entity_type="run")) == sorted(whole)
+
+    def test_who_waits_for_an_approval_before_their_deadline_comes_after_the_late(self, later, settings) -> None:
+        settings.STATECORE_RECOVERY = {"supervised_job": "approval"}
+        lost = world.created("SupervisedWorker", workspace_id="space")
+        for number in range(6):
+            job = world.created("SupervisedJob", id=f"j{number}", task_description="sort")
+            world.fire(world.fire(job, "validate"), "allocate_resources", workers=[lost.pk])
+            if number == 2:
+                later(minutes=45)
+        world.fire(lost, "terminate")
+        later(minutes=30)
+        expected = [(f"j{number}", "needs approval") for number in range(6)]
+        assert [item.overdue > timedelta() for item in stuck.stuck()] == [True] * 3 + [False] * 3
+        for size in (1, 2, 4):
+            assert self.paged(size) == expected
+
+    def test_whoever_comes_in_the_meantime_stands_behind(self, later) -> None:
+        for number in range(4):
+            world.queued_task(id=f"t{number}")
+        later(minutes=9)
+        world.queued_task(id="t9")
+        later(minutes=2)
+        first = stuck.page(2)
+        later(minutes=9)
+        rest = stuck.page(100, after=first.onward)
+        assert [item.entity.pk for item in [*first.items, *rest.items]] == ["t0", "t1", "t2", "t3", "t9"]
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "x", ",,", "2026-01-05T08:00:00.000000Z,late task.queued", "1969-12-31T00:00:00.000000Z,late,t1",
+         "9999-12-31T23:59:59.000000-23:59,late,t1", "2026-01-05T08:00:00.000000Z,late,\0"],
+    )  # fmt: skip
+    def test_a_place_that_there_is_not_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError):  # noqa: PT011 - each part complains in its own words
+            stuck.Place.read(text)
 
 
 # How many queries

@@ -18,6 +18,7 @@ from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase
+from statecore.scheduling import breakers
 
 AGENT = Actor.agent("agent-7")
 REASON = "seen to be wrong by hand"
@@ -89,6 +90,12 @@ def queued_task(**fields: Any) -> Any:
 
 def running_task(*, by: Any = None, **fields: Any) -> Any:
     return fire(queued_task(**fields), "worker_started", worker=(by or idle_worker()).pk)
+
+
+def open_breaker(tool: str) -> None:
+    """By an agent, for whom the tool has failed as often as it may."""
+    created("CircuitBreaker", id=tool, failure_threshold=1)
+    breakers.report(tool, success=False, actor=AGENT, error="it crashed")
 
 
 def fire(entity: Entity, trigger: str, *, actor: Actor = THE_SYSTEM, **params: Any) -> Any:

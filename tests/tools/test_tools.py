@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import httpx2
 import pytest
+import time_machine
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from statecore.journal import Event
+from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from tests.agent.process import running, state, submit
 from tests.api.test_rights import useless
 from tests.support import site as sites
 from tests.support import world
+from tests.support.plans import copied
 from tests.support.site import Site
 
 READING = {
@@ -26,9 +31,9 @@ READING = {
 }  # fmt: skip
 
 
-def asked(site: Site, token: str, deed: Callable[[Client], Awaitable[Any]]) -> Any:
+def asked(site: Site, token: str, deed: Callable[[Client], Awaitable[Any]], **further: str) -> Any:
     async def run() -> Any:
-        headers = {"Authorization": f"Bearer {token}"}
+        headers = {"Authorization": f"Bearer {token}", **further}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30) as http,
             Client(streamable_http_client(f"{site.url}/mcp/", http_client=http)) as client,
@@ -88,6 +93,17 @@ def test_it_looks_at_things(site: Site) -> None:
     assert len(called(site, token, "list_machines").structured_content["results"]) == 13
 
 
+def test_it_is_told_that_more_is_stuck(site: Site) -> None:
+    with time_machine.travel(now() - timedelta(days=2)):
+        copied(world.run(), 149)
+    token, told = sites.token("read"), {}
+    for limit in (120, 150):
+        found = called(site, token, "list_stuck", limit=limit).structured_content
+        told[len(found["results"])] = found["more"]
+
+    assert told == {120: True, 150: False}
+
+
 def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
     token = sites.token("agent", "assistant")
     plan = {"id": "r1", "phase": world.phase().pk, "workstreams": [{"id": "w", "tasks": [{"id": "t1"}]}], "start": True}
@@ -111,6 +127,24 @@ def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
     started = Event.objects.get(entity_id="t1", trigger="worker_started").as_dict()
     assert started["metadata"]["tool"] == "claim_task"
     assert Event.objects.get(entity_id="r1", trigger="created").as_dict()["metadata"]["tool"] == "submit_plan"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_they_look_and_work_behind_a_proxy_that_speaks_tls(redis_server: str, tmp_path: Path) -> None:
+    """As deploy/ has it: what comes without TLS is sent to it, and what a tool calls stays in the process."""
+    token, through_tls = sites.token("agent"), {"X-Forwarded-Proto": "https"}
+    run = {"collection": "runs", "fields": {"phase": world.phase().pk}}
+
+    async def work(client: Client) -> list[Any]:
+        looked = await client.call_tool("list_machines", {})
+        return [looked, await client.call_tool("create_entity", run)]
+
+    with sites.running(tmp_path, redis_server, STATECORE_HTTPS="1") as site:
+        assert httpx.get(f"{site.url}/api/v1/machines/").status_code == 301
+        told = asked(site, token, work, **through_tls)
+
+    assert [result.is_error for result in told] == [False, False], told
+    assert Run.objects.count() == 1
 
 
 def test_even_an_operators_token_is_an_agent_here(site: Site) -> None:
@@ -175,6 +209,28 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
 
     assert answer.status_code == 413
     assert answer.json()["code"] == "too_large"
+
+
+def test_there_is_nothing_to_listen_to(site: Site) -> None:
+    headers = {"Authorization": f"Bearer {sites.token('read')}", "Accept": "text/event-stream"}
+    for method in ("GET", "DELETE"):
+        answer = httpx.request(method, f"{site.url}/mcp/", headers=headers, timeout=30)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("create_entity", {"collection": "phases", "fields": {"request_id": 5}}),
+        ("create_entity", {"collection": "phases", "fields": {"request_id": "é"}}),
+        ("list_entities", {"collection": "schema"}),
+    ],
+)
+def test_what_cannot_be_asked_or_read_is_told_as_a_problem(site: Site, tool: str, arguments: dict[str, Any]) -> None:
+    result = called(site, sites.token("agent"), tool, **arguments)
+
+    assert result.is_error
+    assert result.structured_content["code"] in ("invalid", "unavailable")
 
 
 def test_a_header_cannot_claim_to_be_a_tool(site: Site) -> None:

@@ -19,13 +19,13 @@ NAME = "turnstile"
 
 
 @contextmanager
-def in_the_folder() -> Iterator[None]:
+def in_the_folder(folder: str = FOLDER) -> Iterator[None]:
     """As if the file lay in statecore/machines/."""
-    machines.__path__.append(FOLDER)
+    machines.__path__.append(folder)
     try:
         yield
     finally:
-        machines.__path__.remove(FOLDER)
+        machines.__path__.remove(folder)
 
 
 @contextmanager

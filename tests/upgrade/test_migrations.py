@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection, models
+from django.db import IntegrityError, connection, models
 from django.db.migrations import Migration
 from django.db.migrations import operations as ops
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
 from statecore.kernel.concurrent_index import AddIndexConcurrently
+from statecore.records.phase import Phase
 from tests.upgrade.judge import objections
 
 OURS = ("statecore", "dashboard", "api")
@@ -105,19 +107,64 @@ def test_an_index_beside_writers_cannot_be_in_a_transaction() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_index_is_built_beside_writers_and_taken_away_again() -> None:
-    state = LOADER.project_state([key for key in LOADER.graph.leaf_nodes() if key[0] == "statecore"])
-    operation = AddIndexConcurrently("phase", models.Index(fields=["title"], name="phase_by_title"))
-    after = state.clone()
-    operation.state_forwards("statecore", after)
-
-    with connection.schema_editor(atomic=False) as editor:
-        operation.database_forwards("statecore", editor, state, after)
+    forwards(BY_TITLE)
     assert "phase_by_title" in indexes()
-    with connection.schema_editor(atomic=False) as editor:
-        operation.database_backwards("statecore", editor, after, state)
+    backwards(BY_TITLE)
     assert "phase_by_title" not in indexes()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite builds an index as a whole or not at all")
+def test_an_index_that_was_not_finished_is_built_anew() -> None:
+    for name in ("PH-1", "PH-2"):
+        Phase.objects.create(id=name, title="the same")
+    with pytest.raises(IntegrityError), connection.cursor() as cursor:
+        cursor.execute("CREATE UNIQUE INDEX CONCURRENTLY phase_by_title ON statecore_phase (title)")
+    assert not is_valid("phase_by_title")
+
+    forwards(BY_TITLE)
+    assert is_valid("phase_by_title")
+    backwards(BY_TITLE)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("key", [key for key in LATER if not LOADER.get_migration(*key).atomic], ids=lambda key: key[1])
+def test_what_runs_without_a_transaction_can_be_repeated_both_ways(key: tuple[str, str]) -> None:
+    """It may have been interrupted after its last operation, before anybody wrote down that it has run."""
+    migration, before_it = LOADER.get_migration(*key), before(key)
+    for go in (migration.apply, migration.unapply, migration.unapply, migration.apply):
+        with connection.schema_editor(atomic=False) as editor:
+            go(before_it.clone(), editor)
+
+
+BY_TITLE = AddIndexConcurrently("phase", models.Index(fields=["title"], name="phase_by_title"))
+
+
+def forwards(operation: Operation) -> None:
+    old, new = states(operation)
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_forwards("statecore", editor, old, new)
+
+
+def backwards(operation: Operation) -> None:
+    old, new = states(operation)
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_backwards("statecore", editor, new, old)
+
+
+def states(operation: Operation) -> tuple[ProjectState, ProjectState]:
+    old = LOADER.project_state([key for key in LOADER.graph.leaf_nodes() if key[0] == "statecore"])
+    new = old.clone()
+    operation.state_forwards("statecore", new)
+    return old, new
 
 
 def indexes() -> set[str]:
     with connection.cursor() as cursor:
         return set(connection.introspection.get_constraints(cursor, "statecore_phase"))
+
+
+def is_valid(index: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = %s::regclass", [index])
+        return bool(cursor.fetchone()[0])

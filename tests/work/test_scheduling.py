@@ -451,6 +451,28 @@ def test_a_time_out_is_retried_and_then_fails(clock) -> None:
     assert integrity.check_all() == []
 
 
+@pytest.mark.parametrize("allowed", [20, 200])
+def test_a_running_task_may_run_for_as_long_as_it_is_allowed_to_now(clock, allowed: int) -> None:
+    submit(workstream("a", task("a1", timeout_sec=60)))
+    agent = Agent()
+    agent.claim()
+    told = door.edit(Task, "a1", {"timeout_sec": allowed}, actor=agent.actor)
+    assert told.lease_expires_at == row("a1").lease_expires_at == START + timedelta(seconds=allowed)
+    clock.shift(timedelta(seconds=allowed, microseconds=-1))
+    assert timers.time_out_tasks() == 0
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == []
+    assert integrity.check_all() == []
+    clock.shift(timedelta(microseconds=1))
+    assert timers.time_out_tasks() == 1
+    assert row("a1").last_error == f"timed out after {allowed} s"
+    assert scheduling.beat("w", actor=agent.actor)["commands"] == [{"cancel": "a1", "attempt": 1}]
+
+
+def test_a_task_that_does_not_run_has_no_lease_to_move(clock) -> None:
+    submit(workstream("a", "a1"))
+    assert door.edit(Task, "a1", {"timeout_sec": 5}, actor=THE_SYSTEM).lease_expires_at is None
+
+
 def test_a_dead_workers_tasks_are_retried_by_another(clock) -> None:
     submit(workstream("a", "a1", "a2"))
     dead, other = Agent("dead", max_concurrent_tasks=2), Agent("other", max_concurrent_tasks=2)
@@ -531,6 +553,15 @@ def test_a_sweep_is_bounded_and_goes_on_the_next_time(clock) -> None:
     clock.shift(1)
     assert [timers.time_out_tasks() for _ in range(3)] == [timers.BATCH, 20, 0]
     assert (agent.row.state, agent.row.current_load) == ("idle", 0)
+
+
+def test_many_that_are_refused_hide_nobody_from_a_sweep(clock) -> None:
+    submit(workstream("a", *(task(f"t{number}", timeout_sec=1) for number in range(timers.BATCH)), "late"))
+    Agent(max_concurrent_tasks=1000).claim()
+    Task.objects.exclude(pk="late").update(timeout_sec=10_000)  # past the door: the lease stays
+    clock.shift(1800)
+    assert [timers.time_out_tasks() for _ in range(3)] == [0, 1, 0]
+    assert states(Task)["late"] == "retrying"
 
 
 # At the same time

@@ -1,14 +1,20 @@
-"""The consoles of a page: what is typed, what is shown, and in which terminal."""
+"""The fenced blocks of a page: what is typed, what is shown, what is set, and in which terminal."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
-BLOCK = re.compile(r"(?:^<!-- terminal: (?P<terminal>\w+) -->\n)?^```console\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?:^<!-- terminal: (?P<terminal>\w+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.M | re.S
+)
+CONSOLE, PLAIN = "console", ""
 PROMPT, MORE, ANYTHING = "$ ", ">", "…"
+SETTING = re.compile(r'[A-Z_]+=(?:"[^"]*"|[^\s"]+)')
 
 
 @dataclass
@@ -21,12 +27,29 @@ class Typed:
 
 @dataclass(frozen=True)
 class Block:
+    language: str
     terminal: str
-    typed: list[Typed]
+    text: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What it sets, where every line is a variable and its value; otherwise nothing."""
+        lines = self.text.splitlines()
+        if self.language != PLAIN or not all(map(SETTING.fullmatch, lines)):
+            return {}
+        pairs = (shlex.split(line)[0].partition("=") for line in lines)
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def typed(self) -> list[Typed]:
+        if self.language == CONSOLE:
+            return list(_typed(self.text))
+        return [Typed(command, []) for command in self.text.replace("\\\n", "").splitlines()]
 
 
 def blocks(page: Path) -> list[Block]:
-    return [Block(found["terminal"] or "", list(_typed(found["text"]))) for found in BLOCK.finditer(page.read_text())]
+    found = BLOCK.finditer(page.read_text())
+    return [Block(each["language"], each["terminal"] or "", dedent(each["text"])) for each in found]
 
 
 def _typed(text: str) -> Iterator[Typed]:

@@ -1,0 +1,73 @@
+"""What a browser makes of a page: after going back, with long names, on a telephone, among Django's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import expect
+
+LONG_NAME = "agent-of-the-night-shift-0123456789abcdef"
+
+
+def test_going_back_shows_the_page_and_not_the_part_that_was_fetched_last(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="back", tasks=1)
+    page = visit("/machines/tasks/?q=back")
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    site.do("plan", run="back-more", tasks=1)
+    page.locator("#news").click()
+    page.locator('tr[data-id="back-more-t1"] a.id').first.click()
+    expect(page.locator("h1")).to_have_text("back-more-t1")
+
+    page.go_back()
+
+    expect(page.locator('tr[data-id="back-more-t1"]')).to_be_visible()
+    expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+
+
+def test_a_part_that_is_fetched_after_the_session_is_over_says_so_and_keeps_what_was_typed(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    page = visit("/machines/tasks/show-t3/force/")
+    page.fill("#reason", "half of a long sentence")
+    page.context.clear_cookies()
+    page.get_by_label("blocked").check()
+
+    expect(page.locator("#preview")).to_contain_text("your session is over")
+    expect(page.locator("#reason")).to_have_value("half of a long sentence")
+    assert not page.locator("#id_password").count()
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a part that is refused
+
+
+def test_the_admin_shows_where_an_entity_is_how_it_came_there_and_where_to_move_it(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    page = visit("/admin/statecore/task/show-t5/change/", who="admin")
+
+    expect(page.locator(".field-state .readonly")).to_have_text("failed")
+    expect(page.locator(".field-version .readonly")).to_be_visible()
+    expect(page.locator(".field-state_entered_at .readonly")).to_be_visible()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    expect(page.get_by_role("cell", name="seen to be wrong by hand")).to_be_visible()
+    expect(page.get_by_role("link", name="Force a state")).to_be_visible()
+
+
+def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Callable[..., Any]) -> None:
+    from tests.browser.site import PASSWORD
+
+    site.do("plan", run="wide", tasks=1)
+    site.do("person", name=LONG_NAME)
+    page = visit("/login/?next=/machines/tasks/wide-t1/force/%3Fto=blocked", who="nobody yet")
+    page.fill("#id_username", LONG_NAME)
+    page.fill("#id_password", PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_label("other").check()
+    page.fill("#reason", "to be seen in the audit with the whole of a long name")
+    page.locator("#force-button").click()
+    expect(page.locator("h1")).to_be_visible()
+
+    page.goto(f"{site.url}/audit/?entity=wide-t1")
+
+    who = page.get_by_title(LONG_NAME)
+    expect(who.first).to_be_visible()
+    assert page.locator(".scroll").evaluate("(table) => table.scrollWidth <= table.clientWidth")

@@ -1,0 +1,76 @@
+"""The chart of the overview comes with sockets and without, late or at the second try, and never with old numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_live import is_live
+from tests.browser.test_memory import TAP
+
+SCRIPT = "**/uPlot.iife.min.js"
+
+
+@pytest.fixture
+def elsewhere(visit: Callable[..., Any]) -> Any:
+    """A page that is not the overview yet, so that what is between it and the server can be set up."""
+    return visit("/start/")
+
+
+def test_it_is_drawn(site: Any, elsewhere: Any) -> None:
+    elsewhere.goto(f"{site.url}/")
+    is_live(elsewhere)
+    expect(elsewhere.locator("#rates canvas")).to_be_visible()
+
+
+def test_it_is_drawn_without_a_socket(site: Any, elsewhere: Any) -> None:
+    elsewhere.route_web_socket("**/ws/**", lambda socket: socket.close())
+    elsewhere.goto(f"{site.url}/")
+
+    expect(elsewhere.locator("#rates canvas")).to_be_visible()
+
+
+@pytest.mark.parametrize("sockets", [True, False], ids=["live", "alone"])
+def test_it_is_drawn_after_its_script_failed_once(
+    sockets: bool, site: Any, elsewhere: Any, visit: Callable[..., Any]
+) -> None:
+    if not sockets:
+        elsewhere.route_web_socket("**/ws/**", lambda socket: socket.close())
+    elsewhere.route(SCRIPT, lambda route: route.abort(), times=1)
+    elsewhere.goto(f"{site.url}/")
+
+    expect(elsewhere.locator("#rates canvas")).to_have_count(1)
+    expect(elsewhere.locator("#rates canvas")).to_be_visible()
+    assert elsewhere.locator("head link[href*=uPlot]").count() == 1
+    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+
+
+# In the place of the script: keeps what it is told to draw.
+RECORDER = """window.drawn = [];
+window.uPlot = class {
+  constructor(_, data) { window.drawn.push(data[1]); }
+  setData(data) { window.drawn.push(data[1]); }
+  setSize() {}
+};"""
+NEWS = """() => window.tell("/ws/board/", { type: "delta", minutes: {
+  [new Date(Math.floor(Date.now() / 60000) * 60000).toISOString()]: { transitions: 777, failures: 0, overrides: 0 },
+} })"""
+
+
+def test_a_slow_script_draws_the_newest_numbers(site: Any, elsewhere: Any) -> None:
+    held: list[Any] = []
+    elsewhere.add_init_script(TAP)
+    elsewhere.clock.install()
+    elsewhere.route(SCRIPT, lambda route: held.append(route))
+    elsewhere.goto(f"{site.url}/", wait_until="commit")
+    is_live(elsewhere)
+    elsewhere.wait_for_function("() => window.is_open('/ws/board/')")
+    elsewhere.evaluate(NEWS)
+    elsewhere.clock.fast_forward(3_000)  # beyond the time at which a page without a word draws what it was made with
+    held[0].fulfill(body=RECORDER, content_type="text/javascript")
+
+    elsewhere.wait_for_function("() => window.drawn?.length")
+    assert elsewhere.evaluate("window.drawn.at(-1).includes(777)")

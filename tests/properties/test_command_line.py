@@ -1,0 +1,48 @@
+"""A word of the command line is a field and its value, or is refused; what is sent is what was typed."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentTypeError
+from typing import Any
+
+import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from api.cli.moving import value_of
+from api.cli.reading import pair
+from tests.properties.parsing import JSON, TEXT, many, plain, refusal_of
+
+NEARLY = st.sampled_from(["NaN", "-Infinity", "1e999", "[", "{}", '"\\ud800"', "01", "1_0", "9" * 5_000, "\0", "٣"])
+
+
+@many
+@given(TEXT | st.builds("{}={}".format, TEXT, TEXT | NEARLY))
+@example("=")
+@example("a==b")
+def test_a_pair_is_a_field_and_its_value_or_is_refused(text: str) -> None:
+    refusal = refusal_of(ArgumentTypeError, pair, text)
+    name, value = ("", "") if refusal else pair(text)
+
+    assert str(refusal) if refusal else f"{name}={value}" == text
+    assert bool(name) is (refusal is None)
+    assert "=" not in name
+
+
+@many
+@given(JSON.map(plain))
+def test_a_value_that_is_json_is_read_as_what_it_says(value: Any) -> None:
+    assert value_of(json.dumps(value)) == value
+
+
+@many
+@given(TEXT | NEARLY | JSON.map(json.dumps))
+@example("[" * 100_000)
+@example("[NaN]")
+def test_a_value_is_sent_as_it_was_read(text: str) -> None:
+    """JSON has no word for what is not a number: it would arrive as nothing."""
+    value = value_of(text)
+    refusal = refusal_of(UnicodeEncodeError, msgspec.json.encode, value)
+
+    assert refusal or msgspec.json.decode(msgspec.json.encode(value)) == value
