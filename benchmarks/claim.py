@@ -41,7 +41,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
     options = parser.parse_args()
     options.queued, options.finished = (4_000, 10_000) if options.quick else (20_000, 1_000_000)
-    options.rounds, options.each = (4, 10) if options.quick else (12, 20)
+    options.rounds, options.each = (4, 20) if options.quick else (12, 40)
     return options
 
 
@@ -85,8 +85,9 @@ def prepare(queued: int, finished: int) -> None:
     plan = {"id": "run", "phase": "phase", "workstreams": workstreams, "start": True}
     scheduling.submit(plan, actor=THE_SYSTEM)
     for number in range(AGENTS):
-        door.create(Worker, id=f"agent-{number}", max_concurrent_tasks=10, actor=THE_SYSTEM)
-        door.transition(Worker, f"agent-{number}", "registration_completed", actor=THE_SYSTEM)
+        for name in (f"agent-{number}", f"busy-agent-{number}"):
+            door.create(Worker, id=name, max_concurrent_tasks=10, actor=THE_SYSTEM)
+            door.transition(Worker, name, "registration_completed", actor=THE_SYSTEM)
     with triggers.lowered(connection), connection.cursor() as cursor:
         seed.fill_finished(cursor, "ws-0:0", finished)
         seed.make_twins(cursor)

@@ -52,15 +52,23 @@ def ours(share: tuple[str, int]) -> None:
         door.transition(Task, task.pk, "execution_completed", actor=agent, params=REPORT)
 
 
-def ours_in_one(share: tuple[str, int]) -> None:
-    """Each task is reported with the claim of the next."""
-    name, count = share
-    agent = Actor.agent(name)
+def ours_in_one() -> Contender:
+    """Each task is reported with the claim of the next, on and on: the last of a share is reported in the next share.
+
+    So its worker is always busy, and is nobody else's.
+    """
     reports: list[scheduling.Report] = []
-    for _ in range(count):
-        (task,) = scheduling.report_and_claim(name, reports, actor=agent, most=1).tasks
-        reports = [scheduling.Report(task.pk, "execution_completed", REPORT)]
-    door.transition(Task, task.pk, "execution_completed", actor=agent, params=REPORT)
+
+    def work(share: tuple[str, int]) -> None:
+        nonlocal reports
+        name, count = f"busy-{share[0]}", share[1]
+        agent = Actor.agent(name)
+        for _ in range(count):
+            told, (task,) = scheduling.report_and_claim(name, reports, actor=agent, most=1)
+            assert all(item.outcome for item in told)  # noqa: S101 - a refusal would be fast and wrong
+            reports = [scheduling.Report(task.pk, "execution_completed", REPORT)]
+
+    return work
 
 
 def ours_by_ten(share: tuple[str, int]) -> None:

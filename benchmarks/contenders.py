@@ -24,7 +24,7 @@ def _claimer(name: str) -> Contender:
     return {
         "raw SKIP LOCKED": claimers.raw,
         "claim, then report": claimers.ours,
-        "report and claim": claimers.ours_in_one,
+        "report and claim": claimers.ours_in_one(),
         "claim ten": claimers.ours_by_ten,
         "procrastinate": claimers.procrastinate(),
     }[name]

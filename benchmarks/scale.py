@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from benchmarks.support import environ, once, postgres
 RESULTS = Path(__file__).parent / "results"
 GATES = 5_000
 RUNS = 10
+ONCE = "reconcile counters"  # thousands of queries in one run
 
 
 def main() -> None:
@@ -31,7 +33,9 @@ def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
-            settings = environ(base / "home", database("scale"), "settings") | {"STATECORE_GATE_COMMANDS": "true"}
+            subprocess.run(["git", "init", "-q", base / "tree"], check=True)  # noqa: S607 - whichever there is
+            executors = {"STATECORE_GATE_COMMANDS": "true", "STATECORE_REPOSITORY": str(base / "tree")}
+            settings = environ(base / "home", database("scale"), "settings") | executors
             once(settings, seed.migrate)
             _measure_plan(report, once(settings, submit, options.plan))
             _measure_filling(report, once(settings, fill, options.workstream), options.workstream)
@@ -67,11 +71,13 @@ def _measure_filling(report: Report, each: list[float], size: int) -> None:
     report.add(f"A workstream of {size:,} tasks", lines, each, [target])
 
 
-def _measure_sweeps(report: Report, slowest: dict[str, tuple[float, float]], rows: int) -> None:
-    lines: Lines = [("slowest query, milliseconds", "before any ANALYZE", "after one")]
-    lines += [(name, *(f"{seconds * 1e3:.1f}" for seconds in each)) for name, each in slowest.items()]
-    worst = max(max(each) for each in slowest.values())
-    target = Target("slowest query of a sweep, milliseconds", 50, worst * 1e3, at_most=True)
+def _measure_sweeps(report: Report, slowest: dict[str, tuple[list[float], list[float]]], rows: int) -> None:
+    when = ("before any ANALYZE", "after one")
+    lines: Lines = [("slowest query of a run, ms", *(f"{time}, {what}" for time in when for what in ("median", "max")))]
+    for name, each in slowest.items():
+        lines.append((name, *(f"{of(runs) * 1e3:.1f}" for runs in each for of in (median, max))))
+    worst = max(max(runs) for each in slowest.values() for runs in each)
+    target = Target("slowest query of any run of a sweep, milliseconds", 50, worst * 1e3, at_most=True)
     report.add(f"Sweeps and screens, {rows:,} tasks finished, {GATES:,} gates to run", lines, slowest, [target])
 
 
@@ -79,10 +85,11 @@ def _measure_sweeps(report: Report, slowest: dict[str, tuple[float, float]], row
 
 
 def submit(tasks: int) -> float:
-    """Ten workstreams of chains of three."""
-    from statecore import scheduling
+    """Ten workstreams of chains of three, and a patch that they leave behind."""
+    from statecore import door, scheduling
     from statecore.kernel.actors import THE_SYSTEM
-    from statecore.records import Phase
+    from statecore.machines.patch_ledger import PatchLedger
+    from statecore.records import Patch, Phase
 
     Phase.objects.create(id="phase")
     plan = {
@@ -94,6 +101,8 @@ def submit(tasks: int) -> float:
     start = time.perf_counter()
     scheduling.submit(plan, actor=THE_SYSTEM)
     seconds = time.perf_counter() - start
+    Patch.objects.create(id="patch", diff="")
+    door.create(PatchLedger, id="left", patch="patch", workstream="large-0", actor=THE_SYSTEM)
     _cancel("large")
     return seconds
 
@@ -136,11 +145,8 @@ def fill(tasks: int) -> list[float]:
     return each
 
 
-def sweep(rows: int) -> dict[str, tuple[float, float]]:
-    """The slowest query of each sweep, with that many finished tasks in the way, whatever the planner has been told.
-
-    The finished tasks come without their events, which none of these reads.
-    """
+def sweep(rows: int) -> dict[str, tuple[list[float], list[float]]]:
+    """The slowest query of each run of a sweep, with that many finished tasks in the way, before and after ANALYZE."""
     from statecore.kernel import triggers
 
     _validate_one()
@@ -148,16 +154,31 @@ def sweep(rows: int) -> dict[str, tuple[float, float]]:
         cursor.execute("ALTER TABLE statecore_task SET (autovacuum_enabled = off)")
         with seed.in_bulk(cursor, "statecore_task"):
             seed.fill_rows(cursor, "statecore_task", "filling:0", "done", rows, seed.DONE)
+        apart = {"state_entered_at": "t.state_entered_at + n * interval '1 millisecond'"}
+        seed.fill(cursor, "statecore_patchledger", "left", "left", rows // 100, apart)
         seed.fill(cursor, "statecore_testgate", "gate", "gate", GATES)
         seed.fill(cursor, "statecore_task", "gated", "task", GATES)
         cursor.execute(
             "INSERT INTO statecore_task_gates (task_id, testgate_id) "
             "SELECT replace(id, 'gate', 'task'), id FROM statecore_testgate WHERE id LIKE 'gate%_%'"
         )
-    before = {sweep.__name__: _slowest(sweep) for sweep in sweeps()}
+    _number()
+    before = {name: _slowest(name, sweep) for name, sweep in sweeps().items()}
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    return {sweep.__name__: (before[sweep.__name__], _slowest(sweep)) for sweep in sweeps()}
+    return {name: (before[name], _slowest(name, sweep)) for name, sweep in sweeps().items()}
+
+
+def _number() -> None:
+    """As the sequencer does, which is not here; the counters are taken to be up to date, and are put right later."""
+    from statecore.records import SinkCursor
+    from statecore.sequencer.numbering import Numberer
+    from statecore.sinks.counters import Counters
+
+    numberer = Numberer()
+    numberer.begin()
+    numberer.number()
+    SinkCursor.objects.create(sink=Counters.name, position=numberer.head)
 
 
 def _validate_one() -> None:
@@ -175,29 +196,43 @@ def _validate_one() -> None:
     door.transition(Task, task.pk, "execution_completed", actor=agent, params=report)
 
 
-def sweeps() -> list[Callable[[], Any]]:
-    """What runs by itself, and what every screen asks for."""
-    from statecore import board, integrity, stuck
-    from statecore.executors import due
+def sweeps() -> dict[str, Callable[[], Any]]:
+    """What runs by itself but for the export, which writes all that is new; and what every screen asks for."""
+    from statecore import board, bulk, integrity, journal, stuck
+    from statecore.executors import compensation, gates, patches
     from statecore.reactions.sweep import look_around
-    from statecore.scheduling import timers
+    from statecore.records import recall
+    from statecore.scheduling import breakers, timers
+    from statecore.sinks import counters, notices
+    from statecore.stuck import abandoned
 
-    return [
-        timers.time_out_tasks,
-        timers.queue_retries,
-        timers.miss_heartbeats,
-        timers.give_up_workers,
-        look_around,
-        due.due,
-        stuck.recover_stalled,
-        stuck.stuck,
-        board.stats,
-        integrity.sweep_invariants,
-    ]
+    return {
+        "time_out_tasks": timers.time_out_tasks,
+        "queue_retries": timers.queue_retries,
+        "miss_heartbeats": timers.miss_heartbeats,
+        "give_up_workers": timers.give_up_workers,
+        "forget recalls": recall.forget,
+        "look_around": look_around,
+        "mark_overlooked": abandoned.mark_overlooked,
+        "cool_down breakers": breakers.cool_down,
+        "due gates": gates.due,
+        "time_out_gates": gates.time_out_gates,
+        "due patches": patches.due,
+        "due rollbacks": compensation.due,
+        "due bulk jobs": bulk.run_due,
+        "due notices": notices.send_due,
+        "recover_stalled": stuck.recover_stalled,
+        "sweep_invariants": integrity.sweep_invariants,
+        "check_recent integrity": integrity.check_recent,
+        "expire_idempotency_records": journal.expire_idempotency_records,
+        ONCE: counters.reconcile,
+        "stuck, a screen": stuck.stuck,
+        "stats, a screen": board.stats,
+    }
 
 
-def _slowest(sweep: Callable[[], Any]) -> float:
-    """Of some runs the best: the first reads what the others find in memory, and others are about on the machine."""
+def _slowest(name: str, sweep: Callable[[], Any]) -> list[float]:
+    """The slowest query of each run; the first run reads what the others find in memory."""
     seen: list[float] = []
 
     def timed(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
@@ -208,12 +243,12 @@ def _slowest(sweep: Callable[[], Any]) -> float:
             seen.append(time.perf_counter() - start)
 
     found = []
-    for _ in range(RUNS):
+    for _ in range(1 if name == ONCE else RUNS):
         seen.clear()
         with connection.execute_wrapper(timed):
             sweep()
         found.append(max(seen, default=0.0))
-    return min(found)
+    return found
 
 
 if __name__ == "__main__":

@@ -75,11 +75,17 @@ def _columns(cursor: Any, table: str) -> list[str]:
 
 
 def fill(
-    cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str] | None = None
+    cursor: Any,
+    table: str,
+    template: str,
+    prefix: str,
+    count: int,
+    other: Mapping[str, str] | None = None,
+    body: str = "t.body",
 ) -> None:
     """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
     fill_rows(cursor, table, template, prefix, count, other or {})
-    given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix)}
+    given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix), "body": body}
     columns = _columns(cursor, "statecore_event")
     cursor.execute(
         f"INSERT INTO statecore_event ({', '.join(columns)}) {_counter(count)} "
@@ -127,9 +133,13 @@ def fill_finished(cursor: Any, template: str, count: int) -> None:
     fill(cursor, "statecore_task", template, "done", count, DONE)
 
 
-def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int) -> None:
-    """Finished tasks with so many events each, all of them numbered, as the sequencer would have."""
-    fill(cursor, "statecore_task", template, prefix, count, DONE | {"version": str(length)})
+def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int, whole: int) -> None:
+    """Finished tasks with so many events each, all of them numbered, as the sequencer would have.
+
+    Only so many first and last ones have the `whole` bodies of theirs: millions would need more disk than there is.
+    """
+    body = f"CASE WHEN n BETWEEN {whole + 1} AND {count - whole} THEN '{{}}' ELSE t.body END"
+    fill(cursor, "statecore_task", template, prefix, count, DONE | {"version": str(length)}, body)
     columns = _columns(cursor, "statecore_event")
     for sequence in range(2, length + 1):
         given = {"event_id": f"'evt_{sequence}' || substr(event_id, 4)", "sequence": str(sequence)}
@@ -138,17 +148,23 @@ def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: 
             f"INSERT INTO statecore_event ({', '.join(columns)}) SELECT {', '.join(given.get(n, n) for n in columns)} "
             f"FROM statecore_event WHERE event_id LIKE 'evt_{prefix}_%'"
         )
-    _number_all(cursor)
+    # What is without a body comes first: the latest events are looked at.
+    for such in ("=", "<>"):
+        _number(cursor, f"e.body {such} '{{}}'")
+    _note_the_head(cursor)
 
 
-def _number_all(cursor: Any) -> None:
+def _number(cursor: Any, condition: str) -> None:
     told = "event_id, entity_type, kind, severity, actor"
     cursor.execute(
         f"INSERT INTO statecore_position (position, run_id, {told}) "
         "SELECT row_number() OVER () + (SELECT coalesce(max(position), 0) FROM statecore_position), '', "
-        f"{told} FROM statecore_event AS e "
-        "WHERE NOT EXISTS (SELECT 1 FROM statecore_position AS p WHERE p.event_id = e.event_id)"
+        f"{told} FROM statecore_event AS e WHERE {condition} "
+        "AND NOT EXISTS (SELECT 1 FROM statecore_position AS p WHERE p.event_id = e.event_id)"
     )
+
+
+def _note_the_head(cursor: Any) -> None:
     cursor.execute("DELETE FROM statecore_numbering")
     cursor.execute(
         "INSERT INTO statecore_numbering (id, head, seen, cluster) "

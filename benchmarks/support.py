@@ -18,12 +18,15 @@ Environ = dict[str, str]
 processes = multiprocessing.get_context("spawn")
 
 # A checkpoint would fall on whoever happens to run; fsync and all that makes a commit durable stay on.
-SERVER = ("max_wal_size = '16GB'", "checkpoint_timeout = '1h'")
+SERVER = ("checkpoint_timeout = '1h'",)
 
 
 @contextmanager
-def postgres(directory: Path) -> Iterator[Callable[[str], str]]:
-    """A PostgreSQL 18 that lives as long as the block; yields what makes a database and tells its URL."""
+def postgres(directory: Path, *, log: str = "16GB") -> Iterator[Callable[[str], str]]:
+    """A PostgreSQL 18 that lives as long as the block; yields what makes a database and tells its URL.
+
+    Who fills most of the disk has less of it for the `log`.
+    """
     import psycopg
 
     os.environ["LC_ALL"] = "C.UTF-8"
@@ -40,7 +43,7 @@ def postgres(directory: Path) -> Iterator[Callable[[str], str]]:
 
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            for setting in SERVER:
+            for setting in (*SERVER, f"max_wal_size = '{log}'"):
                 connection.execute(f"ALTER SYSTEM SET {setting}")
             connection.execute("SELECT pg_reload_conf()")
         yield database
