@@ -19,8 +19,8 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
 TESTS = Path(__file__).parent
 servers = ExitStack()
-# A real server, for whoever asks for one.
-pytest_plugins = ("tests.support.site",)
+# A limit for every test, and a real server for whoever asks for one.
+pytest_plugins = ("tests.support.limit", "tests.support.site")
 
 
 def prepare_environment() -> None:
