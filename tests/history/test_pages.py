@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +11,13 @@ from django.db import connection
 
 from statecore import history
 from statecore.history import Filters, pages
+from statecore.journal import Event
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Invalid
+from statecore.records import Position
 from statecore.records.position import head
 from tests.support import world
+from tests.support.plans import swept, words_of_plan
 from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,27 +125,16 @@ INDEXED = [
     ({"severity": ["critical"]}, "position_of_criticals"),
     ({"entity": ["w-7"]}, "event_chain_is_linear"),
 ]
+ON_SQLITE = {
+    "statecore_position_pkey": "sqlite_autoindex_statecore_position_1",
+    "event_chain_is_linear": "entity_id=?",
+}
 
 
 @pytest.mark.parametrize(("filters", "index"), INDEXED)
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_an_index_answers(filters: dict[str, Any], index: str, newest_first: bool, story) -> None:
+    swept(Position, Event)
     statement, params = pages.query(Filters(**filters), 0, None, 100, newest_first=newest_first)
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SET enable_seqscan = off")  # the tables are small, and would be read whole
-            cursor.execute("SET enable_bitmapscan = off")
-            cursor.execute("SET enable_sort = off")
-            cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}", params)
-            plan = json.dumps(cursor.fetchone()[0])
-            cursor.execute("RESET enable_seqscan")
-            cursor.execute("RESET enable_bitmapscan")
-            cursor.execute("RESET enable_sort")
-        else:
-            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", params)
-            plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
-            index = {
-                "statecore_position_pkey": "sqlite_autoindex_statecore_position_1",
-                "event_chain_is_linear": "entity_id=?",
-            }.get(index, index)
-    assert index in plan, plan
+    plan = words_of_plan(statement, params, without=("bitmapscan", "sort"))
+    assert (index if connection.vendor == "postgresql" else ON_SQLITE.get(index, index)) in plan, plan

@@ -16,6 +16,7 @@ from statecore.kernel import triggers
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.records import Numbering, Position, commit_order
 from tests.support import world
+from tests.support.plans import planned_as_if_big, swept
 from tests.support.sequencer import catch_up, ordered, sequencer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -238,15 +239,14 @@ def test_looking_for_what_is_new_reads_no_old_rows() -> None:
     worker = uet_worker()
     walk(worker, 100)
     catch_up()
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
-        cursor.execute("SET enable_seqscan = off")
+    swept(Event)
+    with transaction.atomic(), connection.cursor() as cursor:
+        planned_as_if_big()
         new = commit_order.unnumbered(Numbering.objects.get().seen)
         cursor.execute(
             f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT 1 FROM statecore_event AS e WHERE {new.condition}", new.params
         )
         plan = str(cursor.fetchone()[0])
-        cursor.execute("RESET enable_seqscan")
 
     assert "event_written_in" in plan
     assert "'Rows Removed by Filter'" not in plan

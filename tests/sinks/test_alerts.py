@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
-from django.db import connection, transaction
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from statecore.kernel import registry
@@ -22,7 +22,7 @@ from statecore.sinks.alert_rules import COUNT_RULES, ENTRY_RULES
 from statecore.sinks.alerts import Alerts, evaluate
 from statecore.sinks.counters import Counters
 from tests.support import world
-from tests.support.plans import over_live_rows, planned_as_if_big
+from tests.support.plans import over_live_rows, swept, words_of_plan
 from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,20 +114,14 @@ def test_stuck_is_measured_from_the_heartbeat_where_a_machine_says_so(clock) -> 
 
 @pytest.mark.parametrize(("entity_type", "state"), [("task", "running"), ("worker", "idle")])
 def test_stuck_is_found_by_an_index_over_live_rows(entity_type: str, state: str) -> None:
+    flow = registry.flow(entity_type)
+    swept(flow.model)
     with CaptureQueriesContext(connection) as asked:
-        alert_rules._stuck(registry.flow(entity_type), state, now())
+        alert_rules._stuck(flow, state, now())
     (query,) = asked
 
-    plan = plan_of(query["sql"])
+    plan = words_of_plan(query["sql"])
     assert any(name in plan for name in over_live_rows(entity_type)), plan
-
-
-def plan_of(sql: str) -> str:
-    with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            planned_as_if_big()
-        cursor.execute(f"EXPLAIN {'QUERY PLAN' if connection.vendor == 'sqlite' else ''} {sql}")
-        return str(cursor.fetchall())
 
 
 def test_breaker_open(clock) -> None:

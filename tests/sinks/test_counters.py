@@ -19,7 +19,7 @@ from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionC
 from statecore.sinks import counters
 from statecore.sinks.counters import KEPT, Counters, Difference, add, reconcile
 from tests.support import world
-from tests.support.plans import copied, each_read
+from tests.support.plans import copied, each_read, swept
 from tests.support.sequencer import catch_up, sequencer
 from tests.support.waiting import somebody_waits, until
 
@@ -136,6 +136,7 @@ def whole_history(monkeypatch: pytest.MonkeyPatch) -> Any:
     tasks = [world.task(workstream=workstream) for _ in range(5 * STRIDE)]
     world.forced(tasks[0], "blocked")
     catch_up(Counters())
+    swept()
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET enable_seqscan = off")  # as if the tables were big

@@ -16,7 +16,7 @@ from statecore.kernel.clock import now
 from statecore.stuck import decisions, scan
 from tests.machines import worlds
 from tests.support import world
-from tests.support.plans import copied, over_live_rows, plan_of, planned_as_if_big, steps
+from tests.support.plans import copied, over_live_rows, plan_of, planned_as_if_big, steps, swept
 
 pytestmark = pytest.mark.django_db
 
@@ -38,12 +38,13 @@ def scan_of(entity_type: str, state: str, limit: int = 100) -> QuerySet[Any]:
 @pytest.mark.postgres
 @pytest.mark.parametrize(("entity_type", "state"), scans())
 def test_each_scan_has_a_partial_index_to_read(entity_type: str, state: str) -> None:
+    model = registry.flow(entity_type).model
+    swept(model)
     planned_as_if_big()
-    table = registry.flow(entity_type).model._meta.db_table
     used = {
         node.get("Index Name", "")
         for node in plan_of(scan_of(entity_type, state))
-        if node.get("Relation Name", table) == table
+        if node.get("Relation Name", model._meta.db_table) == model._meta.db_table
     }
     assert used & over_live_rows(entity_type), used
 
@@ -59,6 +60,7 @@ def test_each_scan_has_an_index_to_read_on_sqlite(entity_type: str, state: str) 
 @pytest.fixture
 def world_with_history(clock: Any) -> Any:
     """One task that is stuck among thousands that are completed, and a gate among thousands that were abandoned."""
+    swept()
     workstream = world.forced(world.workstream(), "executing")
     finished = world.forced(world.task(workstream=workstream), "completed")
     queued = world.queued_task(workstream=workstream)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
-from django.db import connection
-from django.db.models import QuerySet
+from django.db import connection, transaction
+from django.db.models import Model, QuerySet
 
 from statecore.kernel import registry, triggers
 
@@ -41,13 +41,19 @@ def copied(entity: Any, rows: int, *, apart: bool = False, **changes: Any) -> No
         )
 
 
-def swept() -> None:
-    """Without what earlier tests have left to be vacuumed, which an index would still lead to."""
+def swept(*models: type[Model]) -> None:
+    """As if no test had been here before: dead rows, grown indexes and old statistics decide which index is taken.
+
+    These tables, or all. Who looks at what it has not committed yet has them swept before it touches them.
+    """
     if connection.vendor == "postgresql":
+        found = connection.introspection.django_table_names(only_existing=True)
+        tables = [model._meta.db_table for model in models] or found
         other = connection.copy()
         try:
             with other.cursor() as cursor:
-                cursor.execute("VACUUM")
+                cursor.execute("SET lock_timeout = '30s'")
+                cursor.execute(f"VACUUM (FULL, ANALYZE) {', '.join(tables)}")
         finally:
             other.close()
 
@@ -62,10 +68,21 @@ def plan_of(queryset: QuerySet[Any]) -> list[dict[str, Any]]:
     return list(nodes(json.loads(queryset.explain(format="JSON", analyze=True, buffers=True))[0]["Plan"]))
 
 
-def planned_as_if_big() -> None:
-    """A small table is read whole, whatever indexes it has; a big one would not be."""
+def planned_as_if_big(*ways: str) -> None:
+    """A small table is read whole, whatever indexes it has, or in one of these ways; a big one would not be."""
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
+        for way in ("seqscan", *ways):
+            cursor.execute(f"SET LOCAL enable_{way} = off")
+
+
+def words_of_plan(sql: str, params: Any = None, *, without: Sequence[str] = ()) -> str:
+    """How a big table would be asked, as the database tells it."""
+    explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            planned_as_if_big(*without)
+        cursor.execute(f"{explain} {sql}", params)
+        return "\n".join(str(row[-1]) for row in cursor.fetchall())
 
 
 def over_live_rows(entity_type: str) -> set[str]:
