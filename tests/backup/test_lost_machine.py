@@ -27,7 +27,7 @@ PLAN = {
 
 def manage(site: Site, *words: str) -> str:
     command = [sys.executable, str(ROOT / "manage.py"), *words]
-    ended = subprocess.run(command, env=site.variables, capture_output=True, text=True, cwd=ROOT)
+    ended = subprocess.run(command, env=site.variables, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout.strip()
 

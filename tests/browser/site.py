@@ -18,7 +18,7 @@ from typing import Any
 from statecore.project.commands import WEB
 from tests.support import redis
 from tests.support.sequencer import ROOT, end
-from tests.support.waiting import until
+from tests.support.waiting import line_of, until
 from tests.support.web import free_port
 
 PASSWORD = "correct horse battery"
@@ -27,20 +27,26 @@ SECOND_PERSON = "task.queued->completed"
 
 class Site:
     def __init__(self, home: Path, database_url: str) -> None:
-        self.home, self.port, self.stack = home, free_port(), ExitStack()
-        redis_url = self.stack.enter_context(redis.running(home / "redis.sock"))
+        self.home, self.port = home, free_port()
         self.environ = {
             **os.environ,
             "DATABASE_URL": database_url,
-            "REDIS_URL": redis_url,
+            "REDIS_URL": f"unix://{home}/redis.sock",
             "STATECORE_HOME": str(home),
             "STATECORE_SECOND_PERSON": SECOND_PERSON,
             "DJANGO_SETTINGS_MODULE": "statecore.project.settings",
         }
+        with ExitStack() as stack:
+            self.stack = stack
+            stack.enter_context(redis.running(home / "redis.sock"))
+            self._open()
+            # What could not be opened as a whole is closed here.
+            self.stack = stack.pop_all()
+
+    def _open(self) -> None:
         self.hand = self._start("hand", ["-m", "tests.browser.hand"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.do("prepare")
-        self.sequencer = self._start("sequencer", ["manage.py", "sequencer"])
-        self.web: Any = None
+        self._start("sequencer", ["manage.py", "sequencer"])
         self.open_web()
 
     @property
@@ -51,7 +57,7 @@ class Site:
         """Have it done through the door by the helper, and its answer."""
         self.hand.stdin.write(json.dumps({"do": what, **words}).encode() + b"\n")
         self.hand.stdin.flush()
-        line = self.hand.stdout.readline()
+        line = line_of(self.hand.stdout)
         assert line, (self.home / "hand.log").read_text()
         return json.loads(line)
 
@@ -63,11 +69,6 @@ class Site:
         end(self.web, signal.SIGTERM)
 
     def close(self) -> None:
-        for process in (self.web, self.sequencer, self.hand):
-            end(process, signal.SIGKILL)
-            for stream in (process.stdin, process.stdout):
-                if stream:
-                    stream.close()
         self.stack.close()
 
     def _answers(self) -> bool:
@@ -83,7 +84,11 @@ class Site:
         env = {**self.environ, **(environ or {})}
         with (self.home / f"{name}.log").open("ab") as log:
             streams = {"stdout": log, **streams}
-            return subprocess.Popen([sys.executable, *words], cwd=ROOT, env=env, stderr=log, **streams)
+            process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=env, stderr=log, **streams)
+        for stream in filter(None, (process.stdin, process.stdout)):
+            self.stack.callback(stream.close)
+        self.stack.callback(end, process, signal.SIGKILL)
+        return process
 
 
 def log_in(page: Any, name: str, password: str = PASSWORD) -> None:

@@ -14,6 +14,7 @@ from tests.cli.process import Statecore
 from tests.support import world
 from tests.support.plans import copied
 from tests.support.sequencer import ROOT
+from tests.support.waiting import line_of
 
 
 def test_a_list_is_a_table_for_people(statecore: Statecore) -> None:
@@ -83,7 +84,7 @@ def test_a_closed_pipe_is_no_error(statecore: Statecore) -> None:
     listing = subprocess.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert listing.stdout
     assert listing.stderr
-    listing.stdout.readline()
+    line_of(listing.stdout)
     listing.stdout.close()
 
     assert listing.wait(30) == 141

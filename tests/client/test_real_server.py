@@ -162,4 +162,4 @@ def test_the_client_the_command_line_and_the_agent_need_no_django() -> None:
     without = "import sys; sys.modules.update(dict.fromkeys(['django', 'rest_framework', 'channels', 'mcp'])); "
     script = f"{without}import api.client, api.agent, api.cli.main; api.cli.main.build()"
 
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=120)

@@ -81,7 +81,10 @@ class Nursery:
         with self.process:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            self.process.wait(PATIENCE)
+            try:
+                self.process.wait(PATIENCE)
+            finally:
+                self.process.kill()
 
 
 def url_of_the_test_database() -> str:

@@ -84,6 +84,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     ended = subprocess.run(
         [str(ANALYZE), "verify", "--recursive-errors=no", "--man=no", *map(str, names)],
         capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "SYSTEMD_LOG_LEVEL": "warning"},
+        timeout=120,
     )  # fmt: skip
     complaints = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "statecore" in line]
 
@@ -179,7 +180,9 @@ def test_probes_ask_for_a_host_that_is_answered() -> None:
 
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not here")
 def test_kustomize_puts_the_manifests_together() -> None:
-    made = subprocess.run([str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(
+        [str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
     found = list(yaml.safe_load_all(made))
     settings = next(each["data"] for each in found if each["kind"] == "ConfigMap" and "STATECORE_HTTPS" in each["data"])
 
@@ -197,7 +200,7 @@ def said_by_nginx(folder: Path, elsewhere: dict[str, str], configuration: Path, 
         (folder / name).write_text(text)
     shutil.copy(DEPLOY / "nginx" / "locations.conf", folder)
     command = [str(NGINX), "-t", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-    return subprocess.run(command, capture_output=True, text=True).stderr
+    return subprocess.run(command, capture_output=True, text=True, timeout=120).stderr
 
 
 @pytest.mark.skipif(not NGINX, reason="nginx is not here")

@@ -34,7 +34,7 @@ def is_there(package: str, program: str) -> bool:
 
 def _run(package: str, *command: str) -> subprocess.CompletedProcess[str]:
     words = [str(UV), "tool", "run", "--quiet", "--from", package, *command]
-    return subprocess.run(words, capture_output=True, text=True)
+    return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
 
 def test_hadolint_has_no_objection_to_the_image() -> None:
@@ -50,7 +50,9 @@ def test_compose_is_as_its_specification_wants_it() -> None:
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not here")
 def test_the_manifests_are_as_kubernetes_describes_its_objects(tmp_path: Path) -> None:
     made = tmp_path / "made.yaml"
-    made.write_bytes(subprocess.run([str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, check=True).stdout)
+    made.write_bytes(
+        subprocess.run([str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, check=True, timeout=120).stdout
+    )
     code, said = said_by(KUBERNETES, "--strict", str(made))
 
     assert code == 0, said

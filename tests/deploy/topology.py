@@ -96,7 +96,7 @@ class Topology:
                 text = text.replace(old, new)
             (folder / name).write_text(text)
         self.nginx = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]
-        subprocess.run([*self.nginx, "-t"], check=True, capture_output=True)
+        subprocess.run([*self.nginx, "-t"], check=True, capture_output=True, timeout=120)
         self._run_nginx()
 
     def _run_nginx(self) -> None:
@@ -104,7 +104,12 @@ class Topology:
 
     def manage(self, *words: str, exit_code: int = 0) -> str:
         ended = subprocess.run(
-            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.environ, capture_output=True, text=True
+            [sys.executable, "manage.py", *words],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert ended.returncode == exit_code, ended.stdout + ended.stderr
         return ended.stdout.strip()
@@ -155,7 +160,7 @@ def make_certificate(folder: Path) -> None:
     command = [OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-days", "1", "-subj", "/CN=statecore", "-addext", "subjectAltName=IP:127.0.0.1"]
     command += ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
 def test_a_database_that_is_away_is_told_once_and_not_by_a_traceback(tmp_path: Path) -> None:
     environ = {**os.environ, "DATABASE_URL": "postgres://ann:secret@127.0.0.1:1/name", "STATECORE_HOME": str(tmp_path)}
     ended = subprocess.run(
-        [sys.executable, "manage.py", "doctor"], cwd=ROOT, env=environ, capture_output=True, text=True
+        [sys.executable, "manage.py", "doctor"], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120
     )
 
     assert ended.returncode == 2

@@ -51,5 +51,5 @@ class Terminal:
                 self.shell.wait(seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(self.shell.pid, signal.SIGKILL)
-                self.shell.wait()
+                self.shell.wait(seconds)
                 raise

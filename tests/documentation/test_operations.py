@@ -111,7 +111,9 @@ def test_every_rule_is_told_to_prometheus_and_has_a_section_that_says_what_to_do
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not there")
 def test_prometheus_takes_the_rules() -> None:
     rules_file = ROOT / "deploy" / "prometheus" / "alerts.yml"
-    subprocess.run([shutil.which("promtool") or "", "check", "rules", rules_file], check=True, capture_output=True)
+    subprocess.run(
+        [shutil.which("promtool") or "", "check", "rules", rules_file], check=True, capture_output=True, timeout=120
+    )
 
 
 def test_what_an_alert_means_names_only_limits_that_can_be_set(settings: Any) -> None:

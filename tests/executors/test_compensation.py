@@ -379,6 +379,8 @@ class Mailbox(ThreadingHTTPServer):
 
 
 class Letter(BaseHTTPRequestHandler):
+    timeout = 10  # for who has called and says nothing
+
     def do_POST(self) -> None:
         self.server.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         meanwhile, self.server.meanwhile = self.server.meanwhile, None
@@ -397,7 +399,7 @@ def mailbox():
         thread.start()
         yield server
         server.shutdown()
-        thread.join()
+        thread.join(10)
 
 
 @apprise_loads_old_modules

@@ -106,7 +106,7 @@ def test_git_touches_nothing_that_was_not_read(tree, text) -> None:
     if (paths := read_or_refused(text)) is None:
         return
     seen = subprocess.run(
-        [GIT, "apply", "--numstat", "-z", "-"], cwd=tree.path, input=text.encode(), capture_output=True
+        [GIT, "apply", "--numstat", "-z", "-"], cwd=tree.path, input=text.encode(), capture_output=True, timeout=120
     )
     touched = {line.split("\t")[2] for line in seen.stdout.decode().split("\0") if line.count("\t") == 2}
     assert touched <= set(paths)

@@ -20,7 +20,9 @@ class WorkTree:
 
     def git(self, *arguments: str) -> str:
         identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-        done = subprocess.run([GIT, *identity, *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [GIT, *identity, *arguments], cwd=self.path, check=True, capture_output=True, text=True, timeout=120
+        )
         return done.stdout.strip()
 
     def write(self, name: str, text: str) -> None:

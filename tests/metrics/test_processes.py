@@ -14,6 +14,7 @@ import pytest
 from statecore.project import metrics_folder
 from tests.metrics.test_metrics import TOKEN, samples
 from tests.support.databases import fresh_url
+from tests.support.waiting import line_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,13 +47,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
     folder.mkdir()
     given = {"DATABASE_URL": url, metrics_folder.VARIABLE: str(folder), "STATECORE_METRICS_TOKEN": TOKEN}
     found = {**os.environ, **given, "STATECORE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity=0"], cwd=ROOT, env=found, check=True)
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity=0"], cwd=ROOT, env=found, check=True, timeout=120
+    )
     return found
 
 
 def asked(environment: dict[str, str]) -> Any:
     said = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", ASK], cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120
     )
     return samples(said.stdout)
 
@@ -68,14 +71,14 @@ def test_two_processes_are_added_up_and_the_dead_still_count(environment: dict[s
         for _ in range(2):
             workers.append(started(environment))
             assert workers[-1].stdout
-            assert workers[-1].stdout.readline() == "done\n"
+            assert line_of(workers[-1].stdout) == "done\n"
         workers[0].kill()
         workers[0].wait(10)
         found = asked(environment)
     finally:
         for worker in workers:
             worker.kill()
-            worker.communicate()
+            worker.communicate(timeout=10)
     moved = (("entity_type", "pipeline_job"), ("from_state", "PENDING"), ("to_state", "ANALYZING"))
     assert found["state_transitions_total", moved] == 6
     assert found["manual_state_overrides_total", (("entity_type", "ingestion_job"), ("operator", "ada"))] == 2
@@ -97,7 +100,7 @@ def test_a_new_start_begins_with_an_empty_folder(tmp_path: Path, monkeypatch: py
 def test_the_supervisor_chooses_the_folder_before_anything_counts() -> None:
     """prometheus_client looks for it once, when it is imported."""
     program = "import sys, statecore.project.supervisor; sys.exit('prometheus_client' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ, check=False)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=os.environ, check=False, timeout=120)
     assert done.returncode == 0
 
 
@@ -106,9 +109,9 @@ def test_containers_that_share_the_folder_have_files_of_their_own(environment: d
     worker = started(environment)
     try:
         assert worker.stdout
-        worker.stdout.readline()
+        line_of(worker.stdout)
         names = {path.name for path in Path(environment[metrics_folder.VARIABLE]).glob("*.db")}
     finally:
         worker.kill()
-        worker.communicate()
+        worker.communicate(timeout=10)
     assert f"counter_{socket.gethostname()}-{worker.pid}.db" in names

@@ -23,7 +23,7 @@ def test_the_shipped_settings_pass_the_checks_for_deployment(tmp_path: Path) -> 
         "STATECORE_SECRET_KEY": secrets.token_urlsafe(50),
     }
     command = [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"]
-    ended = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120)
 
     assert ended.returncode == 0, ended.stderr
     assert "no issues" in ended.stdout

@@ -16,7 +16,7 @@ import pytest
 
 from statecore.project.environment import ROOT
 from tests.support import databases
-from tests.support.waiting import until
+from tests.support.waiting import line_of, until
 
 START = [sys.executable, "-m", "statecore.project.supervisor"]
 
@@ -143,7 +143,7 @@ os.wait()
 def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for() -> None:
     worker = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
-    started = psutil.Process(int(worker.stdout.readline()))
+    started = psutil.Process(int(line_of(worker.stdout)))
 
     worker.kill()
 

@@ -171,9 +171,11 @@ def test_writers_at_once_leave_no_gap_and_no_disorder() -> None:
             numberer.number()
 
     with thread_of(look):
-        with thread_of(write, 1), thread_of(write, 2), thread_of(write, 3):
-            pass
-        over.set()
+        try:
+            with thread_of(write, 1), thread_of(write, 2), thread_of(write, 3):
+                pass
+        finally:
+            over.set()
     catch_up()
 
     in_order(ordered())

@@ -115,7 +115,9 @@ def test_a_wrong_number_is_refused_in_one_sentence() -> None:
 
 def test_a_database_without_tables_is_refused_in_one_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty.sqlite3"}
-    refused = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     assert refused.returncode == 1
     assert refused.stderr.strip() == (
         "CommandError: this database is empty: scripts/up or manage.py migrate makes its tables."

@@ -242,6 +242,8 @@ def test_an_alert_is_acknowledged_once() -> None:
 @pytest.fixture
 def receiver() -> Iterator[http.server.HTTPServer]:
     class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 10  # for who has called and says nothing
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.heard.append(json.loads(body))
@@ -257,7 +259,7 @@ def receiver() -> Iterator[http.server.HTTPServer]:
     thread.start()
     yield server
     server.shutdown()
-    thread.join()
+    thread.join(10)
     server.server_close()
 
 

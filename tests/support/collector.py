@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 class Collector(BaseHTTPRequestHandler):
     heard: list[Any]
+    timeout = 10  # for who has called and says nothing
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -32,7 +33,9 @@ def collecting() -> Iterator[tuple[str, list[Any]]]:
     server = HTTPServer(("127.0.0.1", 0), type("Heard", (Collector,), {"heard": heard}))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", heard
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", heard
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)

@@ -26,7 +26,7 @@ def running(socket: Path) -> Iterator[str]:
 
 
 def _answers(url: str) -> bool:
-    with Redis.from_url(url) as redis:
+    with Redis.from_url(url, socket_timeout=5) as redis:
         try:
             return bool(redis.ping())
         except RedisError:

@@ -1,7 +1,9 @@
-"""Waiting for something real to become true."""
+"""Waiting for something real to become true, or to be said."""
 
+import select
 import time
 from collections.abc import Callable
+from typing import IO, AnyStr
 
 from django.db import connection
 
@@ -29,3 +31,9 @@ def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"{condition} did not become true in {timeout} seconds")
         time.sleep(0.02)
+
+
+def line_of(stream: IO[AnyStr], timeout: float = 60.0) -> AnyStr:
+    """The next line of a process that says one at a time; empty when it has ended, and a failure when it is silent."""
+    assert select.select([stream], [], [], timeout)[0], f"nothing was said for {timeout} seconds"
+    return stream.readline()

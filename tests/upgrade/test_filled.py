@@ -21,7 +21,12 @@ def test_a_database_of_the_first_schema_is_upgraded(tmp_path: Path, order: str) 
     """The second order is the hour in which both versions run: the old one writes to the new schema."""
     environ = {**os.environ, "DATABASE_URL": fresh_url(tmp_path), "STATECORE_HOME": str(tmp_path / "home")}
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.upgrade.filled", order], cwd=ROOT, env=environ, capture_output=True, text=True
+        [sys.executable, "-m", "tests.upgrade.filled", order],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert ended.returncode == 0, ended.stderr
 

@@ -15,6 +15,7 @@ from statecore.kernel.refusals import GuardFailed
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from tests.races.contest import PATIENCE
 from tests.support import world
 from tests.support.waiting import somebody_waits, until
 from tests.work.agents import PHASE, Agent, gate, ran, states, submit, task, workstream
@@ -48,7 +49,7 @@ def born_while(deed: Callable[[], str], model: Any = Task, **fields: Any) -> str
         other = threading.Thread(target=lambda: told.extend(in_threads(deed)))
         other.start()
         until(lambda: told or somebody_waits())
-    other.join()
+    other.join(PATIENCE)
     (answer,) = told
     return str(answer)
 
@@ -116,7 +117,7 @@ def test_a_task_that_is_created_while_the_last_one_completes_is_refused(gates: l
         other = threading.Thread(target=lambda: told.extend(in_threads(create)))
         other.start()
         until(lambda: told or somebody_waits())
-    other.join()
+    other.join(PATIENCE)
 
     assert told == [f"created: workstream a is {state}: it takes no more tasks"]
     assert states(Task) == {"x": "completed"}
@@ -178,7 +179,7 @@ def test_who_is_created_after_a_retry_that_is_not_committed_yet_waits_for_the_su
         other = threading.Thread(target=lambda: told.extend(in_threads(create)))
         other.start()
         until(lambda: told or somebody_waits())
-    other.join()
+    other.join(PATIENCE)
 
     assert told == ["new"]
     assert links_of("new") == [heir]
@@ -196,7 +197,7 @@ def test_who_is_retried_while_its_dependency_is_retried_waits_for_the_successor(
         other = threading.Thread(target=lambda: told.extend(in_threads(retrying(Task, "a1"))))
         other.start()
         until(lambda: told or somebody_waits())
-    other.join()
+    other.join(PATIENCE)
 
     assert links_of(heir) == told
     assert Task.objects.get(pk=heir).blocked_by == told
@@ -215,7 +216,7 @@ def test_who_is_let_go_while_one_of_its_dependencies_is_retried_keeps_the_old_on
         other = threading.Thread(target=lambda: told.extend(in_threads(retrying(Task, "x"))))
         other.start()
         until(lambda: told or somebody_waits())
-    other.join()
+    other.join(PATIENCE)
 
     assert set(links_of("z")) == {"x", "y"}
     assert states(Task) == {"x": "completed", "y": "completed", "z": "queued", told[0]: "queued"}

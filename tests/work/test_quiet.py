@@ -15,7 +15,7 @@ from statecore.door.perform import perform
 from statecore.journal import Event
 from statecore.machines.run import Run
 from statecore.machines.task import Task
-from tests.races.contest import operator
+from tests.races.contest import PATIENCE, operator
 from tests.support.waiting import how_many_wait, until
 from tests.work.agents import Agent, states, submit, task, workstream
 from tests.work.crowd import in_threads
@@ -33,7 +33,7 @@ def beside(*deeds: Callable[[], Any]) -> Iterator[list[Any]]:
         yield told
         other.start()
         until(lambda: told or how_many_wait() >= len(deeds))
-    other.join()
+    other.join(PATIENCE)
 
 
 def claimed(*names: str) -> list[tuple[Agent, Task]]:
