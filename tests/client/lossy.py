@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 CHUNK = 65_536
+SILENCE = 60.0  # seconds, of the caller or of the server
 
 
 class Lossy(socketserver.ThreadingTCPServer):
@@ -32,23 +33,31 @@ class Handler(socketserver.BaseRequestHandler):
     server: Lossy
 
     def handle(self) -> None:
-        request = self._request()
-        with socket.create_connection(("127.0.0.1", self.server.port)) as server, suppress(OSError):
-            server.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-            answer = b"".join(iter(lambda: server.recv(CHUNK), b""))
+        self.request.settimeout(SILENCE)
+        with suppress(OSError):
+            request = self._request()
+            with socket.create_connection(("127.0.0.1", self.server.port), SILENCE) as server:
+                server.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                answer = b"".join(iter(lambda: server.recv(CHUNK), b""))
             if not self.server.loses():
                 self.request.sendall(answer)
 
     def _request(self) -> bytes:
         data = b""
         while b"\r\n\r\n" not in data:
-            data += self.request.recv(CHUNK)
+            data += self._more()
         head, _, body = data.partition(b"\r\n\r\n")
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
         lengths = [int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:")]
         while len(body) < sum(lengths):
-            body += self.request.recv(CHUNK)
+            body += self._more()
         return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+    def _more(self) -> bytes:
+        data: bytes = self.request.recv(CHUNK)
+        if not data:
+            raise ConnectionError("the caller has hung up")
+        return data
 
 
 @contextmanager
