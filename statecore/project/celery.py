@@ -15,6 +15,9 @@ from celery.signals import (
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
+# The worker's: what it forks has this from it.
+LOADED_BY = os.getpid()
+
 app = Celery("statecore")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
@@ -41,6 +44,9 @@ def end_with_the_worker(**_: Any) -> None:
     from statecore.project import launcher
 
     launcher.die_with_parent()
+    # It may have been killed before the line above. A worker without a pool says this of itself.
+    if LOADED_BY not in (os.getpid(), os.getppid()):
+        os._exit(1)
 
 
 @task_prerun.connect

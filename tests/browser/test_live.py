@@ -61,6 +61,7 @@ def test_the_numbers_beside_stuck_are_as_long_as_its_list(site: Any, visit: Call
     site.do("plan", run="undecided", tasks=2)
     site.do("force", machine="task", entity_id="undecided-t1", to_state="failed")
     page, overview = visit("/stuck/"), visit("/")
+    expect(page.locator("body")).to_have_attribute("data-connection", "live")
     expect(page.locator("main")).to_contain_text("needs a decision")
     listed = page.locator("tbody tr").count()
 

@@ -53,7 +53,7 @@ class Site:
 
     def status(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -132,16 +132,21 @@ WORKER = """
 import os, time
 from celery.signals import worker_process_init
 import statecore.project.celery
+worker = os.getpid()
 if os.fork() == 0:
-    worker_process_init.send(sender=None)
-    print(os.getpid(), flush=True)
+    {first}
+    {then}
     time.sleep(600)
 os.wait()
 """
+STARTS, TELLS = "worker_process_init.send(sender=None)", "print(os.getpid(), flush=True)"
+IS_LATE = f"while os.getppid() == worker: time.sleep(0.01)\n    {STARTS}"
 
 
-def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for() -> None:
-    worker = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize(("first", "then"), [(STARTS, TELLS), (TELLS, IS_LATE)], ids=["ready", "killed too early"])
+def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for(first: str, then: str) -> None:
+    script = WORKER.format(first=first, then=then)
+    worker = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     started = psutil.Process(int(line_of(worker.stdout)))
 
