@@ -40,6 +40,25 @@ def linked(entity: str, links: str, far: str, such: str) -> str:
     )
 
 
+def there_is(whole: str, parts: str, such: str = "true") -> str:
+    """Whether one `part` of a whole is such; `parts` names their table.
+
+    Asked of each whole, up to the first: EXISTS may be answered for all wholes at once by reading all the parts there
+    are, and is where the planner has been told that most of them belong to one.
+    """
+    return f"(SELECT 1 FROM {{{parts}}} AS part WHERE part.{whole}_id = {whole}.id AND {such} LIMIT 1) IS NOT NULL"
+
+
+def stands(parts: str, part: str) -> str:
+    """Whether it was not retried: then its successor answers for it. Counted, for the same reason."""
+    return f"(SELECT count(*) FROM {{{parts}}} AS heir WHERE heir.retry_of_id = {part}.id) = 0"
+
+
+def one_stands(whole: str, parts: str, such: str) -> str:
+    """Whether one part of a whole is such, and no successor answers for it."""
+    return there_is(whole, parts, f"{such} AND {stands(parts, 'part')}")
+
+
 def look(query: str, ids: Iterable[str]) -> list[Any]:
     """Ask a question about these entities; `{ids}` in the query stands for them, `{tasks}` and so on for the tables."""
     work = current()

@@ -9,8 +9,7 @@ from ..machines.run import Run, State
 from ..machines.workstream import Workstream
 from .causes import Causes
 from .consequences import move_each
-from .look import look
-from .workstreams import STANDS
+from .look import look, one_stands, there_is
 
 
 class Situation(NamedTuple):
@@ -30,13 +29,9 @@ class Situation(NamedTuple):
 
 SITUATION = f"""
 SELECT run.id, run.state,
-  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id),
-  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
-          AND workstream.state NOT IN ({quoted(Workstream.flow.done)})
-          AND {STANDS.format("{workstreams}", "workstream")}),
-  EXISTS (SELECT 1 FROM {{workstreams}} AS workstream WHERE workstream.run_id = run.id
-          AND workstream.state = 'failed' AND workstream.is_critical
-          AND {STANDS.format("{workstreams}", "workstream")})
+  {there_is("run", "workstreams")},
+  {one_stands("run", "workstreams", f"part.state NOT IN ({quoted(Workstream.flow.done)})")},
+  {one_stands("run", "workstreams", "part.state = 'failed' AND part.is_critical")}
 FROM {{runs}} AS run WHERE run.id {{ids}}
 """
 

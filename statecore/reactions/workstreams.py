@@ -12,7 +12,7 @@ from ..machines.patch_ledger import PatchLedger
 from ..machines.workstream import FINAL, LIVE, TAKING, WAITING, State, Workstream
 from .causes import Causes, handed_on
 from .consequences import move_each
-from .look import look
+from .look import linked, look, one_stands, stands, there_is
 
 
 class Situation(NamedTuple):
@@ -69,42 +69,36 @@ class Situation(NamedTuple):
         return self.patch_open or self.quarantined_before
 
 
-# What was retried is answered for by its successor.
-STANDS = "NOT EXISTS (SELECT 1 FROM {0} AS heir WHERE heir.retry_of_id = {1}.id)"
+DEPENDENCIES = ("workstream_dependencies.from_workstream_id", "workstreams.to_workstream_id")
+# By one of those that it succeeds; a task done again answers for its own patch.
+LEFT_IN_QUARANTINE = f"""
+SELECT count(*) FROM {{patches}} AS patch
+WHERE patch.workstream_id = line.id AND patch.state = 'quarantined' AND {stands("patches", "patch")}
+AND (SELECT count(*) FROM {{tasks}} AS task WHERE task.patch_id = patch.id AND NOT {stands("tasks", "task")}) = 0
+"""
 SITUATION = f"""
 SELECT workstream.id, workstream.state, run.state,
   CASE WHEN workstream.state = 'planned' AND workstream.expected_tasks IS NOT NULL
        THEN (SELECT count(*) FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id)
             < workstream.expected_tasks
        ELSE false END,
-  EXISTS (SELECT 1 FROM {{workstream_dependencies}} AS link
-          JOIN {{workstreams}} AS other ON other.id = link.to_workstream_id
-          WHERE link.from_workstream_id = workstream.id AND other.state <> 'completed'),
+  {linked("workstream", *DEPENDENCIES, "other.state <> 'completed'")},
   CASE WHEN workstream.state = 'ready'
-       THEN EXISTS (SELECT 1 FROM {{tasks}} AS task
-                    WHERE task.workstream_id = workstream.id AND task.started_at IS NOT NULL)
+       THEN {there_is("workstream", "tasks", "part.started_at IS NOT NULL")}
        ELSE false END,
   workstream.retry_of_id IS NOT NULL,
   CASE WHEN workstream.retry_of_id IS NULL THEN false ELSE EXISTS (
     WITH RECURSIVE line (id) AS (
       SELECT workstream.retry_of_id
-      UNION ALL SELECT older.retry_of_id FROM line JOIN {{workstreams}} AS older ON older.id = line.id
-      WHERE older.retry_of_id IS NOT NULL)
-    SELECT 1 FROM line JOIN {{patches}} AS patch ON patch.workstream_id = line.id
-    WHERE patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")}
-    AND NOT EXISTS (SELECT 1 FROM {{tasks}} AS task JOIN {{tasks}} AS heir ON heir.retry_of_id = task.id
-                    WHERE task.patch_id = patch.id)) END,
-  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id),
-  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
-          AND {STANDS.format("{tasks}", "task")}),
-  EXISTS (SELECT 1 FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id AND task.state <> 'completed'
-          AND task.state = 'failed' AND task.is_critical AND {STANDS.format("{tasks}", "task")}),
-  EXISTS (SELECT 1 FROM {{gates}} AS gate WHERE gate.workstream_id = workstream.id AND gate.state <> 'PASSED'
-          AND {STANDS.format("{gates}", "gate")}),
-  EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
-          AND patch.state NOT IN ({quoted(PatchLedger.flow.done)}) AND {STANDS.format("{patches}", "patch")}),
-  EXISTS (SELECT 1 FROM {{patches}} AS patch WHERE patch.workstream_id = workstream.id
-          AND patch.state = 'quarantined' AND {STANDS.format("{patches}", "patch")})
+      UNION ALL SELECT (SELECT older.retry_of_id FROM {{workstreams}} AS older WHERE older.id = line.id) FROM line
+      WHERE line.id IS NOT NULL)
+    SELECT 1 FROM line WHERE ({LEFT_IN_QUARANTINE}) > 0) END,
+  {there_is("workstream", "tasks")},
+  {one_stands("workstream", "tasks", "part.state <> 'completed'")},
+  {one_stands("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
+  {one_stands("workstream", "gates", "part.state <> 'PASSED'")},
+  {one_stands("workstream", "patches", f"part.state NOT IN ({quoted(PatchLedger.flow.done)})")},
+  {one_stands("workstream", "patches", "part.state = 'quarantined'")}
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
 WHERE workstream.id {{ids}}
 """

@@ -22,6 +22,7 @@ from ..journal import Event
 from .position import Numbering, Position
 
 EVENTS, POSITIONS = Event._meta.db_table, Position._meta.db_table
+LAST = 2**64 - 1  # transaction there can be
 WITHOUT_POSITION = f"NOT EXISTS (SELECT 1 FROM {POSITIONS} AS p WHERE p.event_id = e.event_id)"
 
 
@@ -80,9 +81,11 @@ def since(seen: str) -> Unnumbered:
     if connection.vendor == "sqlite":
         return Unnumbered("e.rowid > %s", [int(seen.partition(" ")[0])])
     then = Snapshot.read(seen)
-    # Two arms of one index.
+    # Two arms of one index. Nothing is above the upper end: without one PostgreSQL expects a third of the journal, as
+    # long as it has not counted, and reads all of it.
     return Unnumbered(
-        "(e.written_in >= %s::text::xid8 OR e.written_in = ANY(%s::text[]::xid8[]))", [str(then.xmax), then.running]
+        f"(e.written_in BETWEEN %s::text::xid8 AND '{LAST}' OR e.written_in = ANY(%s::text[]::xid8[]))",
+        [str(then.xmax), then.running],
     )
 
 
