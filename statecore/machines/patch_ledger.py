@@ -15,7 +15,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Succession
 from ..kernel.how_many import of_its, without_successor
-from ..kernel.indexes import awaited_by_state, live_by_state
+from ..kernel.indexes import awaited_by_state, live_by_state, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
@@ -38,6 +38,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.COMMITTED, State.ROLLED_BACK, State.QUARANTINED, State.DROPPED}
+DONE = {State.COMMITTED, State.DROPPED}
 CHECKED = {
     State.VALIDATED,
     State.QUEUED,
@@ -83,7 +84,7 @@ class PatchLedger(Entity):
         prefix="patch",
         event_noun="patch",
         final=FINAL,
-        done={State.COMMITTED, State.DROPPED},
+        done=DONE,
         timing={
             State.CREATED: timedelta(minutes=10),
             State.VALIDATED: timedelta(hours=1),
@@ -137,6 +138,7 @@ class PatchLedger(Entity):
         indexes = (
             live_by_state("patch", FINAL),
             awaited_by_state("patch", FINAL),
+            open_by_parent("patch", "workstream", DONE),
             models.Index(fields=("updated_at",), name="patch_by_update"),
         )
 

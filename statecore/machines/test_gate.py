@@ -17,7 +17,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.how_many import how_many_linked
-from ..kernel.indexes import awaited_by_state, live_by_state
+from ..kernel.indexes import awaited_by_state, live_by_state, open_by_parent
 from ..kernel.invariant import Invariant
 from ..kernel.links import first_outside
 from ..kernel.moves import Facts, Severity, move
@@ -36,6 +36,7 @@ class State(models.TextChoices):
 
 
 FINAL = {State.PASSED, State.FAILED}
+DONE = {State.PASSED}
 WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
 
 
@@ -89,7 +90,7 @@ class TestGate(Entity):
         prefix="gate",
         event_noun="gate",
         final=FINAL,
-        done={State.PASSED},
+        done=DONE,
         timing={
             State.PENDING: timedelta(hours=24),
             State.RUNNING: timedelta(minutes=30),
@@ -132,6 +133,7 @@ class TestGate(Entity):
         indexes = (
             live_by_state("gate", FINAL),
             awaited_by_state("gate", FINAL),
+            open_by_parent("gate", "workstream", DONE),
             models.Index(fields=("gate_type",), name="gate_by_type"),
             # For the sweep that looks for gates to run: those of a validating workstream, and re-runs.
             models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),

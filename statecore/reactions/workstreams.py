@@ -9,6 +9,7 @@ from ..kernel.many import quoted
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import run as runs
 from ..machines.patch_ledger import PatchLedger
+from ..machines.test_gate import TestGate
 from ..machines.workstream import FINAL, LIVE, TAKING, WAITING, State, Workstream
 from .causes import Causes, handed_on
 from .consequences import move_each
@@ -69,6 +70,7 @@ class Situation(NamedTuple):
         return self.patch_open or self.quarantined_before
 
 
+OPEN_GATE, OPEN_PATCH = (f"part.state NOT IN ({quoted(flow.done)})" for flow in (TestGate.flow, PatchLedger.flow))
 DEPENDENCIES = ("workstream_dependencies.from_workstream_id", "workstreams.to_workstream_id")
 # By one of those that it succeeds; a task done again answers for its own patch.
 LEFT_IN_QUARANTINE = f"""
@@ -96,9 +98,9 @@ SELECT workstream.id, workstream.state, run.state,
   {there_is("workstream", "tasks")},
   {one_stands("workstream", "tasks", "part.state <> 'completed'")},
   {one_stands("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
-  {one_stands("workstream", "gates", "part.state <> 'PASSED'")},
-  {one_stands("workstream", "patches", f"part.state NOT IN ({quoted(PatchLedger.flow.done)})")},
-  {one_stands("workstream", "patches", "part.state = 'quarantined'")}
+  {one_stands("workstream", "gates", OPEN_GATE)},
+  {one_stands("workstream", "patches", OPEN_PATCH)},
+  {one_stands("workstream", "patches", f"{OPEN_PATCH} AND part.state = 'quarantined'")}
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
 WHERE workstream.id {{ids}}
 """

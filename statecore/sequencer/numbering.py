@@ -44,12 +44,15 @@ class Numberer:
         return count
 
     def _on_postgresql(self) -> int:
-        """One statement, one round trip: the events it finds and the snapshot it keeps are of the same moment."""
+        """One statement, one round trip: the events it finds and the snapshot it keeps are of the same moment.
+
+        Without a mark, as after a restore, the whole journal is looked at: so that look leaves one in any case.
+        """
         new = commit_order.since(self.seen)
         with connection.cursor() as cursor:
             cursor.execute(_FUSED.format(numbered=_numbered(new)), [self.seen, *new.params])
             count, seen = cursor.fetchone()
-        if count:
+        if count or not self.seen:
             self.seen = seen
         return int(count)
 
@@ -97,7 +100,8 @@ _FUSED = f"""
     placed AS (INSERT INTO {POSITIONS} ({COLUMNS}) {{numbered}} RETURNING 1),
     counted AS (SELECT count(*) AS n FROM placed),
     moved AS (
-        UPDATE {STANDING} SET head = head + n, seen = pg_current_snapshot()::text FROM counted WHERE id = 1 AND n > 0
+        UPDATE {STANDING} SET head = head + n, seen = pg_current_snapshot()::text FROM counted
+        WHERE id = 1 AND (n > 0 OR seen = '')
     )
     SELECT n, pg_current_snapshot()::text FROM counted
 """

@@ -74,7 +74,8 @@ def asked(sweep: Callable[[], Any]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
 
     def kept(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
-        found.append((sql, params))
+        if sql.startswith("SELECT"):
+            found.append((sql, params))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(kept):
