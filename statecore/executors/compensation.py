@@ -12,7 +12,7 @@ from typing import Any, cast
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import OuterRef, QuerySet
 
 from .. import door
 from ..door import rights, rows
@@ -21,6 +21,7 @@ from ..door.perform import perform
 from ..door.refused import counted
 from ..door.transition import check_not_succeeded
 from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
+from ..kernel.how_many import HowMany, of_its
 from ..kernel.refusals import GuardFailed, Invalid, InvalidTransition, PermissionDenied, Refusal, StaleVersion, Unmet
 from ..kernel.strides import next_by_id
 from ..machines.patch_ledger import PatchLedger, State
@@ -154,8 +155,10 @@ def due(limit: int = BATCH) -> list[CompensationStep]:
 
 
 def _unanswered() -> QuerySet[CompensationStep]:
-    ended = CompensationStep.objects.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
-    return CompensationStep.objects.filter(~Exists(ended), action=Action.REQUESTED, entry__state=State.COMMITTED)
+    recorded = CompensationStep.objects
+    later = recorded.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
+    asked = recorded.alias(endings=HowMany(later.values("pk")), of_entry=of_its(CompensationStep, "entry", "state"))
+    return asked.filter(endings=0, of_entry=State.COMMITTED, action=Action.REQUESTED)
 
 
 def _run(asked: CompensationStep) -> bool:

@@ -40,7 +40,9 @@ def _along_the_index(rows: Rows) -> list[Any]:
         return list(rows)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")
-        return list(rows)
+        found = list(rows)
+        transaction.set_rollback(True)  # the setting goes with it, also where somebody else's transaction goes on
+    return found
 
 
 def next_by_entry(rows: Rows, places: dict[Any, Any], lane: Hashable, batch: int) -> list[str]:
@@ -51,7 +53,7 @@ def next_by_id(rows: Rows, places: dict[Any, Any], lane: Hashable, batch: int, *
     """Ids of the next so many and what else is asked for, the newest ids first."""
     if place := places.pop(lane, None):
         rows = rows.filter(pk__lt=place)
-    found = list(rows.order_by("-pk").values_list("pk", *beside)[:batch])
+    found = _along_the_index(rows.order_by("-pk").values_list("pk", *beside)[:batch])
     if len(found) == batch:
         places[lane] = found[-1][0]
     return found
