@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from kombu.exceptions import OperationalError as BrokerError
 
@@ -36,6 +38,7 @@ log = structlog.get_logger(__name__)
 MOST, TRIED = 10_000, 100
 KEPT = timedelta(days=1)  # a choice that nobody confirmed
 CONFIRM = "dashboard/bulk.html"
+NOTHING = "Nothing was chosen: nothing matches, it took too long to find, or a word was not understood."
 
 
 @require_POST
@@ -48,7 +51,9 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
     except (Refusal, TimedOut):
         ids = []
     if not ids:
-        return HttpResponseRedirect(reverse("console:machine", args=[collection]))
+        messages.warning(request, NOTHING, extra_tags="careful")
+        address = reverse("console:machine", args=[collection])
+        return HttpResponseRedirect(f"{address}?{urlencode({'q': query})}" if query else address)
     Selection.objects.filter(created_at__lt=now() - KEPT).delete()
     chosen = Selection.objects.create(
         user=rights.person(request),

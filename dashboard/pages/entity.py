@@ -57,11 +57,11 @@ PARTS = {"history": _history, "related": _related, "data": _data}
 def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     flow, steps = entity.flow, history.path_taken(entity)
     address = reverse("console:force", args=[flow.collection, entity.pk])
-    may_force = rights.may(request.user, flow, "override")
+    targets = entities.forceable(entity) if rights.may(request.user, flow, "override") else []
     deadline, at = flow.deadline(entity.state), now()
 
     def force(state: str) -> str:
-        return f"{address}?to={state}" if may_force and state != entity.state else ""
+        return f"{address}?to={state}" if state in targets else ""
 
     return {
         "drawing": machine_drawing(
@@ -79,7 +79,8 @@ def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "overdue": scan.overdue_by(entity, at),
         "clock": scan.clock_of(entity),
         "may_operate": rights.may(request.user, flow, "operate"),
-        "may_force": may_force,
+        "may_force": bool(targets),
+        "successor": entities.successor(entity),
         "may_replay": isinstance(entity, Run)
         and {part.flow.entity_type for part in runs.PARTS} <= rights.sight(request),
         "tabs": [(name, title, name == _tab(request)) for name, title in TABS.items()],

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from dashboard import rights, second_factor, shell
+from dashboard.queries import entities
 from statecore import door
 from statecore.kernel.actors import NAME_LENGTH, Actor, Channel
 from statecore.kernel.entity import Entity
@@ -111,7 +112,8 @@ def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
         "entity": entity,
         "flow": flow,
         "to_state": to_state if to_state in flow.states else "",
-        "states": [state for state in flow.states if state != entity.state],
+        "states": entities.forceable(entity),
+        "successor": entities.successor(entity),
         "holder": _holder(entity),
         "takes_two": door.takes_two(entity, to_state),
         "reason": request.POST.get("reason", ""),

@@ -12,6 +12,7 @@ from dashboard import rights, shell
 from dashboard.queries import counts, feed, worries
 from statecore import board
 from statecore.kernel import registry
+from statecore.kernel.flow import Flow
 from statecore.records.position import head
 
 
@@ -26,7 +27,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "position": position,
         "machines": [(each, shell.name_of(each.flow)) for each in spread],
-        "worries": worries.figures(told),
+        "worries": [(figure, _leads_on(request, figure, seen)) for figure in worries.figures(told)],
         "feed": feed.latest([flow.entity_type for flow in seen]),
         "looks": feed.all_looks(),
         "stats": told,
@@ -36,5 +37,10 @@ def overview(request: HttpRequest) -> HttpResponse:
     return shell.render(request, "dashboard/overview.html", context)
 
 
-def _importance(flow: Any) -> tuple[bool, int]:
+def _leads_on(request: HttpRequest, figure: worries.Figure, seen: list[Flow]) -> bool:
+    """Whether its page opens for this person; who sees no machine would find nothing on it."""
+    return not figure.takes or (bool(seen) and request.user.has_perm(figure.takes))
+
+
+def _importance(flow: Flow) -> tuple[bool, int]:
     return not shell.neighbours(flow), shell.depth(flow)

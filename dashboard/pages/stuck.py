@@ -62,7 +62,7 @@ def take_notice(request: HttpRequest, collection: str, entity_id: str) -> HttpRe
     entity = entity_at(request, collection, entity_id, "operate")
     if not acknowledgement.acknowledge(entity, request.user.get_username()):
         messages.info(request, "Somebody has seen it already.")
-    return HttpResponseRedirect(reverse("console:stuck"))
+    return _back(request)
 
 
 @require_POST
@@ -74,4 +74,9 @@ def approve(request: HttpRequest, collection: str, entity_id: str) -> HttpRespon
         messages.error(request, refusal.detail, extra_tags="bad")
     else:
         messages.success(request, f"The recovery of {entity} was approved and carried out.", extra_tags="good")
-    return HttpResponseRedirect(reverse("console:stuck"))
+    return _back(request)
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    """To the same machine and the same page of the list."""
+    return HttpResponseRedirect(f"{reverse('console:stuck')}?{request.GET.urlencode()}".rstrip("?"))

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard import rights, screens, shell
 from dashboard.build import build
 from dashboard.models import Screen
-from dashboard.queries import counts, feed, worries
+from dashboard.queries import counts, worries
 from statecore import board
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
@@ -34,7 +34,6 @@ def wall(request: HttpRequest) -> HttpResponse:
         "pages": _pages(tiles, float(scale)),
         "worries": worries.figures(told, alerts="critical"),
         "stats": told,
-        "looks": feed.all_looks(),
         "theme": text(request, "theme") if text(request, "theme") in THEMES else THEMES[0],
         "scale": scale.replace(".", "-"),
         "seconds": _seconds(request),

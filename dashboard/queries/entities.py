@@ -202,6 +202,23 @@ def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
     return {pk for (pk,) in events.values_list("entity_id").union(retired.values_list("entity_id"))}
 
 
+def forceable(entity: Entity) -> list[str]:
+    """The states it can be forced into: a final one is left by its declared exits only."""
+    flow = entity.flow
+    if not flow.is_final(entity.state):
+        return [state for state in flow.states if state != entity.state]
+    exits = {move.target for move in flow.moves if entity.state in move.sources}
+    return [state for state in flow.states if state in exits]
+
+
+def successor(entity: Entity) -> str | None:
+    """Who was started afresh in its place."""
+    if not entity.flow.is_final(entity.state):
+        return None
+    found: str | None = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
+    return found
+
+
 def was_forced_long_ago(entity: Entity, steps: int) -> bool:
     """In what was retired by now; asked only of whom some steps are not here."""
     retired = Anchor.objects.filter(entity_type=entity.flow.entity_type, entity_id=entity.pk, was_forced=True)

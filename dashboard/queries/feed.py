@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dashboard.templatetags.console import noun
 from statecore.derive.tones import looks
 from statecore.journal import read
 from statecore.kernel import registry
@@ -24,6 +25,7 @@ def all_looks() -> dict[str, Any]:
     return {
         flow.entity_type: {
             "collection": flow.collection,
+            "noun": noun(flow.entity_type),
             "states": {
                 name: {"tone": look.tone.value, "word": look.word, "shade": look.shade}
                 for name, look in looks(flow.entity_type).items()

@@ -25,7 +25,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 AGE = re.compile(r"([<>]?)(\d{1,6})([smhd])")
 YES, NO = {"yes", "true", "1"}, {"no", "false", "0"}
 # Shown otherwise, or not worth a search.
-NO_QUALIFIERS = {"state", "id", "retry_of", "abandoned"}
+NO_QUALIFIERS = {"state", "id", "retry_of", "abandoned", "chain_head"}
 
 
 @dataclass(slots=True)

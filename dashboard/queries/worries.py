@@ -23,6 +23,7 @@ class Figure:
     url: str
     mood: str
     or_more: bool = False
+    takes: str = ""  # the permission its page asks for
 
 
 def figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
@@ -31,10 +32,16 @@ def figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
     breakers, gates = circuit_breaker.CircuitBreaker.flow, test_gate.TestGate.flow
     return [
         _stuck(stats),
-        _figure(stats, f"alerts.{alerts}", f"{alerts} alerts", reverse("console:alerts"), how_bad),
+        replace(
+            _figure(stats, f"alerts.{alerts}", f"{alerts} alerts", reverse("console:alerts"), how_bad),
+            takes="statecore.view_alert",
+        ),
         *_in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
         *_in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
-        _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),
+        replace(
+            _figure(stats, "minutes.*.overrides", "overrides last hour", reverse("console:overrides"), "careful"),
+            takes="statecore.view_event",
+        ),
     ]
 
 

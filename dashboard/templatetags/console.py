@@ -19,6 +19,7 @@ from statecore.derive.tones import looks
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.entity import Entity
+from statecore.kernel.flow import Flow
 from statecore.stuck import words
 
 register = template.Library()
@@ -170,6 +171,18 @@ def tone(event: dict[str, Any]) -> str:
 def spoken_trigger(trigger: str) -> str:
     """`user_cancelled` as a person would say it."""
     return trigger.replace("_", " ").capitalize()
+
+
+@register.filter
+def noun(entity_type: str) -> str:
+    """`gate`, `agent job`: one entity of a machine, as its pages call it."""
+    return registry.flow(entity_type).event_noun.replace("_", " ").replace("uet", "UET")
+
+
+@register.simple_tag
+def counted(count: int, flow: Flow) -> str:
+    """`1 patch`, `2 patches`: the plural is what the machine's page is called."""
+    return f"1 {noun(flow.entity_type)}" if count == 1 else f"{count} {flow.collection.replace('-', ' ')}"
 
 
 @register.filter

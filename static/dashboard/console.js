@@ -71,8 +71,11 @@ setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 
 document.body.addEventListener("htmx:afterSwap", () => tellTimes());
 
 // A part that could not be fetched says so in its place; what was there before is not lost by a failed refresh.
-document.body.addEventListener("htmx:responseError", (event) => {
-  const { target, xhr } = event.detail;
-  const why = xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${xhr.status}. It was written to its log.`;
+function tellFailure(target, why) {
+  target.querySelector(":scope > [data-empty=error]")?.remove();
   target.prepend(errorNote("This part could not be loaded.", why));
+}
+document.body.addEventListener("htmx:responseError", ({ detail: { target, xhr } }) => {
+  tellFailure(target, xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${xhr.status}. It was written to its log.`);
 });
+document.body.addEventListener("htmx:sendError", ({ detail: { target } }) => tellFailure(target, "The server cannot be reached: try it again."));

@@ -2,7 +2,7 @@
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { svg, use } from "./marks.js";
 
-const HEIGHT = 40, LETTER = 7.1;
+const HEIGHT = 40, LETTER = 7.1, TELEPHONE = 480;
 
 function widthOf(node) {
   return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
@@ -97,8 +97,8 @@ export function draw(box, drawing) {
   }
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
-  // As large as it is, or shrunk to fit as long as it can be read.
-  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, isNarrow ? 0.8 : 0.75));
+  // As large as it is, or shrunk to fit as long as it can be read; on a telephone a finger moves it.
+  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, box.clientWidth < TELEPHONE ? 0.8 : 0.65));
   picture.setAttribute("width", width * scale);
   picture.setAttribute("height", height * scale);
   const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);

@@ -47,6 +47,26 @@ export function missed(socket) {
   tell("disconnected");
 }
 
+// A socket is not told why it is refused. The page is asked in its place: who is sent away from it is logged out.
+let isAsking = false;
+export async function refused() {
+  if (isAsking || !element || document.body.classList.contains("wall")) return;
+  isAsking = true;
+  try {
+    const answer = await fetch(location.href, { method: "HEAD", redirect: "manual" });
+    if (answer.type === "opaqueredirect" && connection.state === "disconnected") tellLoggedOut();
+  } catch { /* the server is away */ } finally {
+    isAsking = false;
+  }
+}
+
+function tellLoggedOut() {
+  const link = document.createElement("a");
+  link.href = location.href; // which leads to the login, and back
+  link.textContent = "logged out: log in";
+  element.querySelector(".word").replaceChildren(link);
+}
+
 let recovery = 0;
 export function tellAgeOf(timestamp) {
   if (lost.size) return;

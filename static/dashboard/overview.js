@@ -73,10 +73,10 @@ function make(data) {
 }
 
 function line(event) {
-  const { collection, states } = looks[event.entity_type];
+  const { collection, noun, states } = looks[event.entity_type];
   const link = element("a", "id", event.entity_id);
   link.href = `/machines/${collection}/${encodeURIComponent(event.entity_id)}/`;
-  const sentence = element("span", "sentence", element("span", "muted", event.entity_type), link, chip(states[event.to_state], event.to_state));
+  const sentence = element("span", "sentence", element("span", "muted", noun), link, chip(states[event.to_state], event.to_state));
   if (event.kind === "override") sentence.append(forcedMark());
   sentence.append(element("span", "muted", `${event.trigger} · ${event.actor}`));
   const item = element("li", "", timeElement(event.timestamp, "clock"), sentence);

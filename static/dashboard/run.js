@@ -2,7 +2,8 @@
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { follow } from "./events.js";
 import { chip, errorNote, readJson, svg, use } from "./marks.js";
-import { clock } from "./times.js";
+import { connection } from "./freshness.js";
+import { moment } from "./times.js";
 
 const drawn = readJson("drawn");
 const looks = readJson("looks");
@@ -20,7 +21,7 @@ const isFinal = (type, state) => ["done", "failed", "ended"].includes(toneOf(typ
 const address = (node) => `/machines/${looks[node.type].collection}/${encodeURIComponent(node.id)}/`;
 
 // The graph: workstreams are boxes around their parts, with their name above.
-const NAMED = 16;
+const NAMED = 16, WIDEST = 200, MARK = 34, EACH = 7.2;
 function drawGraph() {
   const box = document.getElementById("graph");
   if (!drawn.nodes.length) return box.replaceChildren("This run has no parts.");
@@ -29,7 +30,7 @@ function drawGraph() {
   graph.setDefaultEdgeLabel(() => ({}));
   for (const [key, node] of parts) {
     if (node.type === "workstream") graph.setNode(key, { label: node.id });
-    else graph.setNode(key, { width: Math.min(190, Math.max(70, node.id.length * 6.6 + 34)), height: 28 });
+    else graph.setNode(key, { width: Math.min(WIDEST, Math.max(70, node.id.length * EACH + MARK)), height: 28 });
   }
   for (const [key, node] of parts) {
     const parent = node.parent && keyOf("workstream", node.parent);
@@ -51,6 +52,15 @@ function drawGraph() {
   }
   for (const key of parts.keys()) if (!isBox(key)) picture.append(member(graph.node(key), parts.get(key)));
   box.replaceChildren(picture);
+  for (const name of picture.querySelectorAll(".name")) squeeze(name);
+}
+
+// How wide letters are is known once they are drawn: what is too wide for its box is drawn narrower.
+function squeeze(name) {
+  const room = name.parentElement.querySelector("rect").width.baseVal.value - MARK;
+  if (name.getComputedTextLength() <= room) return;
+  name.setAttribute("textLength", room);
+  name.setAttribute("lengthAdjust", "spacingAndGlyphs");
 }
 
 // The state's shape and word stand before the name: of a long one the end is enough.
@@ -74,7 +84,7 @@ function nameCluster(place, node, word) {
 function member(place, node) {
   const left = place.x - place.width / 2;
   const text = svg("text", { class: "name", x: left + 24, y: place.y + 4 });
-  const most = Math.floor((place.width - 30) / 6.2);
+  const most = Math.floor((place.width - MARK) / EACH);
   text.textContent = node.id.length > most ? `…${node.id.slice(1 - most)}` : node.id;
   const title = svg("title");
   title.textContent = `${node.type} ${node.id}`;
@@ -92,7 +102,7 @@ function drawGantt() {
     if (!spans.has(key)) spans.set(key, []);
     spans.get(key).push({ at, state, type });
   }
-  const { first, last } = range();
+  const { first, last } = (shown = range());
   const rows = [...spans].filter(([key]) => parts.has(key) || key === runKey).slice(0, 250);
   const height = rows.length * ROW + 26;
   const width = Math.max(box.clientWidth, NARROWEST);
@@ -102,7 +112,7 @@ function drawGantt() {
   for (let step = 0; step <= steps; step += 1) {
     const at = first + ((last - first) * step) / steps;
     const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === steps ? "end" : "start" });
-    text.textContent = clock(new Date(at * 1000));
+    text.textContent = told(at);
     picture.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), text);
   }
   rows.forEach(([key, stays], place) => {
@@ -124,7 +134,7 @@ function drawGantt() {
 function bar(key, stay, { from, to, top }) {
   const { tone, shade, word } = look(stay.type, stay.state) ?? { tone: "ended", shade: 0, word: stay.state };
   const width = Math.max(2, to - from);
-  const name = `${key}: ${word} from ${clock(new Date(stay.at * 1000))}`;
+  const name = `${key}: ${word} from ${told(stay.at)}`;
   const title = svg("title");
   title.textContent = name;
   const made = svg("rect", { class: `fill-${tone} shade-${shade}`, x: from, y: top, width, height: ROW - 8, rx: 2, role: "img", "aria-label": name }, title);
@@ -134,18 +144,32 @@ function bar(key, stay, { from, to, top }) {
   return [made, text];
 }
 
+// From its first event to its last, and as long as it is under way until now: what waits in it gets longer.
+let shown = null;
 function range() {
-  const first = journal[0]?.[1] ?? Date.now() / 1000;
-  return { first, last: Math.max(journal.at(-1)?.[1] ?? first, first + 1) };
+  const now = Date.now() / 1000;
+  const first = journal[0]?.[1] ?? now;
+  const last = Math.max(journal.at(-1)?.[1] ?? first, first + 1);
+  return { first, last: isUnderWay() ? Math.max(last, now) : last };
+}
+
+function isUnderWay() {
+  const [, , type, , state] = journal.findLast(([, , kind]) => kind === "run") ?? [];
+  return state !== undefined && !isFinal(type, state);
+}
+
+const A_DAY = 86_400;
+function told(at) {
+  return moment(new Date(at * 1000), shown.last - shown.first > A_DAY);
 }
 
 // The moment shown: every part in the state its last event before then left it in.
 function show() {
-  const { first, last } = range();
-  const moment = isLive ? Infinity : first + ((last - first) * Number(slider.value)) / STEPS;
+  const { first, last } = shown;
+  const until = isLive ? Infinity : first + ((last - first) * Number(slider.value)) / STEPS;
   const states = new Map();
   for (const [, at, type, id, state] of journal) {
-    if (at > moment) break;
+    if (at > until) break;
     states.set(keyOf(type, id), state);
   }
   let ended = 0, total = 0;
@@ -162,9 +186,9 @@ function show() {
   document.getElementById("ended").textContent = ended;
   document.getElementById("total").textContent = total;
   document.getElementById("progress").value = ended;
-  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${clock(new Date(moment * 1000))}`;
+  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${told(until)}`;
   const line = document.getElementById("gantt-now");
-  const at = document.getElementById("gantt").x?.(isLive ? last : moment);
+  const at = document.getElementById("gantt").x?.(isLive ? last : until);
   if (line && at !== undefined) { line.setAttribute("x1", at); line.setAttribute("x2", at); }
 }
 
@@ -230,6 +254,12 @@ document.body.dataset.position = Math.max(Number(document.body.dataset.position)
 drawGantt();
 show();
 document.body.dataset.ready = "yes";
+const GROWS = 5_000;
+setInterval(() => {
+  if (!isLive || document.hidden || !connection.isFresh || !isUnderWay()) return;
+  drawGantt();
+  show();
+}, GROWS);
 
 // A part that came later has no place in the graph: where it goes is for the whole graph to say.
 const news = document.getElementById("news");

@@ -1,5 +1,5 @@
 // A socket that comes back by itself: jittered back-off, asleep while the page is hidden, given up when it is silent.
-import { heard, missed, opened } from "./freshness.js";
+import { heard, missed, opened, refused } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
 const NOT_ALLOWED = 1008; // shown out: the answer will hardly be another one in half a second
@@ -24,7 +24,8 @@ export class Socket {
     const url = new URL(this.address(), location.href);
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.socket = new WebSocket(url));
-    socket.onopen = opened;
+    let wasOpen = false;
+    socket.onopen = () => { wasOpen = true; opened(); };
     this.listen(socket);
     socket.onmessage = (message) => {
       this.wait = FIRST;
@@ -32,7 +33,7 @@ export class Socket {
       heard(this);
       this.hear(JSON.parse(message.data));
     };
-    socket.onclose = ({ code }) => this.lose(socket, code);
+    socket.onclose = ({ code }) => { this.lose(socket, code); if (!wasOpen) refused(); };
   }
 
   listen(socket) {

@@ -15,6 +15,11 @@ export function clock(when) {
   return when.toTimeString().slice(0, 8);
 }
 
+// A time of a day, with the day where there are several.
+export function moment(when, hasDay) {
+  return hasDay ? `${when.toDateString().slice(4, 10)} ${clock(when).slice(0, 5)}` : clock(when);
+}
+
 const FORMATS = { clock, ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
 
 export function tellTimes(root = document) {

@@ -107,11 +107,42 @@ def test_where_the_policy_says_so_a_second_person_confirms_with_a_password(
 
 
 def test_what_cannot_be_forced_says_why(site: Any, visit: Callable[..., Any]) -> None:
-    page = visit("/machines/tasks/show-t5/force/?to=queued")
+    page = visit("/machines/tasks/show-t1/force/?to=nowhere")
 
     expect(page.locator("#preview")).to_contain_text("This cannot be forced")
-    expect(page.locator("#preview")).to_contain_text("final")
     expect(page.locator("#force-button")).to_be_disabled()
+
+
+def test_what_has_ended_offers_no_force_but_a_retry_and_then_its_successor(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    site.do("plan", run="over", tasks=2)
+    site.do("force", machine="task", entity_id="over-t2", to_state="failed")
+    page = visit("/machines/tasks/over-t2/")
+    expect(page.locator('[data-node="queued"]')).not_to_have_attribute("href", re.compile("."))
+    expect(page.get_by_role("link", name="Force a state")).to_have_count(0)
+    page.goto(f"{page.url}force/?to=queued")
+    expect(page.get_by_role("main")).to_contain_text("Failed is final")
+    expect(page.locator("#force-button")).to_have_count(0)
+
+    page.get_by_role("link", name="Retry it").click()
+    page.get_by_role("button", name="Retry 1 task").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Retried")
+    page.goto(f"{site.url}/machines/tasks/over-t2/")
+    expect(page.get_by_role("link", name="Retry")).to_have_count(0)
+    page.locator(".title").get_by_role("link", name=re.compile("task_")).click()
+    expect(page.locator("main dl.facts").first).to_contain_text("over-t2")
+
+
+def test_a_preview_that_cannot_be_had_says_so_once(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/show-t1/force/")
+    page.route("**/force/?to=*", lambda route: route.abort())
+    for state in ("failed", "blocked"):
+        page.get_by_label(state, exact=True).check()
+        expect(page.locator("#preview [data-empty=error]")).to_have_count(1)
+    expect(page.locator("#preview")).to_contain_text("The server cannot be reached")
+    expect(page.locator("#force-button")).to_be_disabled()
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of what it could not fetch
 
 
 def test_who_may_not_force_is_not_offered_it(site: Any, visit: Callable[..., Any]) -> None:

@@ -37,6 +37,19 @@ COLOURS = """() => {
 }"""
 
 
+def test_who_is_logged_out_is_told_so_and_led_to_the_login(site: Any, visit: Callable[..., Any]) -> None:
+    page = visit("/stuck/")
+    expect(page.locator("#freshness time")).to_be_visible()
+    page.context.clear_cookies()
+    site.close_web()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
+    site.open_web()
+
+    page.get_by_role("link", name="log in").click()
+    expect(page).to_have_url(f"{site.url}/login/?next=/stuck/")
+    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+
+
 def test_away_from_the_server_what_was_loud_is_grey_and_a_telephone_says_as_of_when(
     site: Any, visit: Callable[..., Any]
 ) -> None:

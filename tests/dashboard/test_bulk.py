@@ -57,9 +57,34 @@ def test_who_may_not_operate_may_not_choose(people: dict[str, Any], scene: Scene
 def test_nothing_chosen_leads_back(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
 
-    assert (
-        chosen(client) == chosen(client, ids=["\x00"]) == chosen(client, all="1", q="run:nothing") == "/machines/runs/"
-    )
+    assert chosen(client) == chosen(client, ids=["\x00"]) == "/machines/runs/"
+    for query in ("run:nothing", "colour:red"):
+        back = chosen(client, all="1", q=query)
+        page = client.get(back)
+        assert page.context["q"] == query
+        assert "Nothing was chosen" in page.content.decode()
+
+
+def test_all_that_match_is_not_offered_where_a_word_was_not_understood(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["operator"])
+    offer = b'name="all"'
+
+    assert offer in client.get("/machines/runs/?q=state:running").content
+    assert offer not in client.get("/machines/runs/?q=state:running+colour:red").content
+
+
+def test_one_is_spoken_of_as_one_and_two_by_their_plural(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["operator"])
+    one = client.get(f"{chosen(client, ids=['scene'])}?trigger=run_canceled").content.decode()
+    assert "Move 1 run<" in one
+    assert "this one and no other," in one
+    assert "Tried and rolled back: 1 would move." in one
+
+    patches = [world.patch(id=f"plural-{number}").pk for number in range(2)]
+    address = client.post(reverse("console:select", args=["patches"]), {"ids": patches})["Location"]
+    assert "Move 2 patches<" in client.get(address).content.decode()
 
 
 def test_all_that_match_have_their_number_before_they_are_chosen(

@@ -47,6 +47,27 @@ def test_the_navigation_leads_nobody_to_a_page_that_refuses_them(
     assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
 
 
+@pytest.mark.parametrize("may", [[], ["view_event"], ["view_alert"], ["view_task"], ["view_task", "view_event"]])
+def test_the_figures_of_the_overview_lead_nobody_to_a_page_that_refuses_them(
+    may: list[str], people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    from django.contrib.auth.models import Permission
+
+    people["nobody"].user_permissions.set(Permission.objects.filter(codename__in=may))
+    client.force_login(people["nobody"])
+    places = re.findall(r'<a href="([^"]+)" class="figure', client.get("/").content.decode())
+
+    assert reverse("console:stuck") in places
+    assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
+
+
+def test_the_figures_lead_a_viewer_to_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["viewer"])
+    places = re.findall(r'<a href="(/\w+/)" class="figure', client.get("/").content.decode())
+
+    assert places == ["/stuck/", "/alerts/", "/overrides/"]
+
+
 def test_the_navigation_of_a_viewer_has_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["viewer"])
     body = client.get(reverse("console:tokens")).content.decode()

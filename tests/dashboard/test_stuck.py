@@ -58,6 +58,15 @@ def test_the_first_who_has_seen_it_stands_there_until_it_moves(
     assert row(client, late.pk)["item"].seen is None
 
 
+def test_who_has_seen_it_comes_back_to_the_list_as_it_was(late: Any, people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["operator"])
+    place = f"{STUCK}?machine=task"
+    see = re.search(r'action="(/stuck/[^"]+/seen/[^"]*)"', client.get(place).content.decode())
+    assert see
+
+    assert client.post(unescape(see[1]))["Location"] == place
+
+
 def test_who_may_only_look_is_not_offered_it(late: Any, people: dict[str, Any], client: Client) -> None:
     client.force_login(people["viewer"])
     assert not row(client, late.pk)["may_acknowledge"]

@@ -1,0 +1,109 @@
+"""What is on a page can be read: nothing is cut off, a colour means the same everywhere, a time says of which day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+COLOURS = """() => [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) => {
+  const bar = share.closest("[data-machine]").querySelector(`[data-bar="${share.dataset.state}"]`);
+  const mark = share.querySelector(".tone-active:not(.shade-0) > .icon");
+  return bar && mark ? [getComputedStyle(bar).fill, getComputedStyle(mark).color] : null;
+}).filter(Boolean)"""
+
+
+@pytest.mark.parametrize("path", ["/", "/wall/"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_mark_before_a_number_has_the_colour_of_its_part_of_the_bar(
+    path: str, theme: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(path, color_scheme=theme)
+    pairs = page.evaluate(COLOURS)
+
+    assert pairs
+    assert [mark for _, mark in pairs] == [bar for bar, _ in pairs]
+
+
+STICKING_OUT = """() => [...document.querySelectorAll("#graph .node")].map((node) => {
+  const [text, box] = ["text", "rect"].map((part) => node.querySelector(part).getBoundingClientRect());
+  return text.right - box.right;
+}).filter((by) => by > 0)"""
+
+
+def test_a_long_id_stays_within_its_box_in_the_graph_of_a_run(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="boxes", tasks=1)
+    site.do("grow", run="boxes", task="task_01M7MNQGN6RPRXX5SNA9QWYFSY")
+    site.do("grow", run="boxes", task="WWWWWWWWWW")
+    page = visit("/runs/boxes/")
+    page.wait_for_selector("body[data-ready]")
+
+    assert page.evaluate(STICKING_OUT) == []
+
+
+TICKS = "#gantt text[text-anchor]"
+
+
+def test_what_waits_in_a_run_gets_longer_until_now(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="waits", tasks=1)
+    page = visit("/start/")
+    page.clock.install()
+    page.goto(f"{site.url}/runs/waits/")
+    page.wait_for_selector("body[data-ready]")
+    before = page.locator(TICKS).last.text_content()
+    page.clock.fast_forward(20 * 60_000)
+    page.clock.run_for(6_000)
+
+    expect(page.locator(TICKS).last).not_to_have_text(before)
+    page.clock.fast_forward(40 * 3_600_000)
+    page.clock.run_for(6_000)
+    days = {text[:6] for text in page.locator(TICKS).all_text_contents()}
+    assert len(days) > 1, "a run of more than a day says of which day a time is"
+
+
+def test_a_run_that_has_ended_gets_no_longer(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="ended", tasks=1)
+    site.do("force", machine="run", entity_id="ended", to_state="canceled")
+    page = visit("/start/")
+    page.clock.install()
+    page.goto(f"{site.url}/runs/ended/")
+    page.wait_for_selector("body[data-ready]")
+    before = page.locator(TICKS).last.text_content()
+    page.clock.fast_forward(20 * 60_000)
+    page.clock.run_for(6_000)
+
+    assert page.locator(TICKS).last.text_content() == before
+
+
+FORCED_BACK = """async () => {
+  const { drawAll } = await import(document.querySelector("link[rel=modulepreload][href*='/diagram']").href);
+  const drawing = JSON.parse(document.getElementById("drawing").textContent);
+  drawing.edges.push({ from: "validating", to: "queued", label: "forced", rate: 0, taken: true, forced: true });
+  drawAll(drawing);
+}"""
+
+
+def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) -> None:
+    """A forced edge makes the drawing wider."""
+    page = visit("/machines/tasks/show-t1/")
+    page.wait_for_selector(".diagram svg")
+    page.evaluate(FORCED_BACK)
+
+    assert page.locator(".diagram").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
+
+
+def test_the_board_of_the_admin_wraps_what_does_not_fit(visit: Callable[..., Any]) -> None:
+    page = visit("/admin/", who="admin", viewport={"width": 420, "height": 800})
+
+    boards = page.locator(".console-board .module").first
+    assert boards.evaluate("(board) => board.scrollWidth - board.clientWidth") <= 0
+
+
+def test_what_one_should_do_stands_apart_from_why(visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/show-t1/")
+    why, moves = page.locator("#why > section").nth(0), page.locator("#why > section").nth(1)
+    expect(moves).to_be_visible()
+
+    assert moves.bounding_box()["y"] - why.bounding_box()["y"] - why.bounding_box()["height"] > 8
