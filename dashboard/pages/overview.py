@@ -27,7 +27,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "position": position,
         "machines": [(each, shell.name_of(each.flow)) for each in spread],
-        "worries": [(figure, _leads_on(request, figure, seen)) for figure in worries.figures(told)],
+        "worries": [(figure, _leads_on(request, figure)) for figure in worries.figures(told)],
         "feed": feed.latest([flow.entity_type for flow in seen]),
         "looks": feed.all_looks(),
         "stats": told,
@@ -37,9 +37,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     return shell.render(request, "dashboard/overview.html", context)
 
 
-def _leads_on(request: HttpRequest, figure: worries.Figure, seen: list[Flow]) -> bool:
-    """Whether its page opens for this person; who sees no machine would find nothing on it."""
-    return not figure.takes or (bool(seen) and request.user.has_perm(figure.takes))
+def _leads_on(request: HttpRequest, figure: worries.Figure) -> bool:
+    """Whether its page opens for this person."""
+    return not figure.takes or request.user.has_perm(figure.takes)
 
 
 def _importance(flow: Flow) -> tuple[bool, int]:

@@ -57,8 +57,16 @@ def test_the_figures_of_the_overview_lead_nobody_to_a_page_that_refuses_them(
     client.force_login(people["nobody"])
     places = re.findall(r'<a href="([^"]+)" class="figure', client.get("/").content.decode())
 
-    assert reverse("console:stuck") in places
+    assert (reverse("console:stuck") in places) == ("view_task" in may)
     assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
+
+
+def test_who_may_see_nothing_is_told_so_and_whom_to_ask(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["nobody"])
+    body = client.get("/").content.decode()
+
+    assert "There is nothing that you may see yet" in body
+    assert "overview.js" not in body
 
 
 def test_the_figures_lead_a_viewer_to_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
