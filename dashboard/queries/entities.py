@@ -203,12 +203,9 @@ def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
 
 
 def forceable(entity: Entity) -> list[str]:
-    """The states it can be forced into: a final one is left by its declared exits only."""
-    flow = entity.flow
-    if not flow.is_final(entity.state):
-        return [state for state in flow.states if state != entity.state]
-    exits = {move.target for move in flow.moves if entity.state in move.sources}
-    return [state for state in flow.states if state in exits]
+    """The states it can be forced into."""
+    flow, here = entity.flow, entity.state
+    return [state for state in flow.states if state != here and flow.may_leave(here, state)]
 
 
 def successor(entity: Entity) -> str | None:

@@ -92,7 +92,7 @@ def _was_open(step: Step) -> bool:
     if not step.before:
         return step.event.type in OPENINGS
     if step.event.type == OVERRIDDEN:
-        return not AgentJob.flow.is_final(step.before) or (step.before, step.after) in AgentJob.flow.final_exits()
+        return AgentJob.flow.may_leave(step.before, step.after)
     return bool(AgentJob.flow.open_moves(step.before, step.event.type))
 
 

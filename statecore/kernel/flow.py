@@ -115,6 +115,10 @@ class Flow:
     def final_exits(self) -> set[tuple[str, str]]:
         return {(source, move.target) for move in self.moves for source in move.sources if source in self.final}
 
+    def may_leave(self, state: str, target: str) -> bool:
+        """Whether a state may be left for another at all, by force or not: a final one has its declared exits only."""
+        return not self.is_final(state) or (state, target) in self.final_exits()
+
     def deadline(self, state: str) -> timedelta | None:
         """How long an entity may stay in a state: the declaration, unless a setting says otherwise."""
         seconds = settings.STATECORE_DEADLINES.get(f"{self.entity_type}.{state}")
