@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -39,7 +39,8 @@ def world() -> None:
     from statecore.records import Alert
     from statecore.records.alert import now
 
-    plan("show", 6)
+    # Of what nobody has: whoever simulates agents beside it must not take it.
+    plan("show", 6, needs=("gpu",))
     force("task", "show-t5", "failed")
     age(Task, "show-t1", 4000)
     Alert.objects.create(rule="by_hand", key="show", severity="critical", detail="something is late", opened_at=now())
@@ -53,13 +54,16 @@ def age(model: Any, entity_id: str, seconds: int) -> None:
     model.objects.filter(pk=entity_id).update(state_entered_at=row.state_entered_at - timedelta(seconds=seconds))
 
 
-def plan(run: str, tasks: int) -> None:
+def plan(run: str, tasks: int, needs: Sequence[str] = ()) -> None:
     from statecore import scheduling
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.records import Phase
 
     Phase.objects.get_or_create(id="PH-browser")
-    listed = [{"id": f"{run}-t{n}", "depends_on": [f"{run}-t1"] if n == 2 else []} for n in range(1, tasks + 1)]
+    listed = [
+        {"id": f"{run}-t{n}", "depends_on": [f"{run}-t1"] if n == 2 else [], "required_capabilities": list(needs)}
+        for n in range(1, tasks + 1)
+    ]
     workstreams = [{"id": f"{run}-w", "tasks": listed}]
     wanted = {"id": run, "phase": "PH-browser", "start": True, "workstreams": workstreams}
     scheduling.submit(wanted, actor=THE_SYSTEM)

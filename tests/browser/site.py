@@ -44,9 +44,9 @@ class Site:
             self.stack = stack.pop_all()
 
     def _open(self) -> None:
-        self.hand = self._start("hand", ["-m", "tests.browser.hand"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.hand = self.start("hand", ["-m", "tests.browser.hand"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.do("prepare")
-        self._start("sequencer", ["manage.py", "sequencer"])
+        self.start("sequencer", ["manage.py", "sequencer"])
         self.open_web()
 
     @property
@@ -62,7 +62,7 @@ class Site:
         return json.loads(line)
 
     def open_web(self, **environ: str) -> None:
-        self.web = self._start("web", [*WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)], environ)
+        self.web = self.start("web", [*WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)], environ)
         until(self._answers, 60)
 
     def close_web(self) -> None:
@@ -80,7 +80,7 @@ class Site:
         except httpx.TransportError:
             return False
 
-    def _start(self, name: str, words: list[str], environ: dict[str, str] | None = None, **streams: Any) -> Any:
+    def start(self, name: str, words: list[str], environ: dict[str, str] | None = None, **streams: Any) -> Any:
         env = {**self.environ, **(environ or {})}
         with (self.home / f"{name}.log").open("ab") as log:
             streams = {"stdout": log, **streams}

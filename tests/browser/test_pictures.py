@@ -1,23 +1,40 @@
-"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew."""
+"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew, of work under way."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
+IS_KEPT = bool(os.environ.get("STATECORE_TEST_PICTURES"))
+ENOUGH = 1_500  # events
 PICTURES = {
     "console-overview": ("/", "light", (1280, 860)),
     "console-machine": ("/machines/tasks/", "dark", (1280, 860)),
     "console-entity": ("/machines/tasks/show-t5/", "light", (1280, 860)),
     "console-force": ("/machines/runs/show/force/?to=canceled", "light", (1280, 900)),
-    "console-run": ("/runs/show/", "dark", (1280, 860)),
+    "console-run": ("/runs/sim7-r3/" if IS_KEPT else "/runs/show/", "dark", (1280, 860)),
     "console-wall": ("/wall/", "dark", (1920, 1080)),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _work_under_way(site: Any) -> Iterator[None]:
+    if not IS_KEPT:
+        yield
+        return
+    from tests.support.sequencer import end
+    from tests.support.waiting import until
+
+    simulation = site.start("simulation", ["manage.py", "simulate", "--seed", "7", "--rate", "20"])
+    until(lambda: site.do("board")["position"] > ENOUGH, 240)
+    yield
+    end(simulation, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -27,7 +44,7 @@ def test_a_picture_for_the_documentation(name: str, visit: Callable[..., Any], t
     page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")
     if name == "console-overview":
         page.wait_for_selector("#rates canvas")
-    folder = FOLDER if os.environ.get("STATECORE_TEST_PICTURES") else tmp_path
+    folder = FOLDER if IS_KEPT else tmp_path
     page.screenshot(path=folder / f"{name}.png")
 
     assert (folder / f"{name}.png").stat().st_size > 10_000
