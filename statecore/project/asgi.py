@@ -4,7 +4,7 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from statecore.project import lifespan, memory, preflight
+from statecore.project import lifespan, memory, open_files, preflight
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 # Under ASGI every request has a thread of its own: a connection kept by the thread would be
@@ -21,3 +21,4 @@ application = lifespan.with_lifespan(WithTools(live(django)))
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()
+open_files.allow_many()

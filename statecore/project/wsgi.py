@@ -6,7 +6,7 @@ import django
 from django.conf import settings
 from granian.utils.proxies import wrap_wsgi_with_proxy_headers
 
-from statecore.project import memory, preflight
+from statecore.project import memory, open_files, preflight
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 django.setup(set_prefix=False)
@@ -18,3 +18,4 @@ application = wrap_wsgi_with_proxy_headers(Handler(), trusted_hosts=settings.STA
 preflight.check_database()
 preflight.check_broker()
 memory.keep_what_is_loaded()
+open_files.allow_many()

@@ -7,14 +7,16 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.deploy.topology import NGINX, OPENSSL, PASSWORD, Topology, running
+from tests.deploy.topology import NGINX, OPEN_FILES, OPENSSL, PASSWORD, Topology, running
 from tests.support import databases, redis
 from tests.support.waiting import until
 
@@ -110,6 +112,21 @@ def heard_on_the_socket(site: Topology, entity: str) -> int:
             told = json.loads(ws.recv(timeout=PATIENCE))
             if told["type"] == "events":
                 return int(told["events"][0]["position"])
+
+
+@pytest.mark.parametrize("name", ["live@", "rest@", "nginx"])
+def test_more_connections_may_be_open_than_a_unit_is_given(site: Topology, name: str) -> None:
+    (first, *_others) = [process.pid for unit, process in site.running.items() if name in unit]
+    family = [psutil.Process(first), *psutil.Process(first).children(recursive=True)]
+
+    assert max(open_files_of(process.pid) for process in family) > 2 * OPEN_FILES
+    assert "exceed open file resource limit" not in (site.directory / "nginx.log").read_text()
+
+
+def open_files_of(pid: int) -> int:
+    found = re.search(r"Max open files +(\d+)", Path(f"/proc/{pid}/limits").read_text())
+    assert found
+    return int(found[1])
 
 
 def test_a_board_comes_over_its_socket(site: Topology) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -25,6 +26,12 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/loca
 OPENSSL = shutil.which("openssl")
 PATIENCE = 90.0
 PASSWORD = "a-long-enough-one-for-anybody"
+OPEN_FILES = 1024
+
+
+def _with_the_open_files_of_a_unit() -> None:
+    """As many as systemd lets a process have that does not ask for more."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 class Topology:
@@ -72,8 +79,9 @@ class Topology:
         """A session of its own, so that all of it can be ended, as systemd ends a unit."""
         with (self.directory / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                command, cwd=ROOT, env=self.environ, stdout=log, stderr=log, start_new_session=True
-            )
+                command, cwd=ROOT, env=self.environ, stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=_with_the_open_files_of_a_unit,
+            )  # fmt: skip
         return self.running[name]
 
     def _start_nginx(self) -> None:
