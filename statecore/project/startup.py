@@ -62,7 +62,10 @@ def check_declarations() -> None:
 def migrate() -> None:
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0, interactive=False)
+    from statecore.project import migrating
+
+    with migrating.alone():
+        call_command("migrate", verbosity=0, interactive=False)
 
 
 def check_integrity(*, start_anyway: bool) -> None:
