@@ -26,7 +26,7 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def _lock_of_the_session() -> Iterator[None]:
-    # Asked for again and again: a statement that waits would hold up the index that the other builds, which waits for it.
+    # Asked for again and again: a statement that waits would hold up an index that the other builds beside it.
     while not _is_so("pg_try_advisory_lock"):
         time.sleep(file_lock.TICK)
     try:

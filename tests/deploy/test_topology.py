@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from api.client import Invalid
 from tests.deploy.topology import NGINX, OPEN_FILES, OPENSSL, PASSWORD, Topology, running
 from tests.support import databases, redis
 from tests.support.waiting import until
@@ -112,6 +113,13 @@ def heard_on_the_socket(site: Topology, entity: str) -> int:
             told = json.loads(ws.recv(timeout=PATIENCE))
             if told["type"] == "events":
                 return int(told["events"][0]["position"])
+
+
+def test_a_body_that_is_too_large_is_refused_as_by_the_api(site: Topology) -> None:
+    with site.client() as statecore, pytest.raises(Invalid) as refused:
+        statecore.create("ingestion-jobs", metadata={"a": "x" * 10_000_000})
+
+    assert refused.value.code == "too_large"
 
 
 @pytest.mark.parametrize("name", ["live@", "rest@", "nginx"])
