@@ -34,20 +34,29 @@ def readyz(request: HttpRequest) -> JsonResponse:
     A site whose screens are late is better than none, so who takes it out of service need not ask for the sequencer.
     """
     wanted = set(request.GET.getlist("check")) or set(CHECKS)
-    failed = [name for name, check in CHECKS.items() if name in wanted and not _holds(check)]
-    failed += sorted(wanted - set(CHECKS))
-    if failed:
+    if failed := [*_failed(wanted), *sorted(wanted - set(CHECKS))]:
         return JsonResponse({"status": "unavailable", "failed": failed}, status=503)
     return JsonResponse({"status": "ok"})
+
+
+def _failed(wanted: set[str]) -> list[str]:
+    """Without the database nothing is known of what is in it, and each who asks a pool would wait for it once more."""
+    is_there = wanted.isdisjoint(IN_THE_DATABASE) or _holds(preflight.check_database)
+    unknown = set() if is_there else IN_THE_DATABASE
+    return [name for name, check in CHECKS.items() if name in wanted and (name in unknown or not _holds(check))]
 
 
 def _holds(check: Callable[[], None]) -> bool:
     try:
         check()
     except Refused as refusal:
-        log.warning("not_ready", why=refusal.sentence)
-        return False
-    return True
+        why = refusal.sentence
+    except Error as error:
+        why = str(error)
+    else:
+        return True
+    log.warning("not_ready", why=why)
+    return False
 
 
 def check_database() -> None:
@@ -55,7 +64,6 @@ def check_database() -> None:
 
 
 def check_migrations() -> None:
-    check_database()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         raise Refused("the database has migrations to apply: run `python manage.py migrate`.")
@@ -63,11 +71,7 @@ def check_migrations() -> None:
 
 def check_sequencer() -> None:
     """The journal is as it should be even then, but what is shown of it is old."""
-    try:
-        found = lag()
-    except Error:
-        return  # the other checks say what is wrong with the database
-    for what, seconds in found.items():
+    for what, seconds in lag().items():
         if seconds > settings.STATECORE_SEQUENCER_LAG_SECONDS:
             raise Refused(f"the sequencer is behind: {what} waits since {seconds:.0f} s.")
 
@@ -78,3 +82,4 @@ CHECKS: dict[str, Callable[[], None]] = {
     "migrations": check_migrations,
     "sequencer": check_sequencer,
 }
+IN_THE_DATABASE = {"database", "migrations", "sequencer"}

@@ -57,8 +57,9 @@ def test_readiness_names_an_unreachable_database(
     elsewhere = "/nowhere/statecore" if connection.vendor == "sqlite" else "nowhere"
     monkeypatch.setitem(connection.settings_dict, "NAME", elsewhere)
 
-    response = client.get("/readyz")
+    response, of_one = client.get("/readyz"), client.get("/readyz?check=sequencer")
     connection.close()
 
-    assert response.status_code == 503
-    assert response.json()["failed"] == ["database", "migrations"]
+    assert (response.status_code, of_one.status_code) == (503, 503)
+    assert response.json()["failed"] == ["database", "migrations", "sequencer"]
+    assert of_one.json()["failed"] == ["sequencer"]
