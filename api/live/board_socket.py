@@ -7,7 +7,8 @@ import asyncio
 from statecore.kernel import registry
 from statecore.live import Hub, the_board
 
-from .asgi import Scope
+from ..screens.parameters import Query
+from .asgi import Scope, query
 from .socket import Frames, Socket
 from .visitor import Visitor
 
@@ -18,7 +19,8 @@ BEAT = '{"type":"beat"}'
 
 class BoardSocket(Socket):
     async def prepare(self, scope: Scope, visitor: Visitor) -> frozenset[str] | None:
-        """Which machines it is about; None is all of them."""
+        """Which machines it is about; None is all of them. Its address has nothing to choose by."""
+        Query(query(scope))
         return visitor.seen if len(visitor.seen) < len(registry.flows()) else None
 
     async def speak(self, prepared: frozenset[str] | None, here: Hub, send: Frames) -> None:

@@ -69,6 +69,7 @@ def test_who_gets_in(web: Web) -> None:
     assert opened(web, "/ws/events/?after=soon", good) == 400
     assert opened(web, "/ws/events/?entity_type=cat", good) == 400
     assert opened(web, "/ws/events/?entity_typ=task", good) == 400
+    assert opened(web, "/ws/board/?run=r1", good) == 400
     assert opened(web, "/ws/events/?actor=one,two&actor=three", good) == "hello"
 
     streams = f"{web.url}/api/v1/events/"
