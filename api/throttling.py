@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -38,13 +39,18 @@ class Count:
 
 
 def check(request: Request, token: Token | None) -> None:
-    """Refuses with the time until the next minute begins; a call counts once, however often it is asked about."""
+    """A call counts once, however often it is asked about."""
     if getattr(request, "is_counted", False):
         return
     request.is_counted = True
-    caller = f"t{token.pk}" if token else f"u{request.user.pk}"
+    count(token or request.user)
+
+
+def count(caller: Any) -> None:
+    """One call more of a token, or of a user's session; refuses with the time until the next minute begins."""
+    name = f"{'t' if isinstance(caller, Token) else 'u'}{caller.pk}"
     now = time.time()
-    if counter.over(caller, settings.STATECORE_CALLS_PER_MINUTE, now):
+    if counter.over(name, settings.STATECORE_CALLS_PER_MINUTE, now):
         left = max(1, MINUTE - int(now) % MINUTE)
         raise Throttled(f"more than {settings.STATECORE_CALLS_PER_MINUTE} calls a minute", retry_after=left)
 

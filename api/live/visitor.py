@@ -18,7 +18,7 @@ from statecore.kernel.refusals import PermissionDenied
 from statecore.records.token import Scope as TokenScope
 from statecore.records.token import Token
 
-from .. import authentication
+from .. import authentication, throttling
 from ..permissions import require, seen_by
 from ..refusals import NotAuthenticated
 from .asgi import Scope, header
@@ -37,15 +37,17 @@ class Visitor:
 
 
 def admit(scope: Scope, permission: str = "") -> Visitor:
-    """Asks the database. Never a token from the address: addresses are logged."""
+    """Asks the database, and counts as a call. Never a token from the address: addresses are logged."""
     authorization = header(scope, b"authorization") or _from_subprotocols(scope)
     token = authentication.read(authorization)
     if token is not None:
         require(token, TokenScope.READ)
+        throttling.count(token)
         return Visitor(token=token.pk, seen=_seen(token.user, permission), permission=permission)
     session = _session_key(scope)
     # A socket without an Origin was not opened by a browser, so the cookie is not a browser's either.
     if session and (scope["type"] == "http" or header(scope, b"origin")) and (user := _logged_in(session)):
+        throttling.count(user)
         return Visitor(session=session, seen=_seen(user, permission), permission=permission)
     raise NotAuthenticated("authentication is needed: `Authorization: Bearer <token>`, or a session")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,7 +26,7 @@ from tests.api.test_rights import plain_user, useless
 from tests.live.viewer import Viewer
 from tests.support import world
 from tests.support.waiting import until
-from tests.support.web import Web, bearer
+from tests.support.web import Web, bearer, running
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATHS = ("/ws/events/", "/ws/board/")
@@ -100,6 +101,21 @@ def test_the_journal_takes_the_same_right_as_a_page_and_as_a_stream(web: Web) ->
         told = httpx.get(f"{web.url}/api/v1/events/", headers={**headers, **asks}, timeout=30)
         assert (told.status_code, told.json()["required"]) == (403, "statecore.view_event")
     assert [opened(web, path, headers) for path in PATHS] == [403, "snapshot"]
+
+
+def test_opening_a_socket_or_a_stream_is_a_call_like_any_other(home: Path, redis_server: str) -> None:
+    good = bearer()
+
+    def asked_for_a_stream() -> int:
+        asks = {"Accept": "text/event-stream", **good}
+        with httpx.stream("GET", f"{web.url}/api/v1/events/", headers=asks, timeout=20) as stream:
+            return stream.status_code
+
+    with running(home, REDIS_URL=redis_server, STATECORE_CALLS_PER_MINUTE="1") as web:
+        # Again and again, for a new minute may begin in between.
+        for path in PATHS:
+            until(lambda path=path: opened(web, path, good) == 429)
+        until(lambda: asked_for_a_stream() == 429)
 
 
 def test_turning_somebody_away_is_no_error_of_the_server(web: Web) -> None:
