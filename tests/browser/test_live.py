@@ -54,7 +54,7 @@ def test_the_overview_counts_along(site: Any, visit: Callable[..., Any]) -> None
     site.do("create", machine="pipeline_job", profile="p", command="analyze")
 
     expect(shown).to_have_text(str(before + 1))
-    expect(page.locator("#feed")).to_contain_text("pipeline_job")
+    expect(page.locator("#feed")).to_contain_text("pipeline job")
 
 
 def test_the_numbers_beside_stuck_are_as_long_as_its_list(site: Any, visit: Callable[..., Any]) -> None:
