@@ -87,6 +87,20 @@ def test_a_form_that_is_refused_brings_the_typed_words_back_as_text(
     assert "<script>alert" not in answer.content.decode()
 
 
+def test_what_was_typed_is_there_still_when_it_has_ended_meanwhile(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    force = reverse("console:force", args=["tasks", "scene-t1"])
+    asked = {"to": "blocked", "reason": "it hangs since noon", "category": "stuck", "version": scene.first.version}
+    world.forced(scene.first, "cancelled")
+
+    answer = client.post(force, asked)
+
+    assert answer.status_code == 409
+    assert "it hangs since noon" in answer.content.decode()
+
+
 @pytest.mark.parametrize(
     "query",
     [
