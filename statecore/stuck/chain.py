@@ -15,11 +15,12 @@ from ..kernel.entity import Entity
 from ..kernel.links import together
 from . import words
 from .causes import Wait, cause_of, what_became_of
+from .line import end_of_line
 from .sight import Sight
 
 T = TypeVar("T")
 
-DEPTH = 25
+DEPTH = 25  # links, before a line is skipped and behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Link:
 
 
 def chain_of(entity: Entity, at: datetime, sight: Sight = None) -> list[Link]:
-    """Of a live entity; at most DEPTH links, never round in a circle, and no further than the reader sees."""
+    """Of a live entity, down to the root; never round in a circle, and no further than the reader sees."""
     return chains_of([entity], at, sight)[0]
 
 
@@ -79,7 +80,7 @@ class Way:
     """One chain, as far as it has come."""
 
     def __init__(self, entity: Entity) -> None:
-        self.entity, self.is_over = entity, False
+        self.entity, self.is_over, self.most = entity, False, DEPTH
         self.links: list[Link] = []
         self.seen: set[tuple[str, str]] = set()
 
@@ -98,7 +99,15 @@ class Way:
             return "which waits for itself in the end"
         if self.links and self.entity.flow.is_final(self.entity.state):
             return what_became_of(self.entity, at)
-        return "and so on" if len(self.links) >= DEPTH else cause_of(self.entity, at, sight)
+        return cause_of(self.entity, at, sight) if len(self.links) < self.most else self._far_ahead()
+
+    def _far_ahead(self) -> Wait | str:
+        """A step takes several queries, and a plan may be a line of thousands."""
+        end = end_of_line(self.entity)
+        if end is None:
+            return "and so on"
+        self.most = len(self.links) + DEPTH
+        return Wait(f"waits through {end.skipped} more for" if end.skipped else "waits for", end.entity)
 
 
 def sentence(links: list[Link]) -> str:

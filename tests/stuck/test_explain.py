@@ -11,6 +11,7 @@ from statecore import door, stuck
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import NotFound
 from statecore.records import checkpoint
+from statecore.stuck import chain, line
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -175,13 +176,47 @@ class TestTasks:
         t1.depends_on.add(t2)
         assert said(t1) == "task t1 waits for t2, waits for t1, which waits for itself in the end"
 
-    def test_a_long_chain_is_walked_so_far_only(self) -> None:
-        workstream = world.workstream()
-        task = world.task(workstream=workstream)
-        for _ in range(40):
+    def test_a_long_line_is_told_to_its_root(self, django_assert_max_num_queries) -> None:
+        gate = failed_gate(id="UNIT", workstream=(workstream := world.workstream()))
+        task = blocked_on(world.task(id="first", workstream=workstream, gates=[gate.pk]))
+        for _ in range(60):
             task = world.task(workstream=workstream, depends_on=[task.pk])
-        assert said(task).endswith(", and so on")
-        assert len(links(task)) == 26
+        with django_assert_max_num_queries(250):
+            found = links(task)
+        assert len(found) == 28
+        assert found[25][1] == "waits through 34 more for first"
+        assert [entity_id for entity_id, _detail in found[26:]] == ["first", "UNIT"]
+        assert said(task).endswith("waits through 34 more for first, blocked by gate UNIT, failed 0 s ago with exit 1")
+
+    def test_who_skips_a_line_comes_out_where_who_walks_it_does(self, later, monkeypatch) -> None:
+        workstream = world.workstream()
+        tasks = [world.task(workstream=workstream)]
+        for number in range(60):
+            later(seconds=number % 3)
+            before = [tasks[-1].pk, *(task.pk for task in tasks[-4:-1:2])]
+            tasks.append(world.task(workstream=workstream, depends_on=before))
+        monkeypatch.setattr(chain, "DEPTH", 1000)
+        walked = links(tasks[-1])
+        monkeypatch.setattr(chain, "DEPTH", 5)
+        assert links(tasks[-1])[-1] == walked[-1]
+        assert len(links(tasks[-1])) < len(walked)
+
+    def test_a_chain_of_many_kinds_is_walked_so_far_only(self, monkeypatch) -> None:
+        monkeypatch.setattr(chain, "DEPTH", 1)
+        run = world.fire(world.run(id="r1"), "run_started")
+        workstream = world.workstream(id="w1", run=run)
+        failed_task(id="t4", workstream=workstream)
+        world.forced(workstream, "executing")
+        assert said(run) == "run r1 waits for workstream w1, and so on"
+
+    def test_a_line_that_leads_round_in_a_circle_has_an_end(self, monkeypatch) -> None:
+        monkeypatch.setattr(line, "MOST", 50)
+        workstream = world.workstream()
+        task = first = world.task(workstream=workstream)
+        for _ in range(30):
+            task = world.task(workstream=workstream, depends_on=[task.pk])
+        first.depends_on.add(task)
+        assert said(task).endswith("which waits for itself in the end")
 
 
 class TestTheWhole:
