@@ -76,7 +76,7 @@ class Installation(Topology):
         elif name == NGINX:
             self._run_nginx()
         else:
-            self._started(next(unit for unit in self.units if unit.name == name))
+            self.started(next(unit for unit in self.units if unit.name == name))
 
 
 def _database(server: Mortal) -> str:

@@ -141,7 +141,7 @@ class Hub:
         news.set()
 
     async def _listen(self) -> None:
-        while True:
+        while not _is_to_end():
             try:
                 await self._hear_all()
             except Exception as error:  # noqa: BLE001 - without Redis the journal is read every second
@@ -153,7 +153,7 @@ class Hub:
         channel = await layer.new_channel()
         await layer.group_add(GROUP, channel)
         try:
-            while True:
+            while not _is_to_end():
                 self._hear(await layer.receive(channel))
         finally:
             with suppress(Exception):
@@ -167,6 +167,13 @@ class Hub:
             self._wake.set()
             return
         self._add([Told.of(each["position"], each["event"]) for each in message["events"]], message["last"])
+
+
+def _is_to_end() -> bool:
+    """Asked for, because it may not have been heard: a client of Redis that is cancelled at the moment it has sent a
+    command goes on as if nothing had been said (redis/redis-py#2028; `asyncio.wait_for` of Python 3.11)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

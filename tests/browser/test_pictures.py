@@ -12,6 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 IS_KEPT = bool(os.environ.get("STATECORE_TEST_PICTURES"))
+SIMULATED = ("--seed", "7", "--rate", "20", "--beside-real-work")
 ENOUGH = 1_500  # events
 PICTURES = {
     "console-overview": ("/", "light", (1280, 860)),
@@ -31,7 +32,7 @@ def _work_under_way(site: Any) -> Iterator[None]:
     from tests.support.sequencer import end
     from tests.support.waiting import until
 
-    simulation = site.start("simulation", ["manage.py", "simulate", "--seed", "7", "--rate", "20"])
+    simulation = site.start("simulation", ["manage.py", "simulate", *SIMULATED])
     until(lambda: site.do("board")["position"] > ENOUGH, 240)
     yield
     end(simulation, signal.SIGTERM)

@@ -6,8 +6,9 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 
 import httpx
@@ -201,6 +202,26 @@ def test_the_doctor_finds_nothing_wrong(site: Topology, phase: None) -> None:
     # The database of the tests does not wait for its disk, the token has no end, and nothing was exported yet.
     assert set(found) <= {"database", "tokens", "backup", "packages"}, found
     assert "statecore.example.org" in str(told["findings"])
+
+
+def test_who_comes_back_is_asked_at_once(site: Topology) -> None:
+    both = [unit for unit in site.units if "rest@" in unit.name]
+    for unit in both:
+        site.kill(unit.name)
+    assert {site.status("/healthz") for _ in range(20)} == {502}
+
+    for unit in both:
+        site.started(unit)
+    for unit in both:
+        until(lambda unit=unit: accepts(int(site.ports[unit.instance])), PATIENCE)  # type: ignore[misc]
+
+    assert {site.status("/healthz") for _ in range(20)} == {200}
+
+
+def accepts(port: int) -> bool:
+    with suppress(ConnectionRefusedError), create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
 
 
 def test_one_of_each_may_die(site: Topology, phase: None) -> None:

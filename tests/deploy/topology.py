@@ -61,16 +61,16 @@ class Topology:
 
     def start(self) -> None:
         first, *others = self.units
-        assert self._started(first).wait(PATIENCE) == 0, self.log(first.name)
+        assert self.started(first).wait(PATIENCE) == 0, self.log(first.name)
         del self.running[first.name]
         self.manage("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
         self.token = self.manage("token", "create", "agent", "--user", "ada", "--scope", "override")
         for unit in others:
-            self._started(unit)
+            self.started(unit)
         self._start_nginx()
         until(lambda: self.status("/readyz") == 200, PATIENCE)
 
-    def _started(self, unit: Unit) -> subprocess.Popen[bytes]:
+    def started(self, unit: Unit) -> subprocess.Popen[bytes]:
         command = unit.command(self.ports.get(unit.instance, unit.instance))
         assert command[0] == units.PYTHON
         return self._run(unit.name, [sys.executable, *command[1:]])
@@ -96,7 +96,7 @@ class Topology:
             "/etc/statecore/": f"{folder}/",
             "/run/nginx.pid": f"{folder}/nginx.pid",
             "/var/lib/nginx/": f"{folder}/",
-            **{f"127.0.0.1:{port};": f"127.0.0.1:{given};" for port, given in self.ports.items()},
+            **{f"127.0.0.1:{port} ": f"127.0.0.1:{given} " for port, given in self.ports.items()},
         }
         for name in ("nginx.conf", "upstreams.conf"):
             text = (folder / name).read_text()

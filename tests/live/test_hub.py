@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.sessions.models import Session
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 
 from api.live import presence
@@ -298,3 +299,36 @@ def test_the_journal_is_followed_again_after_the_database_was_away(here: Inside)
     runs(2)
     catch_up()
     until(lambda: socket.positions == [1, 2])
+
+
+class GoesOn:
+    """As the client of Redis does that is cancelled at the moment it has sent what it had to."""
+
+    async def new_channel(self) -> str:
+        return "channel"
+
+    async def group_add(self, group: str, channel: str) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def receive(self, channel: str) -> Any:
+        await asyncio.Event().wait()
+
+    async def group_discard(self, group: str, channel: str) -> None:
+        pass
+
+
+def test_who_did_not_hear_that_nobody_watches_any_more_ends_all_the_same(monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules[Hub.__module__], "get_channel_layer", GoesOn)
+
+    async def come_and_go() -> set[Any]:
+        here = Hub()
+        async with here.watching():
+            pass
+        _ended, left = await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=10)
+        return left
+
+    try:
+        assert asyncio.run(come_and_go()) == set()
+    finally:
+        connections.close_all()
