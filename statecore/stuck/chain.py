@@ -20,7 +20,8 @@ from .sight import Sight
 
 T = TypeVar("T")
 
-DEPTH = 25  # links, before a line is skipped and behind it
+DEPTH = 25  # links, after which a line is skipped
+MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Link:
 
 
 def chain_of(entity: Entity, at: datetime, sight: Sight = None) -> list[Link]:
-    """Of a live entity, down to the root; never round in a circle, and no further than the reader sees."""
+    """Of a live entity, down to the root in at most so many links; never round in a circle, and no further than the
+    reader sees."""
     return chains_of([entity], at, sight)[0]
 
 
@@ -80,7 +82,7 @@ class Way:
     """One chain, as far as it has come."""
 
     def __init__(self, entity: Entity) -> None:
-        self.entity, self.is_over, self.most = entity, False, DEPTH
+        self.entity, self.is_over = entity, False
         self.links: list[Link] = []
         self.seen: set[tuple[str, str]] = set()
 
@@ -99,15 +101,14 @@ class Way:
             return "which waits for itself in the end"
         if self.links and self.entity.flow.is_final(self.entity.state):
             return what_became_of(self.entity, at)
-        return cause_of(self.entity, at, sight) if len(self.links) < self.most else self._far_ahead()
-
-    def _far_ahead(self) -> Wait | str:
-        """A step takes several queries, and a plan may be a line of thousands."""
-        end = end_of_line(self.entity)
-        if end is None:
+        if len(self.links) >= MOST:
             return "and so on"
-        self.most = len(self.links) + DEPTH
-        return Wait(f"waits through {end.skipped} more for" if end.skipped else "waits for", end.entity)
+        return self._far_ahead() or cause_of(self.entity, at, sight)
+
+    def _far_ahead(self) -> Wait | None:
+        """A step takes several queries, and a plan may be a line of thousands."""
+        end = end_of_line(self.entity) if len(self.links) >= DEPTH else None
+        return Wait(f"waits through {end.skipped} more for", end.task) if end and end.skipped else None
 
 
 def sentence(links: list[Link]) -> str:

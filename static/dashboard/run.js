@@ -158,9 +158,11 @@ function isUnderWay() {
   return state !== undefined && !isFinal(type, state);
 }
 
-const A_DAY = 86_400;
+const A_DAY = 86_400, A_MOMENT = 10;
 function told(at) {
-  return moment(new Date(at * 1000), shown.last - shown.first > A_DAY);
+  const span = shown.last - shown.first;
+  const tenths = span < A_MOMENT ? `.${Math.floor(at * 10) % 10}` : "";
+  return moment(new Date(at * 1000), span > A_DAY) + tenths;
 }
 
 // The moment shown: every part in the state its last event before then left it in.

@@ -85,6 +85,17 @@ FORCED_BACK = """async () => {
 }"""
 
 
+def test_no_two_times_below_a_short_run_are_told_alike(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="short", tasks=1)
+    site.do("force", machine="run", entity_id="short", to_state="canceled")
+    page = visit("/runs/short/")
+    page.wait_for_selector("body[data-ready]")
+    told = page.locator(TICKS).all_text_contents()
+
+    assert len(told) > 2
+    assert len(set(told)) == len(told)
+
+
 def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) -> None:
     """A forced edge makes the drawing wider."""
     page = visit("/machines/tasks/show-t1/")

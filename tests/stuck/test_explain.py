@@ -179,8 +179,10 @@ class TestTasks:
     def test_a_long_line_is_told_to_its_root(self, django_assert_max_num_queries) -> None:
         gate = failed_gate(id="UNIT", workstream=(workstream := world.workstream()))
         task = blocked_on(world.task(id="first", workstream=workstream, gates=[gate.pk]))
-        for _ in range(60):
+        for number in range(60):
             task = world.task(workstream=workstream, depends_on=[task.pk])
+            # Those of a run that has begun are blocked; those of one that has not are pending.
+            task = blocked_on(task) if number % 2 else task
         with django_assert_max_num_queries(250):
             found = links(task)
         assert len(found) == 28
@@ -188,21 +190,28 @@ class TestTasks:
         assert [entity_id for entity_id, _detail in found[26:]] == ["first", "UNIT"]
         assert said(task).endswith("waits through 34 more for first, blocked by gate UNIT, failed 0 s ago with exit 1")
 
-    def test_who_skips_a_line_comes_out_where_who_walks_it_does(self, later, monkeypatch) -> None:
+    @pytest.mark.parametrize("chosen", [{}, {30: "gates"}, {31: "entry_gates", 30: "entry_gates", 29: "entry_gates"}])
+    def test_who_skips_a_line_comes_out_where_who_walks_it_does(
+        self, later, monkeypatch, chosen: dict[int, str]
+    ) -> None:
         workstream = world.workstream()
         tasks = [world.task(workstream=workstream)]
         for number in range(60):
             later(seconds=number % 3)
             before = [tasks[-1].pk, *(task.pk for task in tasks[-4:-1:2])]
-            tasks.append(world.task(workstream=workstream, depends_on=before))
+            task = world.task(workstream=workstream, depends_on=before)
+            tasks.append(blocked_on(task) if number % 2 else task)
+        for place, link in chosen.items():
+            gate = failed_gate(workstream=workstream)
+            getattr(tasks[place], link).add(gate)
         monkeypatch.setattr(chain, "DEPTH", 1000)
         walked = links(tasks[-1])
-        monkeypatch.setattr(chain, "DEPTH", 5)
+        monkeypatch.setattr(chain, "DEPTH", 3)
         assert links(tasks[-1])[-1] == walked[-1]
         assert len(links(tasks[-1])) < len(walked)
 
     def test_a_chain_of_many_kinds_is_walked_so_far_only(self, monkeypatch) -> None:
-        monkeypatch.setattr(chain, "DEPTH", 1)
+        monkeypatch.setattr(chain, "MOST", 1)
         run = world.fire(world.run(id="r1"), "run_started")
         workstream = world.workstream(id="w1", run=run)
         failed_task(id="t4", workstream=workstream)
