@@ -57,7 +57,8 @@ PARTS = {"history": _history, "related": _related, "data": _data}
 def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     flow, steps = entity.flow, history.path_taken(entity)
     address = reverse("console:force", args=[flow.collection, entity.pk])
-    targets = entities.forceable(entity) if rights.may(request.user, flow, "override") else []
+    heir = entities.successor(entity)
+    targets = entities.forceable(entity, heir) if rights.may(request.user, flow, "override") else []
     deadline, at = flow.deadline(entity.state), now()
 
     def force(state: str) -> str:
@@ -80,7 +81,7 @@ def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "clock": scan.clock_of(entity),
         "may_operate": rights.may(request.user, flow, "operate"),
         "may_force": bool(targets),
-        "successor": entities.successor(entity),
+        "successor": heir,
         "may_replay": isinstance(entity, Run)
         and {part.flow.entity_type for part in runs.PARTS} <= rights.sight(request),
         "tabs": [(name, title, name == _tab(request)) for name, title in TABS.items()],

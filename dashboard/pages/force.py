@@ -107,13 +107,13 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
 
 
 def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
-    flow = entity.flow
+    flow, heir = entity.flow, entities.successor(entity)
     return {
         "entity": entity,
         "flow": flow,
         "to_state": to_state if to_state in flow.states else "",
-        "states": entities.forceable(entity),
-        "successor": entities.successor(entity),
+        "states": entities.forceable(entity, heir),
+        "successor": heir,
         "holder": _holder(entity),
         "takes_two": door.takes_two(entity, to_state),
         "reason": request.POST.get("reason", ""),

@@ -202,10 +202,10 @@ def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
     return {pk for (pk,) in events.values_list("entity_id").union(retired.values_list("entity_id"))}
 
 
-def forceable(entity: Entity) -> list[str]:
-    """The states it can be forced into."""
+def forceable(entity: Entity, heir: str | None) -> list[str]:
+    """The states it can be forced into; what has an heir stays where it ended."""
     flow, here = entity.flow, entity.state
-    return [state for state in flow.states if state != here and flow.may_leave(here, state)]
+    return [] if heir else [state for state in flow.states if state != here and flow.may_leave(here, state)]
 
 
 def successor(entity: Entity) -> str | None:

@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -59,12 +60,12 @@ def check_declarations() -> None:
             raise Refused(f"{each.id}: {each.msg}")
 
 
-def migrate() -> None:
+def migrate(is_over: Callable[[], bool] = lambda: False) -> None:
     from django.core.management import call_command
 
     from statecore.project import migrating
 
-    with migrating.alone():
+    with migrating.alone(is_over):
         call_command("migrate", verbosity=0, interactive=False)
 
 

@@ -61,7 +61,7 @@ class Supervisor:
         # An embedded Redis needs a moment to open its socket.
         _wait(lambda: self.signals > 0 or _answers(preflight.check_broker), 10.0)
         preflight.check_broker()
-        startup.migrate()
+        startup.migrate(lambda: self.signals > 0)
         startup.check_integrity(start_anyway=self.env.start_anyway)
         if password := startup.first_operator():
             say(f"first operator: {startup.FIRST_OPERATOR}, password: {password}")

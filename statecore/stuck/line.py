@@ -14,7 +14,7 @@ from ..reactions.look import asked, linked
 
 MOST = 20_000  # of one line; a plan has fewer
 FAILED = "other.state = 'FAILED'"
-# From one that waits to the one that `first_wait` would name, and on. A failed gate is named before any task: whoever has
+# From one that waits to the one that `first_wait` would name, and on. A failed gate is named before any task: who has
 # one is the end.
 LINE = f"""
 WITH RECURSIVE line (start, id, length) AS (

@@ -17,7 +17,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dashboard.queries import entities, history, runs
+from statecore import door
 from statecore.board import overdue
+from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.records import token as tokens
 from tests.dashboard.addresses import PAGES, Page, address
@@ -99,6 +101,19 @@ def test_what_was_typed_is_there_still_when_it_has_ended_meanwhile(
 
     assert answer.status_code == 409
     assert "it hangs since noon" in answer.content.decode()
+
+
+def test_what_was_retried_offers_no_force_although_its_end_has_an_exit(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["superuser"])
+    job = world.forced(world.created("IngestionJob"), "quarantined")
+    page = reverse("console:entity", args=["ingestion-jobs", job.pk])
+    assert client.get(page).context["may_force"]
+
+    door.retry(type(job), job.pk, actor=THE_SYSTEM)
+
+    assert not client.get(page).context["may_force"]
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def end(item: pytest.Item, seconds: float) -> None:
         for name, frame in standing():
             sys.stderr.write(f"\n{name}:\n{''.join(traceback.format_stack(frame))}")
         sys.stderr.flush()
-        end_what_was_started()
     finally:
+        end_what_was_started()
         os._exit(1)
 
 
