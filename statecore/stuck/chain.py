@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 DEPTH = 25  # links, after which a line is skipped
 MOST = 100
+ENDS = 3  # links of either end that a sentence tells
+SPOKEN = 2 * ENDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,10 @@ class Way:
 
 def sentence(links: list[Link]) -> str:
     """`task t9 waits for t4, blocked by gate UNIT, failed 12 min ago with exit 1`."""
-    details = ", ".join(link.detail for link in links)
+    spoken = [link.detail for link in links]
+    if len(links) > SPOKEN:
+        spoken[ENDS:-ENDS] = [f"and {len(links) - SPOKEN} more"]
+    details = ", ".join(spoken)
     return f"{words.named(links[0].entity)} {details}" if len(links) > 1 else details
 
 

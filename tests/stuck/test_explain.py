@@ -188,7 +188,11 @@ class TestTasks:
         assert len(found) == 28
         assert found[25][1] == "waits through 34 more for first"
         assert [entity_id for entity_id, _detail in found[26:]] == ["first", "UNIT"]
-        assert said(task).endswith("waits through 34 more for first, blocked by gate UNIT, failed 0 s ago with exit 1")
+        sentence = said(task)
+        assert sentence.endswith(
+            ", and 22 more, waits through 34 more for first, blocked by gate UNIT, failed 0 s ago with exit 1"
+        )
+        assert sentence.count("waits for") == 3
 
     @pytest.mark.parametrize("chosen", [{}, {30: "gates"}, {31: "entry_gates", 30: "entry_gates", 29: "entry_gates"}])
     def test_who_skips_a_line_comes_out_where_who_walks_it_does(
