@@ -90,7 +90,7 @@ ONCE = {
     "api/test_rights.py": "postgres",
     "backup/test_drill.py": "postgres",
     "browser": "sqlite",
-    "cli": "sqlite",
+    "cli": "postgres",
     "client": "sqlite",
     "code": "sqlite",
     "dashboard/test_rights.py": "sqlite",
