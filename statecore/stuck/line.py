@@ -12,7 +12,7 @@ from ..kernel.many import listed, quoted
 from ..machines.task import FINAL, WAITING, Task
 from ..reactions.look import asked, linked
 
-MOST = 20_000  # of one line; a plan has fewer
+MOST = 20_000  # at a time: from there on the line is asked for again
 FAILED = "other.state = 'FAILED'"
 # From one that waits to the one that `first_wait` would name, and on. A failed gate is named before any task: who has
 # one is the end.
