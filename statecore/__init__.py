@@ -1,1 +1,3 @@
-"""Protected state machines behind one door: nothing changes except by a legal, recorded transition."""
+"""Protected state machines: states change only by legal, recorded transitions."""
+
+__version__ = "0.1.0"

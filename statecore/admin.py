@@ -1,4 +1,4 @@
-"""The admin shell: every machine and the journal, to look at; nothing is written here."""
+"""The Django admin: a read-only view of every machine, the journal and the records."""
 
 from __future__ import annotations
 
@@ -6,44 +6,52 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from .journal import COLUMNS, Event
+from .journal import COLUMNS, Event, Retirement
 from .kernel import registry
-from .records import CompensationStep, Patch, Phase, Retirement
+from .records import Approval, CompensationStep, Patch, Phase, account_names
 
 if TYPE_CHECKING:
+    CreationForm = AdminUserCreationForm[User]
+    ChangeForm = UserChangeForm[User]
+    BaseUserAdmin = UserAdmin[User]
     ModelAdmin = admin.ModelAdmin[Model]
     ModelPaginator = Paginator[Model]
 else:
+    CreationForm, ChangeForm, BaseUserAdmin = AdminUserCreationForm, UserChangeForm, UserAdmin
     ModelAdmin = admin.ModelAdmin
     ModelPaginator = Paginator
 
 
-COUNTED = 10_000
+COUNT_LIMIT = 10_000
 
 
 class BoundedPaginator(ModelPaginator):
-    """Counts no further than anybody would page: the cost does not grow with the table."""
+    """Stops counting at `COUNT_LIMIT` rows, so that the cost does not grow with the table."""
 
     @cached_property
     def count(self) -> int:
-        return cast("QuerySet[Model]", self.object_list)[:COUNTED].count()
+        return cast("QuerySet[Model]", self.object_list)[:COUNT_LIMIT].count()
 
 
 class ReadOnly(ModelAdmin):
     paginator = BoundedPaginator
     show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER  # a number beside each filter counts the whole table
+    show_facets = admin.ShowFacets.NEVER  # facets count the whole table
     list_per_page = 50
     list_max_show_all = 0
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The admin writes what an address cannot hold as `_00`, and PostgreSQL cannot be asked for that."""
+        """Return None for an id with a NUL, which the admin decodes from `_00` and PostgreSQL rejects."""
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)
 
     def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
@@ -62,11 +70,11 @@ class EntityAdmin(ReadOnly):
     search_fields = ("id__startswith",)
     ordering = ("-pk",)
     readonly_fields = ("state", "version", "state_entered_at")
-    # Moves and overrides are made in the console, which asks the door; here they are only offered.
+    # The template links to the console, which performs transitions and overrides.
     change_form_template = "admin/entity_change_form.html"
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """Where it is comes first, not after all that no form may change."""
+        """Show the state fields first."""
         rest = [name for name in super().get_fields(request, obj) if name not in self.readonly_fields]
         return [*self.readonly_fields, *rest]
 
@@ -81,8 +89,8 @@ class EventAdmin(ReadOnly):
     readonly_fields = ("details",)
 
     def details(self, event: Event) -> str:
-        told = {name: value for name, value in event.as_dict().items() if name not in COLUMNS}
-        return format_html("<pre>{}</pre>", json.dumps(told, indent=2, ensure_ascii=False))
+        rest = {name: value for name, value in event.as_dict().items() if name not in COLUMNS}
+        return format_html("<pre>{}</pre>", json.dumps(rest, indent=2, ensure_ascii=False))
 
 
 @admin.register(Phase, Patch)
@@ -103,6 +111,48 @@ class CompensationStepAdmin(ReadOnly):
     list_filter = ("action", "ok")
     search_fields = ("entry__pk__startswith",)
     ordering = ("-pk",)
+
+
+@admin.register(Approval)
+class ApprovalAdmin(ReadOnly):
+    list_display = (
+        "id",
+        "entity_type",
+        "entity_id",
+        "to_state",
+        "requested_by",
+        "requested_at",
+        "expires_at",
+        "status",
+    )
+    search_fields = ("entity_id__startswith",)
+    ordering = ("-pk",)
+    list_select_related = ("decision",)
+
+
+def _clean_username(form: Any) -> str:
+    """Show why a username is refused beside its field, instead of an error when the user is saved."""
+    name = str(form.cleaned_data["username"])
+    error = account_names.username_error(name, User.objects.exclude(pk=form.instance.pk))
+    if error and name != form.initial.get("username"):
+        raise ValidationError(error)
+    return name
+
+
+class CreateUserForm(CreationForm):
+    clean_username = _clean_username
+
+
+class ChangeUserForm(ChangeForm):
+    clean_username = _clean_username
+
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class CheckedUserAdmin(BaseUserAdmin):
+    add_form, form = CreateUserForm, ChangeUserForm
 
 
 for _flow in registry.flows():

@@ -1,11 +1,12 @@
-"""The Django application: installs the triggers after each migrate and refuses a broken declaration at start-up."""
+"""The Django application: registers checks and reactions, and installs the database triggers after each migrate."""
 
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import Tags, register
 from django.db import connections
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_save
 
 
 class StatecoreConfig(AppConfig):
@@ -13,33 +14,36 @@ class StatecoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import agent_events, reactions, sequencer
+        from . import reactions
+        from .delivery import sequencer
         from .kernel import checks, registry
-        from .records import checkpoint
-        from .stuck import abandoned
-        from .stuck.recovery.checks import settings_name_recoveries
+        from .reactions import abandoned
+        from .records import account_names, checkpoint
+        from .scheduling import agent_job_log
+        from .scheduling.recovery import settings_name_recoveries
 
         register(checks.machines_are_sound, Tags.models)
         register(checks.settings_name_known_states, Tags.models)
         register(settings_name_recoveries, Tags.models)
         registry.reactions += [
-            agent_events.mirror,
-            checkpoint.clear_when_done,
-            abandoned.mark_what_is_left,
-            reactions.follow,
+            ("agent_job", agent_job_log.append_changes),
+            ("pipeline_job", checkpoint.clear_when_done),
+            ("workstream", abandoned.mark_abandoned),
+            *reactions.REACTIONS,
         ]
-        registry.listeners.append(sequencer.ring)
+        registry.listeners.append(sequencer.wake_sequencer)
+        pre_save.connect(account_names.check_username, sender=settings.AUTH_USER_MODEL)
         post_migrate.connect(_install_triggers, sender=self)
         post_migrate.connect(_install_commit_order, sender=self)
 
 
 def _install_triggers(using: str, **_: Any) -> None:
-    from .kernel import triggers
+    from .storage import triggers
 
     triggers.install(connections[using])
 
 
 def _install_commit_order(using: str, **_: Any) -> None:
-    from .records import commit_order
+    from .journal import commit_order
 
     commit_order.install(connections[using])

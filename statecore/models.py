@@ -1,14 +1,27 @@
-"""Where Django looks for models: the machines, the records they need, and the journal."""
+"""The models for Django: machines, records and the journal."""
 
 from importlib import import_module
 from pkgutil import iter_modules
 
 from . import machines
-from .journal import Event, IdempotencyRecord
+from .journal import (
+    Anchor,
+    Event,
+    IdempotencyRecord,
+    Numbering,
+    Position,
+    Retirement,
+    SignedCheckpoint,
+    TreeHashes,
+    Witness,
+)
 from .records import *  # noqa: F403
 
-# A new machine is one new file: whatever lies in the folder is loaded.
+# Every module in the folder is a machine.
 for _module in iter_modules(machines.__path__):
     import_module(f"{machines.__name__}.{_module.name}")
 
-__all__ = ["Event", "IdempotencyRecord"]
+__all__ = [
+    "Anchor", "Event", "IdempotencyRecord", "Numbering", "Position", "Retirement", "SignedCheckpoint", "TreeHashes",
+    "Witness",
+]  # fmt: skip

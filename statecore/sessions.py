@@ -1,4 +1,4 @@
-"""Whether a browser's session lets anybody in: asked by every page and call, and by what stays open."""
+"""Whether the session of a browser has passed the required second factor; checked by pages, API calls and streams."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from django.conf import settings
 
-SECOND_FACTOR_PASSED = "second_factor"  # in the session
+SECOND_FACTOR_PASSED = "second_factor"  # key in the session
 
 
 def second_factor_is_required() -> bool:
     return bool(settings.STATECORE_SECOND_FACTOR == "required")
 
 
-def lacks_the_second_factor(user: Any, session: Container[str]) -> bool:
-    """Came in by a password alone where that is not enough (any more). Wall screens have no password to come in by."""
+def lacks_second_factor(user: Any, session: Container[str]) -> bool:
+    """True for a login by password alone where a second factor is required. Displays have no password to log in by."""
     if not second_factor_is_required() or SECOND_FACTOR_PASSED in session:
         return False
     return bool(user.is_authenticated and user.has_usable_password())

@@ -1,4 +1,4 @@
-"""The Celery side: each task calls one function that could as well be called by hand."""
+"""The Celery tasks. Each calls one function that can also be called directly."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,17 +7,19 @@ import structlog
 from celery import current_app, shared_task
 from django.conf import settings
 
-from statecore import backup, bulk, integrity, journal, stuck
+from statecore import journal
+from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
-from statecore.reactions import sweep
+from statecore.operations import backup, integrity
+from statecore.reactions import abandoned, sweep
+from statecore.read_models import stuck
 from statecore.records import recall
 from statecore.scheduling import breakers, timers
-from statecore.sinks import counters, notices
-from statecore.stuck import abandoned
+from statecore.transitions import approvals, bulk_jobs
 
-# What runs commands may take long, and has workers of its own: no sweep waits behind it.
+# Commands may take long, so they have separate queues and workers and delay no sweep.
 GATES, PATCHES = "gates", "patches"
-LONGEST = 86_400
+TIME_LIMIT = 86_400
 
 log = structlog.get_logger(__name__)
 
@@ -41,30 +43,37 @@ def sweep_invariants() -> None:
 
 @shared_task
 def sweep_tasks() -> None:
-    """Time-outs and back-offs."""
+    """Time out tasks and queue due retries."""
     timers.time_out_tasks()
     timers.queue_retries()
 
 
 @shared_task
 def sweep_workers() -> None:
-    """Missed heartbeats, workers that did not come back, and what none of them can be at any more."""
-    timers.miss_heartbeats()
-    timers.give_up_workers()
+    """Mark unresponsive workers, shut down lost ones, and delete expired recalls."""
+    timers.mark_unresponsive_workers()
+    timers.end_lost_workers()
     recall.forget()
 
 
 @shared_task
-def look_around() -> None:
-    """Whoever could move and was overlooked, and whoever nobody waits for any more."""
-    sweep.look_around()
+def reevaluate_waiting() -> None:
+    """Re-check rows that an earlier reaction skipped, and mark abandoned gates and patches."""
+    sweep.reevaluate_waiting()
     abandoned.mark_overlooked()
 
 
 @shared_task
 def cool_down_breakers() -> None:
-    if count := breakers.cool_down():
+    if count := breakers.half_open_due():
         log.info("breakers_half_opened", count=count)
+
+
+@shared_task
+def close_approvals() -> None:
+    """Close requests for approval that have expired or whose entity has changed."""
+    if count := approvals.close_overdue():
+        log.info("approvals_closed", count=count)
 
 
 @shared_task
@@ -74,7 +83,7 @@ def recover_stalled() -> None:
 
 @shared_task
 def run_due_gates() -> None:
-    _hand_out(GATES, run_gate, ([gate_id] for gate_id in gates.due()))
+    _dispatch(GATES, run_gate, ([gate_id] for gate_id in gates.find_due()))
 
 
 @shared_task
@@ -84,41 +93,41 @@ def time_out_gates() -> None:
 
 @shared_task
 def run_due_patches() -> None:
-    """Rollbacks first: what is wrong should not be built upon."""
-    _hand_out(PATCHES, run_rollbacks, [[]] if compensation.due() else [])
-    _hand_out(PATCHES, run_patches, [[]] if patches.due() else [])
+    """Dispatch due rollbacks before patches, so that no patch builds on a change to be reverted."""
+    _dispatch(PATCHES, run_rollbacks, [[]] if compensation.find_due() else [])
+    _dispatch(PATCHES, run_patches, [[]] if patches.find_due() else [])
 
 
-# Acknowledged when they start: should they never end, the next sweep finds what is left to do.
-@shared_task(acks_late=False, time_limit=LONGEST)
+# Acknowledged when they start: if one is lost, the next sweep finds the remaining work.
+@shared_task(acks_late=False, time_limit=TIME_LIMIT)
 def run_gate(gate_id: str) -> None:
-    gates.run(gate_id)
+    gates.run_gate(gate_id)
 
 
-@shared_task(acks_late=False, time_limit=LONGEST)
+@shared_task(acks_late=False, time_limit=TIME_LIMIT)
 def run_patches() -> None:
     patches.run_due()
 
 
-@shared_task(acks_late=False, time_limit=LONGEST)
+@shared_task(acks_late=False, time_limit=TIME_LIMIT)
 def run_rollbacks() -> None:
     compensation.run_due()
 
 
-def _hand_out(queue: str, task: Any, calls: Iterable[list[Any]]) -> None:
-    """Only to workers that have taken all of the last time: what nobody takes must not pile up in the broker."""
+def _dispatch(queue: str, task: Any, calls: Iterable[list[Any]]) -> None:
+    """Dispatch the calls only if the queue is empty, so that unconsumed messages do not pile up in the broker."""
     calls = list(calls)
-    if calls and not _waiting(queue):
+    if calls and not _count_waiting(queue):
         for call in calls:
             task.apply_async(call, queue=queue)
 
 
-def _waiting(queue: str) -> int:
+def _count_waiting(queue: str) -> int:
     with current_app.connection_for_write() as connection:
         channel: Any = connection.default_channel
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)
-        except connection.channel_errors:  # there is no such queue yet
+        except connection.channel_errors:  # the queue does not exist yet
             return 0
 
 
@@ -132,17 +141,17 @@ def reconcile_counters() -> None:
     counters.reconcile()
 
 
-@shared_task(time_limit=3_000)  # the first one writes everything there is
+@shared_task(time_limit=3_000)  # the first export writes the whole journal
 def export_journal() -> None:
     log.info("journal_exported", folder=str(backup.export(settings.STATECORE_BACKUP_DIR)))
 
 
 @shared_task(time_limit=3_000)
 def run_bulk_job(job_id: str) -> None:
-    bulk.run(job_id)
+    bulk_jobs.run(job_id)
 
 
 @shared_task(time_limit=3_000)
 def run_due_bulk_jobs() -> None:
-    """Those whose worker was lost, or of which the broker was never told."""
-    bulk.run_due()
+    """Run bulk jobs that lost their worker or never reached the broker."""
+    bulk_jobs.run_due()

@@ -1,1 +1,1 @@
-"""Real processes, real git: gate commands, patches and compensation plans."""
+"""Execution of gate commands, patches and compensation plans, with real processes and a real git repository."""

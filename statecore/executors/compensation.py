@@ -1,6 +1,6 @@
-"""Taking a committed patch back: a plan is written, approved, asked for and executed, each on record.
+"""Rollback of committed patches: a compensation plan is written, approved, requested and executed.
 
-A failed step that is required undoes what the plan did to the repository and leaves the patch committed.
+Each decision and step is recorded. If a required step fails, the repository is restored and the patch stays committed.
 """
 
 from __future__ import annotations
@@ -14,38 +14,46 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import OuterRef, QuerySet
 
-from .. import door
-from ..door import rights, rows
-from ..door.change import check_words
-from ..door.perform import perform
-from ..door.refused import counted
-from ..door.transition import check_not_succeeded
+from .. import transitions
 from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
-from ..kernel.how_many import HowMany, of_its
-from ..kernel.refusals import GuardFailed, Invalid, InvalidTransition, PermissionDenied, Refusal, StaleVersion, Unmet
-from ..kernel.strides import next_by_id
+from ..kernel.refusals import (
+    GuardFailed,
+    Invalid,
+    InvalidTransition,
+    PermissionDenied,
+    Refusal,
+    StaleVersion,
+    Unmet,
+)
+from ..kernel.second_person import policies_for
 from ..machines.patch_ledger import PatchLedger, State
 from ..machines.test_gate import TestGate
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
-from . import allowed, command, plan, repository, steps
-from .execution import Execution, RollbackFailed
-from .repository import Busy, GitFailed, Repository, Stopped
+from ..storage.keyset_scan import next_by_id
+from ..storage.links import CountRows, related_column
+from ..transitions import rights
+from ..transitions.change import check_not_retried, validate_reason_and_metadata
+from ..transitions.entity_reader import not_found
+from ..transitions.outcome import counting_refusals
+from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from . import allowed_commands, command, repository
+from .compensation_plan import digest as digest_of
+from .compensation_plan import read_plan
+from .errors import GitFailed, RepositoryBusy, RollbackFailed, WorkerStopping
+from .repository import Repository
+from .rollback import Rollback, record_step, steps_of
 
 log = structlog.get_logger(__name__)
 
 FLOW = PatchLedger.flow
-EDGE = f"{State.COMMITTED}->{State.ROLLED_BACK}"
 BATCH = 10
-STRETCH = 500
-PATIENCE = 60.0
+SCAN_BATCH = 500
+LOCK_TIMEOUT = 60.0  # seconds
 
 
 def default_plan(entry: PatchLedger) -> dict[str, Any]:
-    """What would be done without further thought: revert, test, tell, and pass the workstream's gates again.
-
-    Of a patch as it was read: who looks at one is told, though it is rolled back this very moment.
-    """
-    _committed(entry, entry.pk)
+    """Propose a plan: revert, test, notify, and run the workstream's gates again."""
+    _require_committed(entry, entry.pk)
     actions: list[dict[str, Any]] = []
     if entry.commit_sha:
         actions.append({"action": "git_revert", "commit_sha": entry.commit_sha})
@@ -53,178 +61,197 @@ def default_plan(entry: PatchLedger) -> dict[str, Any]:
         actions.append({"action": "run_tests", "test_suite": "regression", "required": True})
     if settings.STATECORE_NOTIFY_URLS:
         actions.append({"action": "notify", "channels": [], "recipients": []})
-    gates = TestGate.objects.filter(workstream=entry.workstream_id, successor=None) if allowed.are_on() else ()
+    gates = (
+        TestGate.objects.filter(workstream=entry.workstream_id, successor=None)
+        if allowed_commands.are_enabled()
+        else ()
+    )
     return {
         "compensation_type": "git_revert" if entry.commit_sha else "manual_fix",
         "actions": actions,
         "validation": {
             "required_gates": sorted({gate.gate_type for gate in gates}),
-            "verify_clean_state": repository.is_on(),
+            "verify_clean_state": repository.is_enabled(),
         },
     }
 
 
 def write_plan(ledger_id: str, given: Mapping[str, Any], actor: Actor) -> CompensationStep:
-    """Keep a plan in place of the one before; whoever approved that one has not approved this one."""
+    """Store a plan, which replaces the previous one and its approval; raises Invalid."""
 
-    def step() -> CompensationStep:
-        entry = _committed(rows.lock(PatchLedger, ledger_id), ledger_id)
-        plan.read(given, entry.commit_sha)
+    def step(work: UnitOfWork) -> CompensationStep:
+        entry = _require_committed(work.lock(PatchLedger, ledger_id), ledger_id)
+        read_plan(given, entry.commit_sha)
         PatchLedger.objects.filter(pk=ledger_id).update(compensation_plan=given, compensation_approved_by="")
-        return steps.note(ledger_id, Action.PLAN_WRITTEN, actor, details={"plan": given, "digest": plan.digest(given)})
+        details = {"plan": given, "digest": digest_of(given), "account": actor.account}
+        return record_step(ledger_id, Action.PLAN_WRITTEN, actor, details=details, within=work)
 
-    with counted(FLOW.entity_type):
-        _may(actor, "operate")
-        return perform(step)
+    with counting_refusals(FLOW.entity_type):
+        _require_right(actor, "operate")
+        return run_in_transaction(step)
 
 
-def approve(ledger_id: str, actor: Actor, *, digest: str | None = None) -> CompensationStep:
-    """Let the plan be executed; `digest` names the one that was read, so that no other is approved by mistake."""
+def approve(
+    ledger_id: str, actor: Actor, *, digest: str | None = None, within: UnitOfWork | None = None
+) -> CompensationStep:
+    """Approve the plan; raises StaleVersion if it no longer has the digest that the caller read."""
 
-    def step() -> CompensationStep:
-        entry = _committed(rows.lock(PatchLedger, ledger_id), ledger_id)
+    def step(work: UnitOfWork) -> CompensationStep:
+        entry = _require_committed(work.lock(PatchLedger, ledger_id), ledger_id)
         if not entry.compensation_plan:
             raise GuardFailed("approve", [Unmet("no_compensation_plan", "there is no compensation plan to approve")])
-        found = plan.digest(entry.compensation_plan)
-        if digest is not None and digest != found:
-            raise StaleVersion("the plan was changed since it was read", digest=found, **entry.standing())
+        current = digest_of(entry.compensation_plan)
+        if digest is not None and digest != current:
+            raise StaleVersion("the plan was changed since it was read", digest=current, **entry.current_facts())
         _check_second_person(ledger_id, actor)
         PatchLedger.objects.filter(pk=ledger_id).update(compensation_approved_by=actor.name)
-        return steps.note(ledger_id, Action.PLAN_APPROVED, actor, details={"digest": found})
+        return record_step(ledger_id, Action.PLAN_APPROVED, actor, details={"digest": current}, within=work)
 
-    with counted(FLOW.entity_type):
+    with counting_refusals(FLOW.entity_type):
         if actor.kind is not Kind.OPERATOR:
-            raise PermissionDenied("a plan is approved by an operator", required=FLOW.permission("override"))
-        # It lets a final state be left, as an override does.
-        _may(actor, "override")
-        return perform(step)
+            raise PermissionDenied("only operators can approve a plan", required=FLOW.permission("override"))
+        # Like an override, the rollback leaves a final state.
+        _require_right(actor, "override")
+        return run_in_transaction(step, within=within)
 
 
-def request(ledger_id: str, actor: Actor, reason: str) -> CompensationStep:
-    """Ask for the execution of the approved plan; a worker does it, also when it was down at the moment of asking."""
-    _check(ledger_id, actor, reason)
+def request(ledger_id: str, actor: Actor, reason: str, *, within: UnitOfWork | None = None) -> CompensationStep:
+    """Request the execution of the approved plan, which an executor carries out later."""
+    _check_can_roll_back(ledger_id, actor, reason, within)
     details = {"reason": reason, "kind": str(actor.kind), "channel": str(actor.channel)}
-    return steps.note(ledger_id, Action.REQUESTED, actor, details=details)
+    return record_step(ledger_id, Action.REQUESTED, actor, details=details, within=within)
 
 
-def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float = PATIENCE) -> PatchLedger:
-    """Do what the approved plan says and roll the patch back; a RollbackFailed says which step failed, and why."""
-    with _alone(_check(ledger_id, actor, reason), wait) as opened:
-        return _execute(ledger_id, actor, reason, opened)
+def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float = LOCK_TIMEOUT) -> PatchLedger:
+    """Execute the approved plan and roll the patch back; raises RollbackFailed with the failed step."""
+    with _locks_for(_check_can_roll_back(ledger_id, actor, reason), wait) as work_tree:
+        return _execute(ledger_id, actor, reason, work_tree)
 
 
 @contextmanager
-def _alone(entry: PatchLedger, wait: float) -> Iterator[Repository | None]:
-    """One rollback at a time, with the repository where the plan needs it."""
-    with repository.turn("rollbacks.lock", wait=wait):
-        if not plan.read(entry.compensation_plan, entry.commit_sha).needs_the_repository:
+def _locks_for(entry: PatchLedger, wait: float) -> Iterator[Repository | None]:
+    """Hold the lock of rollbacks, and that of the repository if the plan needs it."""
+    with repository.hold_lock("rollbacks.lock", wait=wait):
+        if not read_plan(entry.compensation_plan, entry.commit_sha).needs_repository:
             yield None
             return
-        with repository.opened(wait=wait) as opened:
-            yield opened
+        with repository.locked(wait=wait) as work_tree:
+            yield work_tree
 
 
-def _execute(ledger_id: str, actor: Actor, reason: str, opened: Repository | None) -> PatchLedger:
-    """Looked at again: whoever was before us may have done it, or failed, or somebody may have written another plan."""
-    entry = _check(ledger_id, actor, reason)
-    agreed = plan.read(entry.compensation_plan, entry.commit_sha)
-    if agreed.needs_the_repository and opened is None:
-        raise StaleVersion("the plan was changed since it was read", **entry.standing())
-    return Execution(entry, agreed, actor, reason).run(opened)
+def _execute(ledger_id: str, actor: Actor, reason: str, work_tree: Repository | None) -> PatchLedger:
+    """Check again under the locks: the patch may be rolled back by now, or its plan changed."""
+    entry = _check_can_roll_back(ledger_id, actor, reason)
+    plan = read_plan(entry.compensation_plan, entry.commit_sha)
+    if plan.needs_repository and work_tree is None:
+        raise StaleVersion("the plan was changed since it was read", **entry.current_facts())
+    return Rollback(entry, plan, actor, reason).run(work_tree)
 
 
 def run_due(limit: int = BATCH) -> int:
-    """Execute what was asked for and has not ended, one after the other; how many patches were rolled back."""
-    done = 0
-    for asked in _unanswered().order_by("pk")[:limit]:
+    """Execute the open requests one by one, and return the number of patches that were rolled back."""
+    rolled_back = 0
+    for request_step in _open_requests().order_by("pk")[:limit]:
         if command.runners.stopping:
             break
-        done += _run(asked)
-    return done
+        rolled_back += _run(request_step)
+    return rolled_back
 
 
-# Where this process stopped last time: requests are kept for ever, and most were answered long ago.
+# Where this process stopped last time; requests are never deleted, and most ended long ago.
 _places: dict[str, Any] = {}
 
 
-def due(limit: int = BATCH) -> list[CompensationStep]:
-    """What no ending has answered among the next so many requests, the newest first, round and round."""
-    asked = CompensationStep.objects.filter(action=Action.REQUESTED)
-    some = [pk for (pk,) in next_by_id(asked, _places, Action.REQUESTED, STRETCH)]
-    return list(_unanswered().filter(pk__in=some).order_by("pk")[:limit])
+def find_due(limit: int = BATCH) -> list[CompensationStep]:
+    """Return the open requests in the next batch of a circular scan, which starts with the newest."""
+    requests = CompensationStep.objects.filter(action=Action.REQUESTED)
+    batch = [pk for (pk,) in next_by_id(requests, _places, Action.REQUESTED, SCAN_BATCH)]
+    # Without the action, which the ids imply: PostgreSQL would otherwise read the index of all requests ever made.
+    return list(_without_result(CompensationStep.objects.filter(pk__in=batch)).order_by("pk")[:limit])
 
 
-def _unanswered() -> QuerySet[CompensationStep]:
-    recorded = CompensationStep.objects
-    later = recorded.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
-    asked = recorded.alias(endings=HowMany(later.values("pk")), of_entry=of_its(CompensationStep, "entry", "state"))
-    return asked.filter(endings=0, of_entry=State.COMMITTED, action=Action.REQUESTED)
+def _open_requests() -> QuerySet[CompensationStep]:
+    return _without_result(CompensationStep.objects.filter(action=Action.REQUESTED))
 
 
-def _run(asked: CompensationStep) -> bool:
-    """What cannot be done now is tried again; what is refused is an end, and says why."""
+def _without_result(requests: QuerySet[CompensationStep]) -> QuerySet[CompensationStep]:
+    """Keep the requests of committed patches that no result follows."""
+    results = CompensationStep.objects.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
+    found = requests.alias(
+        endings=CountRows(results.values("pk")), of_entry=related_column(CompensationStep, "entry", "state")
+    )
+    # Django sorts these conditions by name; with `endings` after `of_entry` SQLite reads many more rows.
+    return found.filter(endings=0, of_entry=State.COMMITTED)
+
+
+def _run(request_step: CompensationStep) -> bool:
+    """Execute a request. It stays open if a lock, git or a stop prevents that; a refusal ends it with its reason."""
+    entry_id = request_step.entry_id
     try:
-        actor, reason = _who(asked), asked.details["reason"]
-        with _alone(_check(asked.entry_id, actor, reason), PATIENCE) as opened:
-            if not _unanswered().filter(pk=asked.pk).exists():
-                return False  # another worker was faster
-            _execute(asked.entry_id, actor, reason, opened)
-    except (Busy, Stopped, GitFailed) as said:
-        log.info("rollback_left_waiting", ledger=asked.entry_id, because=str(said))
+        actor, reason = _requester(request_step), request_step.details["reason"]
+        with _locks_for(_check_can_roll_back(entry_id, actor, reason), LOCK_TIMEOUT) as work_tree:
+            if not _open_requests().filter(pk=request_step.pk).exists():
+                return False  # another executor was faster
+            _execute(entry_id, actor, reason, work_tree)
+    except (RepositoryBusy, WorkerStopping, GitFailed) as error:
+        log.info("rollback_postponed", ledger=entry_id, reason=str(error))
         return False
     except RollbackFailed:
         return False
     except Refusal as refusal:
-        if _unanswered().filter(pk=asked.pk).exists():
-            steps.note(asked.entry_id, Action.FAILED, THE_SYSTEM, error=refusal.detail)
+        if _open_requests().filter(pk=request_step.pk).exists():
+            record_step(entry_id, Action.FAILED, THE_SYSTEM, error=refusal.detail)
         return False
     return True
 
 
-def _who(asked: CompensationStep) -> Actor:
-    """Whoever asked, with the rights they have today."""
-    if asked.details["kind"] == Kind.SYSTEM:
+def _requester(request_step: CompensationStep) -> Actor:
+    """Return the requester with their current permissions."""
+    if request_step.details["kind"] == Kind.SYSTEM:
         return THE_SYSTEM
-    user = User.objects.filter(username=asked.actor).first()
+    user = User.objects.filter(username=request_step.actor).first()
     if user is None:
-        raise PermissionDenied(f"{asked.actor} is no operator any more", required=FLOW.permission("operate"))
-    return Actor.operator(cast("Any", user), Channel(asked.details["channel"]))
+        raise PermissionDenied(f"the account {request_step.actor} was deleted", required=FLOW.permission("operate"))
+    return Actor.operator(cast("Any", user), Channel(request_step.details["channel"]))
 
 
-def _check(ledger_id: str, actor: Actor, reason: str) -> PatchLedger:
-    """Everything that the door will ask at the end, before anything is done."""
-    with counted(FLOW.entity_type):
+def _check_can_roll_back(ledger_id: str, actor: Actor, reason: str, within: UnitOfWork | None = None) -> PatchLedger:
+    """Return the entry if a dry run of the final transition succeeds; raises the refusal otherwise."""
+    with counting_refusals(FLOW.entity_type):
         if not reason.strip():
             raise Invalid({"reason": ["must say why the patch is rolled back."]})
-        check_words(reason, {})
-        found = _committed(PatchLedger.objects.filter(pk=ledger_id).first(), ledger_id)
-    door.transition(
+        validate_reason_and_metadata(reason, {})
+        entry = _require_committed(PatchLedger.objects.filter(pk=ledger_id).first(), ledger_id)
+    transitions.transition(
         PatchLedger, ledger_id, "rollback_requested", actor=actor, params={"error": reason}, dry_run=True,
-        expected_version=found.version,
+        expected_version=entry.version, within=within,
     )  # fmt: skip
-    return found
+    return entry
 
 
-def _committed(entry: Any, ledger_id: str) -> PatchLedger:
+def _require_committed(entry: Any, ledger_id: str) -> PatchLedger:
     if entry is None:
-        entry = perform(lambda: rows.lock(PatchLedger, ledger_id))  # which says that there is none
+        raise not_found(PatchLedger, ledger_id)
     if entry.state != State.COMMITTED:
-        raise InvalidTransition(f"{entry} is {entry.state}: only a committed patch is rolled back", **entry.standing())
-    check_not_succeeded(entry)
+        raise InvalidTransition(
+            f"{entry} is {entry.state}: only committed patches can be rolled back", **entry.current_facts()
+        )
+    check_not_retried(entry)
     return cast("PatchLedger", entry)
 
 
-def _may(actor: Actor, action: str) -> None:
+def _require_right(actor: Actor, action: str) -> None:
     if actor.kind is Kind.AGENT:
-        raise PermissionDenied("an agent does not decide on a rollback", required=FLOW.permission(action))
+        raise PermissionDenied("agents cannot decide about rollbacks", required=FLOW.permission(action))
     rights.require(actor, FLOW, action)
 
 
 def _check_second_person(ledger_id: str, actor: Actor) -> None:
-    if f"{FLOW.entity_type}.{EDGE}" not in settings.STATECORE_SECOND_PERSON:
+    """Require another account than the author's if a policy protects rolled-back patches."""
+    if not policies_for([(FLOW.entity_type, State.ROLLED_BACK)]):
         return
-    written = steps.of(ledger_id).filter(action=Action.PLAN_WRITTEN).last()
-    if written is None or written.actor == actor.name:
+    written = steps_of(ledger_id).filter(action=Action.PLAN_WRITTEN).last()
+    if written is None or written.details.get("account") in (None, actor.account):
         raise PermissionDenied(
-            "the plan takes the approval of another operator than its writer", required="second_person"
+            "the plan must be approved by another operator than its author", required="second_person"
         )

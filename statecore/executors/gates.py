@@ -1,4 +1,4 @@
-"""Running test gates: one run each, and failing those whose time is over and whose runner did not say so."""
+"""Execution of test gates, and timeouts of gates that no runner reported."""
 
 from __future__ import annotations
 
@@ -8,94 +8,105 @@ from typing import Any
 import structlog
 from django.conf import settings
 
-from .. import door
+from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.refusals import Refusal
-from ..kernel.strides import next_by_time
 from ..machines.test_gate import TestGate
-from . import allowed, command, holding, repository
-from .allowed import NotAllowed
-from .due import BATCH, due
-from .guard import GRACE
-from .repository import Busy
+from ..storage.keyset_scan import next_by_time
+from . import allowed_commands, checkouts, command, gate_lease, isolated_command, repository
+from .checkouts import Source
+from .due_gates import BATCH, find_due
+from .errors import GitFailed, RepositoryBusy, WorkerStopping
+from .process_guard import GRACE
 
-__all__ = ["due", "run", "time_out_gates"]
+__all__ = ["find_due", "run_gate", "time_out_gates"]
 
 log = structlog.get_logger(__name__)
 
-# The runner ends the command itself when the time is over, and has its output: it reports first if it is alive.
+# A live runner stops the command at its timeout and reports its output; the sweep gives it the time to.
 RUNNERS_GRACE = timedelta(seconds=4 * GRACE)
+NOT_RUN = 125
 
 
-def run(gate_id: str) -> bool:
-    """Start the gate, run its command, report; False where another runner has it or its folder is taken."""
-    allowed.require_on()
+def run_gate(gate_id: str) -> bool:
+    """Run the gate's command and report the result; False if another runner has the gate or the repository."""
+    allowed_commands.require_enabled()
     if command.runners.stopping:
         return False
+    try:
+        source = _find_source()
+    except (GitFailed, RepositoryBusy, WorkerStopping) as error:
+        log.info("gate_postponed", gate=gate_id, reason=str(error))
+        return False
+    gate = gate_lease.acquire(gate_id)
+    if gate is None:
+        return False
+    with gate_lease.renewing(gate):
+        result = _run_command(gate, source)
+    _report(gate, result)
+    return True
+
+
+def _find_source() -> Source:
+    """Return what gates test; raises RepositoryBusy while a patch may make a commit that is undone."""
     folder = settings.STATECORE_GATE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with repository.shared(folder) as keep:
-            gate = holding.take(gate_id)
-            if gate is not None:
-                with holding.held(gate):
-                    result = _result(gate, keep)
-                _report(gate, result)
-            return gate is not None
-    except Busy:
-        return False
+    with repository.keep_patches_out(folder):
+        return checkouts.find_source(folder)
 
 
-def _result(gate: TestGate, keep: list[int]) -> command.Result:
-    try:
-        arguments = allowed.arguments(gate.command)
-    except NotAllowed as refused:
-        return command.Result(refused.exit_code, stderr=str(refused), ran=False)
-    return command.run(arguments, folder=settings.STATECORE_GATE_FOLDER, timeout=gate.timeout_sec, keep=keep)
+def _run_command(gate: TestGate, source: Source) -> command.Result:
+    return isolated_command.run(gate.command, source, timeout=gate.timeout_sec)
 
 
 def _report(gate: TestGate, result: command.Result) -> None:
-    """Against the version it was started with: a gate that was timed out or forced meanwhile keeps what it has."""
+    """Report with the version of the start: a gate that was timed out or overridden in between keeps its state."""
     if result.stopped:
-        log.info("gate_given_back", gate=gate.pk)
-        holding.give_back(gate)
+        log.info("gate_released", gate=gate.pk)
+        gate_lease.release(gate)
         return
-    if not holding.is_held(gate):
-        log.warning("gate_result_not_taken", gate=gate.pk, code="not_held")
+    if not gate_lease.is_held(gate):
+        log.warning("gate_result_refused", gate=gate.pk, code="not_held")
         return
-    trigger, params = _verdict(gate, result)
+    trigger, params = _choose_trigger(gate, result)
     try:
-        door.transition(TestGate, gate.pk, trigger, actor=THE_SYSTEM, params=params, expected_version=gate.version)
+        transitions.transition(
+            TestGate, gate.pk, trigger, actor=THE_SYSTEM, params=params, expected_version=gate.version
+        )
     except Refusal as refusal:
-        log.warning("gate_result_not_taken", gate=gate.pk, code=refusal.code, detail=refusal.detail)
+        log.warning("gate_result_refused", gate=gate.pk, code=refusal.code, detail=refusal.detail)
 
 
-def _verdict(gate: TestGate, result: command.Result) -> tuple[str, dict[str, object]]:
-    said: dict[str, object] = {"stdout": result.stdout, "stderr": result.stderr}
+def _choose_trigger(gate: TestGate, result: command.Result) -> tuple[str, dict[str, object]]:
+    params: dict[str, object] = {"stdout": result.stdout, "stderr": result.stderr}
     if result.timed_out:
-        return "timeout_exceeded", said | {"stderr": f"{result.stderr}timed out after {gate.timeout_sec} s"}
-    said |= {"exit_code": result.exit_code, "duration_sec": result.duration_sec}
-    if result.exit_code == gate.expected_exit_code and result.ran:
-        return "gate_passed", said
-    # Whatever is expected, a command that was not run has not passed.
-    return "gate_failed", said | ({"exit_code": 125} if result.exit_code == gate.expected_exit_code else {})
+        return "timeout_exceeded", params | {"stderr": f"{result.stderr}timed out after {gate.timeout_sec} s"}
+    if result.excess:
+        params["stderr"] = f"{result.stderr}the command {result.excess}"
+    params |= {"exit_code": result.exit_code, "duration_sec": result.duration_sec}
+    if result.exit_code != gate.expected_exit_code:
+        return "gate_failed", params
+    if result.completed:
+        return "gate_passed", params
+    # A command that did not run to its end has not passed, even if its exit code is the expected one.
+    return "gate_failed", params | {"exit_code": NOT_RUN}
 
 
-# Where this process stopped last time, so that many who are refused do not hide the others.
+# Where this process stopped last time, so that gates that refuse do not block the ones after them.
 _places: dict[str, Any] = {}
 
 
 def time_out_gates(limit: int = BATCH) -> int:
-    """Fail the gates whose time is over and whose runner did not say so; how many there were."""
-    overdue = holding.overdue(RUNNERS_GRACE)
+    """Fail gates past their timeout that no runner reported, and return their number."""
+    overdue = gate_lease.past_timeout(RUNNERS_GRACE)
     return sum(map(_time_out, next_by_time(overdue, "times_out_at", _places, "overdue", limit)))
 
 
 def _time_out(gate_id: str) -> bool:
-    """One transaction each: what follows from a failed gate may take many locks."""
+    """Use one transaction for each gate, because the reactions to a failed gate may take many locks."""
     try:
-        door.transition(TestGate, gate_id, "timeout_exceeded", actor=THE_SYSTEM)
-    except Refusal:  # it has ended after all
+        transitions.transition(TestGate, gate_id, "timeout_exceeded", actor=THE_SYSTEM)
+    except Refusal:  # the gate has ended
         return False
-    log.warning("gate_timed_out_without_its_runner", gate=gate_id)
+    log.warning("gate_timed_out_without_runner", gate=gate_id)
     return True

@@ -1,4 +1,4 @@
-"""What a command said, as much of it as is kept: the beginning and the end, and how much lay between."""
+"""Bounded output of a command: its beginning and its end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class Output:
         del self.tail[: -self.half]
 
     def text(self) -> str:
-        """As PostgreSQL takes it: valid, and without NUL."""
-        left_out = self.total - len(self.head) - len(self.tail)
-        gap = f"\n… {left_out} bytes left out …\n" if left_out else ""
-        return f"{_text(self.head)}{gap}{_text(self.tail)}" if gap else _text(self.head + self.tail)
+        """Return valid text without NUL characters, which PostgreSQL rejects."""
+        omitted = self.total - len(self.head) - len(self.tail)
+        if not omitted:
+            return _decode(self.head + self.tail)
+        return f"{_decode(self.head)}\n… {omitted} bytes omitted …\n{_decode(self.tail)}"
 
 
-def _text(data: bytes | bytearray) -> str:
+def _decode(data: bytes | bytearray) -> str:
     return data.decode(errors="replace").replace("\0", "")
 
 
-def clipped(text: str, limit: int) -> str:
-    """The end of a text, where a report says what went wrong."""
+def keep_end(text: str, limit: int) -> str:
+    """Truncate a text at its beginning, because test reports summarise the failures at the end."""
     return text if len(text) <= limit else f"…{text[-limit:]}"

@@ -1,1 +1,1 @@
-"""What a machine is; this package knows none of them."""
+"""The building blocks of state machines; this package knows no specific machine."""

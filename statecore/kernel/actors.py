@@ -1,4 +1,4 @@
-"""Who asks for a change: an agent, an operator or the system, and through which channel."""
+"""The actor of a change: an agent, an operator or the system, and the channel it uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
             abstract = True
 
 
-# Names are written into the canonical bytes of an event as they are: no quote, no backslash, no control character.
+# Names are copied unescaped into the canonical bytes of an event: no quotes, backslashes or control characters.
 NAME_LENGTH = 150
 NAME_PATTERN = re.compile(rf'[^"\\\x00-\x1f\x7f\ud800-\udfff]{{1,{NAME_LENGTH}}}')
 
@@ -47,26 +47,27 @@ class Actor:
     name: str
     kind: Kind
     channel: Channel
-    holds: Callable[[str], bool] = field(default=_never, repr=False, compare=False)
-    # What it acts with, where that is worth a note in the journal: the tool of a language model.
+    has_permission: Callable[[str], bool] = field(default=_never, repr=False, compare=False)
+    # The tool through which a language model acts, recorded in the journal.
     tool: str = ""
+    # The id of the user account, which stays when the account is renamed, and the prefix of the token that was used.
+    account: int | None = None
+    token: str = ""
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
-            raise ValueError(f"an actor's name is 1 to 150 characters without quotes or controls: {self.name!r}")
+            raise ValueError(
+                f"an actor name has 1 to 150 characters and no quotes or control characters: {self.name!r}"
+            )
 
     @classmethod
     def operator(cls, user: User | AnonymousUser, channel: Channel) -> Actor:
-        """An operator may do what Django says the user may; an inactive user may do nothing."""
-        return cls(user.get_username(), Kind.OPERATOR, channel, holds=user.has_perm)
+        """Returns an actor with the user's Django permissions; an inactive user has none."""
+        return cls(user.get_username(), Kind.OPERATOR, channel, has_permission=user.has_perm, account=user.pk)
 
     @classmethod
     def agent(cls, name: str, channel: Channel = Channel.REST) -> Actor:
         return cls(name, Kind.AGENT, channel)
-
-    @property
-    def operator_name(self) -> str | None:
-        return self.name if self.kind is Kind.OPERATOR else None
 
 
 THE_SYSTEM = Actor("system", Kind.SYSTEM, Channel.SYSTEM)

@@ -1,4 +1,4 @@
-"""Start-up checks with stable ids: a declaration that cannot work is refused before anything runs."""
+"""Django system checks of the machines' declarations; an error prevents start-up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error
 
 from . import registry
 from .flow import Flow
+from .second_person import parse_policy
 
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -20,39 +21,41 @@ def states_are_reachable(flow: Flow) -> Iterator[str]:
     reached, frontier = {flow.initial}, [flow.initial]
     while frontier:
         here = frontier.pop()
-        ahead = {move.target for move in flow.moves if here in move.sources} - reached
+        ahead = {transition.target for transition in flow.transitions if here in transition.sources} - reached
         reached |= ahead
         frontier += ahead
     yield from (f"state {state} cannot be reached" for state in flow.states if state not in reached)
 
 
-def final_states_are_left_by_decision_only(flow: Flow) -> Iterator[str]:
-    for move in flow.moves:
-        leaves = [source for source in move.sources if flow.is_final(source)]
-        if leaves and not move.leaves_final:
-            yield f"{move.name} leaves the final state {leaves[0]}, and no decision allows it"
-        if move.leaves_final and not leaves:
-            yield f"{move.name} claims to leave a final state, and has none among its sources"
+def final_states_are_left_only_with_a_reason(flow: Flow) -> Iterator[str]:
+    for transition in flow.transitions:
+        leaves = [source for source in transition.sources if flow.is_final(source)]
+        if leaves and not transition.leaves_final:
+            yield f"{transition.name} leaves the final state {leaves[0]} without leaves_final"
+        if transition.leaves_final and not leaves:
+            yield f"{transition.name} has leaves_final, but none of its sources is final"
 
 
 def states_have_a_deadline_or_rest(flow: Flow) -> Iterator[str]:
     for state in flow.states:
         if flow.is_final(state) == (state in flow.timing):
             yield f"state {state} " + (
-                "is final and has a deadline" if state in flow.timing else "has no deadline or rest"
+                "is final and has a deadline" if state in flow.timing else "has neither a deadline nor a Rest"
             )
 
 
-def live_states_have_a_way_out(flow: Flow) -> Iterator[str]:
-    left = {source for move in flow.moves for source in move.sources}
+def live_states_can_be_left(flow: Flow) -> Iterator[str]:
+    left = {source for transition in flow.transitions for source in transition.sources}
     yield from (
-        f"state {state} is not final and has no way out" for state in flow.states if state not in left | set(flow.final)
+        f"state {state} is not final, but no transition leaves it"
+        for state in flow.states
+        if state not in left | set(flow.final)
     )
 
 
 def names_are_known(flow: Flow) -> Iterator[str]:
     used = {*flow.final, *flow.done, *flow.timing, *flow.measured_from, flow.initial}
-    used |= {name for move in flow.moves for name in (*move.sources, move.target)}
+    used |= {name for transition in flow.transitions for name in (*transition.sources, transition.target)}
     yield from (f"{name} is not a state" for name in sorted(used - set(flow.states)))
 
 
@@ -62,7 +65,7 @@ def version_is_semantic(flow: Flow) -> Iterator[str]:
 
 
 def names_need_no_escape(flow: Flow) -> Iterator[str]:
-    """They are written into the canonical bytes of events as they are."""
+    """States, triggers and types are copied unescaped into the canonical bytes of events."""
     names = [*flow.states, *flow.triggers, flow.entity_type]
     yield from (f"{name!r} is not a plain identifier" for name in names if IDENTIFIER.fullmatch(name) is None)
 
@@ -70,15 +73,15 @@ def names_need_no_escape(flow: Flow) -> Iterator[str]:
 def same_trigger_takes_the_same_fields(flow: Flow) -> Iterator[str]:
     for trigger in flow.triggers:
         for state in flow.states:
-            if len({move.params for move in flow.open_moves(state, trigger)}) > 1:
-                yield f"the moves of {trigger} from {state} take different fields"
+            if len({transition.params for transition in flow.open_transitions(state, trigger)}) > 1:
+                yield f"the transitions of {trigger} from {state} take different fields"
 
 
 CHECKS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "statecore.E001": states_are_reachable,
-    "statecore.E002": final_states_are_left_by_decision_only,
+    "statecore.E002": final_states_are_left_only_with_a_reason,
     "statecore.E003": states_have_a_deadline_or_rest,
-    "statecore.E004": live_states_have_a_way_out,
+    "statecore.E004": live_states_can_be_left,
     "statecore.E005": names_are_known,
     "statecore.E006": version_is_semantic,
     "statecore.E007": names_need_no_escape,
@@ -99,13 +102,12 @@ def machines_are_sound(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def settings_name_known_states(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """A typo would otherwise switch a deadline or a second person off without a word."""
+    """Without this check, a typo would silently disable a deadline or the approval by a second person."""
     known = {f"{flow.entity_type}.{state}" for flow in registry.flows() for state in flow.states}
-    edges = {f"{state}->{target}" for state in known for target in _states_beside(state)}
     wrong = [(name, "STATECORE_DEADLINES") for name in settings.STATECORE_DEADLINES if name not in known]
-    wrong += [(edge, "STATECORE_SECOND_PERSON") for edge in settings.STATECORE_SECOND_PERSON if edge not in edges]
+    wrong += [
+        (text, "STATECORE_SECOND_PERSON")
+        for text in settings.STATECORE_SECOND_PERSON
+        if (policy := parse_policy(text)) is None or f"{policy.entity_type}.{policy.to_state}" not in known
+    ]
     return [Error(f"{setting} names {name!r}, which does not exist", id="statecore.E009") for name, setting in wrong]
-
-
-def _states_beside(state: str) -> tuple[str, ...]:
-    return registry.flow(state.partition(".")[0]).states

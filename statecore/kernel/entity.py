@@ -1,11 +1,11 @@
-"""The base of every machine: what all entities have, and that nothing but the door writes them."""
+"""The base model of every machine; only the transition service writes its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.core.validators import RegexValidator
 from django.db import models
@@ -13,26 +13,32 @@ from django.db.models.signals import class_prepared
 
 from . import registry
 from .clock import rfc3339
+from .constraints import Invariant
 from .flow import Flow
-from .id_field import IdField
-from .invariant import Invariant
-from .moves import Facts
+from .ids import ID_LENGTH, ID_PATTERN, IdField
 from .refusals import Unmet
-from .ulid import ID_LENGTH, ID_PATTERN
-from .validators import json_object
+from .transition import Facts
+from .validation import validate_json_object
 
 CONTEXT = ("run", "workstream", "phase")
 
 
-class WriteOutsideTheDoor(TypeError):
-    """An entity was saved or deleted directly; only statecore.door writes entities."""
+class Lookups(NamedTuple):
+    """The ids of entities that are checked together, and the results of the queries made for all of them."""
+
+    ids: list[str]
+    results: dict[Any, Any]
+
+
+class DirectWriteError(TypeError):
+    """An entity was saved or deleted directly instead of through statecore.transitions."""
 
 
 class Entity(models.Model):
     flow: ClassVar[Flow]
     creation_trigger: ClassVar[str] = "created"
     objects: ClassVar[Any]
-    state: Any  # each machine declares its own StateField
+    state: Any  # a StateField that each machine declares
 
     id = IdField(
         primary_key=True,
@@ -41,20 +47,22 @@ class Entity(models.Model):
     )
     version = models.PositiveIntegerField(default=0, editable=False)
     chain_head = models.CharField(max_length=64, editable=False)
-    # The fencing number: each claim and each override makes it one more, a report must name the current one.
+    # A fencing token: each claim and each override increments it, and a report must send the current value.
     attempt = models.PositiveIntegerField(default=0, editable=False)
-    # Indexed for the lists, which show the newest first.
+    # Indexed for lists, which show the newest first.
     created_at = models.DateTimeField(editable=False, db_index=True)
     updated_at = models.DateTimeField(editable=False)
     state_entered_at = models.DateTimeField(editable=False)
     retry_of = models.OneToOneField(
         "self", models.PROTECT, null=True, blank=True, editable=False, related_name="successor"
     )
-    metadata = models.JSONField(default=dict, blank=True, validators=[json_object])
+    metadata = models.JSONField(default=dict, blank=True, validators=[validate_json_object])
 
-    # Set by the door for the time of a move.
+    # Set by the transition service for the duration of a change.
     facts: Facts
     unmet: list[Unmet]
+    # Set by `storage.links.share_lookups` for entities that are checked together.
+    lookups: Lookups | None = None
 
     class Meta:
         abstract = True
@@ -64,68 +72,71 @@ class Entity(models.Model):
         return f"{self.flow.entity_type} {self.pk}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        raise WriteOutsideTheDoor(f"{self} is written by statecore.door only")
+        raise DirectWriteError(f"{self} can only be written by statecore.transitions")
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        raise WriteOutsideTheDoor(f"{self} is never deleted")
+        raise DirectWriteError(f"{self} cannot be deleted")
 
-    def standing(self) -> dict[str, Any]:
-        """The facts a refused caller needs: where the entity is and what is open to it."""
+    def current_facts(self) -> dict[str, Any]:
+        """Returns what a refused caller needs: state, version and the triggers allowed now."""
         return {"state": self.state, "version": self.version, "allowed": self.flow.allowed(self.state)}
 
     def has_ended(self) -> bool:
-        """Whether nothing will be done on it any more."""
+        """Whether no more work will be done on it."""
         return self.flow.is_final(self.state)
 
-    def settle(self, at: datetime, reason: str) -> None:
-        """Make the fields that depend on the state agree with it; runs after each change of state, forced or not."""
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
+        """Updates the fields that depend on the state; called after each transition, override and creation."""
 
-    def follow_edit(self) -> dict[str, Any]:
-        """The fields that depend on those an edit may change, as they have to be now; runs after each edit."""
+    def fields_after_edit(self) -> dict[str, Any]:
+        """Returns new values of the fields that depend on edited ones; called after each edit."""
         return {}
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
-        """What this machine adds to the metadata of each of its events; read before the state is settled."""
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
+        """Returns what the machine adds to each of its events; called before `sync_state_fields`."""
         return {}
 
     def holder(self) -> str:
-        """The agent that alone may speak for it; empty where any may."""
+        """Returns the only agent that may report on it; empty if any agent may."""
         return ""
 
-    def has_lost(self, attempt: object) -> bool:
-        """Whether the lease that was given under this attempt is gone."""
+    def lease_is_stale(self, attempt: object) -> bool:
+        """Whether the lease of this attempt has ended."""
         return attempt != self.attempt
 
     @classmethod
-    def plain_fields(cls) -> set[str]:
-        """What a caller may set, and a successor takes over."""
+    def editable_fields(cls) -> set[str]:
+        """Returns the names of the fields that a caller may set and a successor copies."""
         return {field.name for field in cls._meta.concrete_fields if field.editable} - {"id"}
 
     @classmethod
-    def complete(cls, fields: dict[str, Any]) -> None:
-        """Fill in, before creation, what follows from the given fields."""
+    def derive_fields(cls, fields: dict[str, Any]) -> None:
+        """Adds the fields that follow from the given ones; called before creation."""
 
-    def is_repeated_by(self, facts: Facts) -> bool:
-        """Where repeats change nothing: whether this one comes from who brought the entity here."""
+    def is_repeat(self, facts: Facts) -> bool:
+        """With `repeats_are_noops`: whether the caller repeats its own transition, which then succeeds."""
         return True
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        """What must hold between this machine's entities and others; integrity looks for what breaks it."""
+        """Returns the rules between entities that the integrity check verifies."""
         return ()
 
     def context(self) -> dict[str, str]:
-        """What the entity belongs to; a run or a workstream belongs to itself, so that it is found with its parts."""
-        values = self.__dict__
-        return {key: values[name] for key, name in _context_columns(type(self)) if values[name] is not None}
+        """Returns the ids of its run, workstream and phase; those of a run or workstream include its own id."""
+        found, values = {}, self.__dict__
+        for key, name in _context_columns(type(self)):
+            if values[name] is not None:
+                found[key] = values[name]
+        return found
 
     def as_dict(self) -> dict[str, Any]:
-        """The plain fields, ready for JSON."""
-        values = self.__dict__  # descriptors would cost more than all the rest
-        return {
-            name: _plain(values[column] if column in values else getattr(self, column))
-            for name, column in _plain_columns(type(self))
-        }
+        """Returns all columns, with timestamps as text."""
+        serialized, values = {}, self.__dict__  # descriptors would dominate the cost
+        for name, column in _columns(type(self)):
+            value = values[column] if column in values else getattr(self, column)
+            serialized[name] = rfc3339(value) if isinstance(value, datetime) else value
+        return serialized
 
     def refresh_from_db(
         self,
@@ -141,7 +152,7 @@ class Entity(models.Model):
 
 
 @cache
-def _plain_columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
+def _columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.attname) for field in model._meta.concrete_fields)
 
 
@@ -153,12 +164,8 @@ def _context_columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
     return tuple((key, column) for key, column in found.items() if column in columns)
 
 
-def _plain(value: Any) -> Any:
-    return rfc3339(value) if isinstance(value, datetime) else value
-
-
 def _register(sender: type[models.Model], **_: Any) -> None:
-    # While SQLite rebuilds a table, a copy of the model without its declarations passes by.
+    # While SQLite rebuilds a table, Django creates a copy of the model without the flow.
     if issubclass(sender, Entity) and not sender._meta.abstract and hasattr(sender, "flow"):
         sender.flow.bind(sender)
         registry.add(sender.flow)

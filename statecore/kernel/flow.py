@@ -1,4 +1,4 @@
-"""The declaration of one machine, bound to its model; everything else about it is derived from here."""
+"""The declaration of a machine, bound to its model; everything else about the machine is derived from it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from .actors import Kind
 from .fields import column
-from .moves import Guard, Move
+from .transition import Guard, Transition
 
 if TYPE_CHECKING:
     from .entity import Entity
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A state an entity may stay in for ever, and why that is all right."""
+    """Declares that an entity may stay in a state indefinitely, and why."""
 
     because: str
 
@@ -29,14 +31,14 @@ Timing = timedelta | Rest
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """What a successor takes over from a final entity.
+    """How a retry creates the successor of a final entity.
 
-    Every plain field carries over but those in `leaves_behind`; `guards` must hold for a retry; each of `children`
-    that did not end in its machine's `done` is retried along with it; the unfinished rows of `followers` (reverse
-    relations) point to the successor from then on, as do all links.
-
-    `waits_in` is about what the machine waits for itself: link → the states in which it does. What is retried later
-    concerns it no more. A link that is not named is waited for until the end.
+    `leaves_behind`: the editable fields that are not copied.
+    `guards`: what must hold for a retry.
+    `children`: reverse relations; their rows that are not done are retried too.
+    `followers`: reverse relations; their unfinished rows are redirected to the successor, as are all links.
+    `waits_in`: link → the states in which the entity waits for the entities it links to. In other states its links
+    are not redirected to successors. The default is every state that is not final.
     """
 
     leaves_behind: tuple[str, ...] = ()
@@ -48,7 +50,7 @@ class Succession:
 
 @dataclass(eq=False)
 class Flow:
-    """What a machine file states about itself besides its states, fields and moves."""
+    """The properties of a machine other than its states, fields and transitions."""
 
     version: str
     collection: str
@@ -58,19 +60,21 @@ class Flow:
     done: Iterable[str] = ()
     succession: Succession = field(default_factory=Succession)
     repeats_are_noops: bool = False
-    # State → the field its deadline runs from, where that is not the time the state was entered.
+    # State → the field that its deadline is measured from, if that is not `state_entered_at`.
     measured_from: Mapping[str, str] = field(default_factory=dict)
-    # Field → the states in which it may still change; held by the database.
+    # Field → the states in which it may change; enforced by database triggers.
     frozen: Mapping[str, Iterable[str]] = field(default_factory=dict)
-    # Numbers that never go down; held by the database.
-    rising: Iterable[str] = ()
+    # Numbers that never decrease; enforced by database triggers.
+    monotonic: Iterable[str] = ()
     event_noun: str = ""
 
     model: type[Entity] = field(init=False)
     entity_type: str = field(init=False)
     initial: str = field(init=False)
     states: tuple[str, ...] = field(init=False)
-    moves: tuple[Move, ...] = field(init=False)
+    transitions: tuple[Transition, ...] = field(init=False)
+    # The transitions that a kind of actor may fire, by (state, trigger, kind).
+    open_to: dict[tuple[str, str, Kind], tuple[Transition, ...]] = field(init=False)
 
     def bind(self, model: type[Entity]) -> None:
         state = column(model, "state")
@@ -80,47 +84,50 @@ class Flow:
         self.event_noun = self.event_noun or self.entity_type
         self.initial = state.default
         self.states = tuple(name for name, _label in state.choices or ())
-        self.rising = ("attempt", *self.rising)
+        self.monotonic = ("attempt", *self.monotonic)
         self.frozen = {"created_at": (), "retry_of_id": (), **self.frozen}
         self.final = frozenset(map(str, self.final))
         self.done = frozenset(map(str, self.done))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
-        self.moves = tuple(attribute.move for attribute in vars(model).values() if hasattr(attribute, "move"))
-        self._open = self._index()
-
-    def _index(self) -> dict[tuple[str, str], tuple[Move, ...]]:
-        found: dict[tuple[str, str], tuple[Move, ...]] = {}
-        for move in self.moves:
-            for source in move.sources:
-                found[source, move.trigger] = (*found.get((source, move.trigger), ()), move)
-        return found
+        declared = (getattr(method, "declaration", None) for method in vars(model).values())
+        self.transitions = tuple(found for found in declared if isinstance(found, Transition))
+        self.open_to = {}
+        for transition in self.transitions:
+            for key in product(transition.sources, [transition.trigger], transition.actors):
+                self.open_to[key] = (*self.open_to.get(key, ()), transition)
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(move.trigger for move in self.moves))
+        return tuple(dict.fromkeys(transition.trigger for transition in self.transitions))
 
     def is_final(self, state: str) -> bool:
         return state in self.final
 
     def waits_for(self, link: str) -> set[str]:
-        """The states in which what stands at the other end of a link is still waited for."""
+        """Returns the states in which an entity waits for the entities at the other end of a link."""
         return set(map(str, self.succession.waits_in.get(link, set(self.states) - set(self.final))))
 
-    def open_moves(self, state: str, trigger: str) -> tuple[Move, ...]:
-        return self._open.get((state, trigger), ())
+    def open_transitions(self, state: str, trigger: str) -> tuple[Transition, ...]:
+        """Returns the transitions of this trigger from a state, whatever actor may fire them."""
+        return tuple(each for each in self.transitions if each.trigger == trigger and state in each.sources)
 
     def allowed(self, state: str) -> list[str]:
-        return list(dict.fromkeys(move.trigger for move in self.moves if state in move.sources))
+        return list(dict.fromkeys(transition.trigger for transition in self.transitions if state in transition.sources))
 
     def final_exits(self) -> set[tuple[str, str]]:
-        return {(source, move.target) for move in self.moves for source in move.sources if source in self.final}
+        return {
+            (source, transition.target)
+            for transition in self.transitions
+            for source in transition.sources
+            if source in self.final
+        }
 
     def may_leave(self, state: str, target: str) -> bool:
-        """Whether a state may be left for another at all, by force or not: a final one has its declared exits only."""
+        """Whether even an override may change one state to another: a final state has only its declared exits."""
         return not self.is_final(state) or (state, target) in self.final_exits()
 
     def deadline(self, state: str) -> timedelta | None:
-        """How long an entity may stay in a state: the declaration, unless a setting says otherwise."""
+        """Returns how long an entity may stay in a state; the setting STATECORE_DEADLINES overrides the declaration."""
         seconds = settings.STATECORE_DEADLINES.get(f"{self.entity_type}.{state}")
         if seconds is not None:
             return timedelta(seconds=seconds)
@@ -131,14 +138,14 @@ class Flow:
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
 
     def describe(self) -> dict[str, Any]:
-        """The whole declaration, as it is written; settings do not change it."""
+        """Returns the declaration as written, regardless of settings."""
         return {
             "entity_type": self.entity_type,
             "version": self.version,
             "collection": self.collection,
             "initial": self.initial,
             "states": [self._describe_state(state) for state in self.states],
-            "moves": [describe_move(move) for move in self.moves],
+            "transitions": [describe_transition(transition) for transition in self.transitions],
         }
 
     def _describe_state(self, state: str) -> dict[str, Any]:
@@ -151,15 +158,15 @@ class Flow:
         }
 
 
-def describe_move(move: Move) -> dict[str, Any]:
+def describe_transition(transition: Transition) -> dict[str, Any]:
     return {
-        "trigger": move.trigger,
-        "sources": list(move.sources),
-        "target": move.target,
-        "kind": str(move.kind),
-        "guards": [guard.__name__ for guard in move.guards],
-        "actors": sorted(move.actors),
-        "severity": str(move.severity),
+        "trigger": transition.trigger,
+        "sources": list(transition.sources),
+        "target": transition.target,
+        "kind": str(transition.kind),
+        "guards": [guard.__name__ for guard in transition.guards],
+        "actors": sorted(transition.actors),
+        "severity": str(transition.severity),
         "fields": [
             {
                 "name": param.name,
@@ -167,8 +174,8 @@ def describe_move(move: Move) -> dict[str, Any]:
                 "required": param.required,
                 "nullable": param.nullable,
             }
-            for param in move.params
+            for param in transition.params
         ],
-        "leaves_final": move.leaves_final,
-        "deprecated": move.deprecated,
+        "leaves_final": transition.leaves_final,
+        "deprecated": transition.deprecated,
     }

@@ -1,4 +1,4 @@
-"""Every way the door says no: a stable code, a sentence, and the facts to act on."""
+"""The reasons to refuse a request, each with a stable code, a sentence and facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """Why a guard refuses; `entity` names what it waits for, `entity_type` its machine where that is another one."""
+    """Why a guard does not hold.
+
+    `entity` is the id of the entity it depends on, `entity_type` its machine if that is a different one.
+    """
 
     code: str
     detail: str
@@ -17,12 +20,12 @@ class Unmet:
     entity_type: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Without what there is none of."""
+        """Omits empty members."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class Refusal(Exception):
-    """Nothing was changed. `status` is the HTTP status this refusal is told with."""
+    """A request was refused and nothing was changed; `status` is the HTTP status of the response."""
 
     code: ClassVar[str]
     status: ClassVar[int] = 409
@@ -38,113 +41,143 @@ class Refusal(Exception):
 
 
 class Invalid(Refusal):
-    """What was sent is wrong; `errors` says what, by field."""
+    """The request is invalid; `errors` explains it by field."""
 
     code, status = "invalid", 400
 
     def __init__(self, errors: Mapping[str, Iterable[str]], **facts: Any) -> None:
         listed = {field: list(sentences) for field, sentences in errors.items()}
-        detail = "; ".join(f"{field}: {' '.join(said)}" for field, said in listed.items())
+        detail = "; ".join(f"{field}: {' '.join(sentences)}" for field, sentences in listed.items())
         super().__init__(detail, errors=listed, **facts)
 
 
 class StateIsProtected(Refusal):
-    """A state is changed by its moves alone, not by writing the field."""
+    """A state can be changed only by transitions, not by writing the field."""
 
     code, status = "state_is_protected", 400
 
 
 class UnknownTrigger(Refusal):
-    """The machine has no such trigger; `triggers` lists those it has."""
+    """The machine does not have this trigger; `triggers` lists those it has."""
 
     code, status = "unknown_trigger", 400
 
 
 class PermissionDenied(Refusal):
-    """Whoever asks may not do this; `required` says what it takes."""
+    """The caller lacks a scope or permission; `required` names it."""
 
     code, status = "permission_denied", 403
 
 
+class SamePerson(Refusal):
+    """The request for approval was made from the same account; another person decides it."""
+
+    code, status = "same_person", 403
+
+
+class ApprovalRequired(Refusal):
+    """The change leads to a protected state (`policies`); request an override, which another person approves."""
+
+    code, status = "approval_required", 403
+
+
 class NotFound(Refusal):
-    """There is no such thing."""
+    """The requested object does not exist."""
 
     code, status = "not_found", 404
 
 
 class Retired(Refusal):
-    """It is in a file by now, no longer in the database; `retired_upto` is the last position that is, `file` which."""
+    """The events are archived; `file` names the archive file, and `retired_upto` is the last archived position."""
 
     code, status = "retired", 410
 
 
 class InvalidTransition(Refusal):
-    """The trigger is not open from where the entity is; `allowed` lists those that are."""
+    """The trigger cannot be fired from the current state; `allowed` lists those that can."""
 
     code = "invalid_transition"
 
 
 class TerminalState(Refusal):
-    """The entity has ended, and its end is not left; a retry makes a successor."""
+    """The entity is in a final state; a retry creates a successor."""
 
     code = "terminal_state"
 
 
 class AlreadyInState(Refusal):
-    """It is where it was to go already."""
+    """The entity is already in the target state."""
 
     code = "already_in_state"
 
 
 class GuardFailed(Refusal):
-    """A condition of the move does not hold; `unmet` says which, and what is waited for."""
+    """A guard of the transition does not hold; `unmet` lists the reasons."""
 
     code = "guard_failed"
 
     def __init__(self, about: str, unmet: Iterable[Unmet], **facts: Any) -> None:
         self.unmet = tuple(unmet)
         reasons = "; ".join(reason.detail for reason in self.unmet)
-        told = [{"entity": None, **reason.as_dict()} for reason in self.unmet]
-        super().__init__(f"{about}: {reasons}", unmet=told, **facts)
+        reasons_as_dicts = [{"entity": None, **reason.as_dict()} for reason in self.unmet]
+        super().__init__(f"{about}: {reasons}", unmet=reasons_as_dicts, **facts)
 
 
 class LeaseLost(GuardFailed):
-    """The task is not the caller's any more: the result is to be dropped."""
+    """The caller no longer holds the task and must discard its result."""
 
     code = "lease_lost"
 
 
 class ConstraintViolated(Refusal):
-    """The database, the last line, refused a row that the rules above it let through."""
+    """A database constraint refused the change."""
 
     code = "constraint_violated"
 
 
 class AlreadyRetried(Refusal):
-    """It has a successor already, which goes on in its place."""
+    """The entity already has a successor."""
 
     code = "already_retried"
 
 
 class StaleVersion(Refusal):
-    """The entity has changed since the caller looked; `version` is the one it has now."""
+    """The entity has changed since it was read; `version` is the current version."""
 
     code = "stale_version"
 
 
+class ApprovalExpired(Refusal):
+    """The request for approval was not decided in time; request the override again."""
+
+    code = "approval_expired"
+
+
+class AlreadyDecided(Refusal):
+    """The request for approval is decided already; `approval` has the decision."""
+
+    code = "already_decided"
+
+
+class AlreadyRequested(Refusal):
+    """The same override by the same account is waiting for approval; `approval` is that request."""
+
+    code = "already_requested"
+
+
 class DuplicateId(Refusal):
-    """The id is taken."""
+    """The id is already in use."""
 
     code = "duplicate_id"
 
 
 class IdempotencyMismatch(Refusal):
-    """The key was used for another request."""
+    """The idempotency key was used for a different request."""
 
     code, status = "idempotency_mismatch", 422
 
 
 class BreakerOpen(Refusal):
-    """The tool is not to be called now; `retry_after` says in how many seconds it is worth asking again."""
+    """The circuit breaker of the tool is open; retry after `retry_after` seconds."""
 
     code, status = "breaker_open", 503

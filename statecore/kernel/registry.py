@@ -1,4 +1,4 @@
-"""Which machines there are, and who wants to hear of a change; filled at start-up, read by everybody."""
+"""The registered machines, reactions and commit listeners; filled at start-up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 _flows: dict[str, Flow] = {}
 
-# A reaction runs inside the transaction of the changes it is told of; a listener runs after the commit.
-Reaction = Callable[[list[Any]], None]
-reactions: list[Reaction] = []
+# A reaction receives the unit of work and the changes of one machine, or of all machines if it is registered for "".
+# It runs inside their transaction.
+Reaction = Callable[[Any, list[Any]], None]
+reactions: list[tuple[str, Reaction]] = []
+# A listener runs after each commit.
 listeners: list[Callable[[], None]] = []
 
 

@@ -1,1 +1,1 @@
-"""The thirteen machines, one file each: `ls` is the product."""
+"""The machines, one file each."""

@@ -1,4 +1,4 @@
-"""An agent job: its state is the fold of its events, and the column is a cache of that."""
+"""An agent job: its state follows from its event log, and the state column is a cache."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
+from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
-from ..kernel.lease import the_attempt_is_current
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
 
 CREATED = "job_created"
 
@@ -39,18 +38,18 @@ BLOCKED = {State.WAITING, State.PARKED}
 def the_retry_is_due(job: AgentJob, facts: Facts) -> Unmet | None:
     if job.retry_at is None or facts.at >= job.retry_at:
         return None
-    return Unmet("backing_off", f"the next try is due at {told(job.retry_at)}")
+    return Unmet("backing_off", f"the next attempt is due at {format_utc(job.retry_at)}")
 
 
 def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
     delay = facts.params.get("delay_seconds", 0)
-    return Unmet("negative_delay", f"a delay of {delay} s lies in the past") if delay < 0 else None
+    return Unmet("negative_delay", f"delay_seconds is {delay}, but must not be negative") if delay < 0 else None
 
 
 class AgentJob(Entity):
     creation_trigger = CREATED
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="agent-jobs",
         final=FINAL,
         done={State.COMPLETED},
@@ -58,7 +57,7 @@ class AgentJob(Entity):
             State.QUEUED: Rest("it waits in the queue until a worker leases it"),
             State.RUNNING: timedelta(minutes=30),
             State.WAITING: timedelta(hours=1),
-            State.PARKED: Rest("only its signal wakes it, however long that takes"),
+            State.PARKED: Rest("it waits for a signal without a time limit"),
             State.RETRYING: timedelta(minutes=20),
         },
     )
@@ -66,7 +65,7 @@ class AgentJob(Entity):
     state = StateField(State, initial=State.QUEUED)
     agent = models.CharField(max_length=150, blank=True)
     goal = models.TextField(blank=True)
-    # Texts: a trigger's own field may be longer than a column, and PostgreSQL would cut it off in silence.
+    # TextField, because PostgreSQL silently truncates a longer value that is cast to varchar.
     worker_name = models.TextField(default="", editable=False)
     waiting_for = models.TextField(default="", editable=False)
     retry_at = models.DateTimeField(null=True, editable=False)
@@ -90,7 +89,7 @@ class AgentJob(Entity):
         )
         indexes = (live_by_state("agent_job", FINAL),)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state != State.RUNNING:
             self.worker_name = ""
@@ -99,7 +98,7 @@ class AgentJob(Entity):
         if self.state != State.RETRYING:
             self.retry_at = None
 
-    @move(
+    @transition(
         "job_requeued",
         source={State.QUEUED, State.RUNNING, State.RETRYING},
         target=State.QUEUED,
@@ -109,18 +108,18 @@ class AgentJob(Entity):
     )
     def requeue(self, attempt: int | None = None) -> None: ...
 
-    @move(
+    @transition(
         "job_requeued",
         source=State.FAILED,
         target=State.QUEUED,
         by={AGENT, OPERATOR, SYSTEM},
         guards=[the_attempt_is_current],
         severity=Severity.WARNING,
-        leaves_final="a failed job is queued again in place: its log goes on",
+        leaves_final="a failed job is queued again in place, so that its log continues",
     )
     def requeue_after_failure(self, attempt: int | None = None) -> None: ...
 
-    @move(
+    @transition(
         "job_leased",
         source={State.QUEUED, State.RETRYING},
         target=State.RUNNING,
@@ -130,7 +129,7 @@ class AgentJob(Entity):
     def lease(self, worker: str = "") -> None:
         self._begin(worker)
 
-    @move(
+    @transition(
         "job_running",
         source={State.QUEUED, State.RETRYING},
         target=State.RUNNING,
@@ -140,16 +139,16 @@ class AgentJob(Entity):
     def run(self, worker: str = "") -> None:
         self._begin(worker)
 
-    @move(
+    @transition(
         "job_waiting", source=State.RUNNING, target=State.WAITING, by={AGENT, SYSTEM}, guards=[the_attempt_is_current]
     )
     def wait(self, signal: str = "", attempt: int | None = None) -> None:
         self.waiting_for = signal
 
-    @move("job_parked", source=State.WAITING, target=State.PARKED, by={OPERATOR, SYSTEM})
+    @transition("job_parked", source=State.WAITING, target=State.PARKED, by={OPERATOR, SYSTEM})
     def park(self) -> None: ...
 
-    @move(
+    @transition(
         "wait_completed",
         source={State.QUEUED, State.RUNNING, *BLOCKED, State.RETRYING},
         target=State.QUEUED,
@@ -157,7 +156,7 @@ class AgentJob(Entity):
     )
     def wake(self) -> None: ...
 
-    @move(
+    @transition(
         "job_completed",
         source=State.RUNNING,
         target=State.COMPLETED,
@@ -167,7 +166,7 @@ class AgentJob(Entity):
     def finish(self, result: dict[str, Any] | None = None, attempt: int | None = None) -> None:
         self.result = result
 
-    @move(
+    @transition(
         "job_failed",
         source=State.RUNNING,
         target=State.FAILED,
@@ -178,7 +177,7 @@ class AgentJob(Entity):
     def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
-    @move(
+    @transition(
         "job_cancelled",
         source={State.RUNNING, *BLOCKED},
         target=State.CANCELLED,
@@ -188,7 +187,7 @@ class AgentJob(Entity):
     )
     def cancel(self, attempt: int | None = None) -> None: ...
 
-    @move(
+    @transition(
         "job_retry_scheduled",
         source=State.RUNNING,
         target=State.RETRYING,
@@ -199,14 +198,14 @@ class AgentJob(Entity):
     def schedule_retry(self, delay_seconds: int = 0, error: str = "") -> None:
         self._retry_later(delay_seconds, error)
 
-    @move(
+    @transition(
         "job_retry_scheduled",
         source=State.FAILED,
         target=State.RETRYING,
         by={OPERATOR, SYSTEM},
         guards=[the_delay_is_not_negative],
         severity=Severity.WARNING,
-        leaves_final="a failed job that will be tried again waits for its turn",
+        leaves_final="a failed job may be scheduled for a retry",
     )
     def schedule_retry_after_failure(self, delay_seconds: int = 0, error: str = "") -> None:
         self._retry_later(delay_seconds, error)

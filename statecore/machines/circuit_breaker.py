@@ -1,4 +1,4 @@
-"""A circuit breaker: keeps everybody from a tool that keeps failing, until one probe succeeds."""
+"""A circuit breaker: blocks calls to a tool that keeps failing, until a probe succeeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, SYSTEM
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
 
 
 class State(models.TextChoices):
@@ -32,29 +32,26 @@ def the_threshold_is_reached(breaker: CircuitBreaker, facts: Facts) -> Unmet | N
 
 def the_cooldown_has_passed(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
     until = breaker.cools_down_at()
-    return Unmet("cooling_down", f"it cools down until {told(until)}") if facts.at < until else None
+    return Unmet("cooling_down", f"the cooldown ends at {format_utc(until)}") if facts.at < until else None
 
 
 def enough_probes_succeeded(breaker: CircuitBreaker, facts: Facts) -> Unmet | None:
-    """The success that is being reported counts."""
+    """Includes the success that is being reported."""
     if breaker.success_count + 1 >= breaker.success_threshold:
         return None
-    return Unmet(
-        "more_probes",
-        f"{breaker.success_count + 1} of {breaker.success_threshold} successes so far",
-    )
+    return Unmet("more_probes", f"{breaker.success_count + 1} of {breaker.success_threshold} successes so far")
 
 
 class CircuitBreaker(Entity):
-    """Its id is the id of the tool."""
+    """The breaker of a tool; both have the same id."""
 
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="breakers",
         prefix="tool",
         final=(),
         timing={
-            State.CLOSED: Rest("a closed breaker is a healthy tool"),
+            State.CLOSED: Rest("the tool is healthy"),
             State.OPEN: timedelta(minutes=5),
             State.HALF_OPEN: timedelta(minutes=5),
         },
@@ -69,7 +66,7 @@ class CircuitBreaker(Entity):
     last_failure_at = models.DateTimeField(null=True, editable=False)
     opened_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
-    # Who tries the tool while it is half open, and until when nobody else does.
+    # The agent that may probe the half-open tool, and until when it has the only right to.
     probe_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     probe_until = models.DateTimeField(null=True, editable=False)
 
@@ -84,7 +81,7 @@ class CircuitBreaker(Entity):
     def cools_down_at(self) -> datetime:
         return (self.opened_at or self.state_entered_at) + timedelta(seconds=self.cooldown_seconds)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.opened_at = at if self.state == State.OPEN else None
         if self.state == State.CLOSED:
             self.failure_count = 0
@@ -92,10 +89,10 @@ class CircuitBreaker(Entity):
             self.success_count = 0
             self.probe_by, self.probe_until = "", None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {"failure_count": self.failure_count, "last_error": self.last_error or None}
 
-    @move(
+    @transition(
         "failure_threshold_exceeded",
         source=State.CLOSED,
         target=State.OPEN,
@@ -105,7 +102,7 @@ class CircuitBreaker(Entity):
     )
     def open(self) -> None: ...
 
-    @move(
+    @transition(
         "cooldown_expires",
         source=State.OPEN,
         target=State.HALF_OPEN,
@@ -115,7 +112,7 @@ class CircuitBreaker(Entity):
     )
     def half_open(self) -> None: ...
 
-    @move(
+    @transition(
         "success",
         source=State.HALF_OPEN,
         target=State.CLOSED,
@@ -125,7 +122,7 @@ class CircuitBreaker(Entity):
     )
     def close(self) -> None: ...
 
-    @move("failure", source=State.HALF_OPEN, target=State.OPEN, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    @transition("failure", source=State.HALF_OPEN, target=State.OPEN, by={AGENT, SYSTEM}, severity=Severity.ERROR)
     def open_again(self, error: str = "") -> None:
         self.last_error = error
         self.last_failure_at = self.facts.at

@@ -1,4 +1,4 @@
-"""An ingestion job: taken from a queue by a worker, tried again after a failure, put aside when that does not help."""
+"""An ingestion job: started by a worker, retried after a failure, and quarantined if retries do not help."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
+from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
-from ..kernel.lease import the_attempt_is_current
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
 
 STALLED_AFTER = timedelta(seconds=600)
 RETRY_DELAY_SECONDS = 60
@@ -37,7 +36,7 @@ FINAL = {State.SUCCEEDED, State.QUARANTINED}
 def the_delay_has_passed(job: IngestionJob, facts: Facts) -> Unmet | None:
     if job.run_after is None or facts.at >= job.run_after:
         return None
-    return Unmet("delayed", f"it may not start before {told(job.run_after)}")
+    return Unmet("delayed", f"it is delayed until {format_utc(job.run_after)}")
 
 
 def attempts_remain_or_an_operator_insists(job: IngestionJob, facts: Facts) -> Unmet | None:
@@ -48,30 +47,30 @@ def attempts_remain_or_an_operator_insists(job: IngestionJob, facts: Facts) -> U
 
 def the_delay_is_not_negative(job: IngestionJob, facts: Facts) -> Unmet | None:
     delay = facts.params.get("delay_seconds", 0)
-    return Unmet("negative_delay", f"a delay of {delay} s lies in the past") if delay < 0 else None
+    return Unmet("negative_delay", f"delay_seconds is {delay}, but must not be negative") if delay < 0 else None
 
 
 class IngestionJob(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="ingestion-jobs",
         prefix="ingest",
         final=FINAL,
         done={State.SUCCEEDED},
         timing={
-            State.PENDING: Rest("it waits in the queue until a worker takes it"),
+            State.PENDING: Rest("it waits in the queue until a worker starts it"),
             State.RUNNING: STALLED_AFTER,
             State.FAILED: timedelta(minutes=10),
         },
         repeats_are_noops=True,
-        rising=("attempts",),
+        monotonic=("attempts",),
     )
 
     state = StateField(State, initial=State.PENDING)
     source = models.CharField(max_length=500, blank=True)
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1)])
     attempts = models.PositiveIntegerField(default=0, editable=False)
-    # Texts: a trigger's own field may be longer than a column, and PostgreSQL would cut it off in silence.
+    # TextField, because PostgreSQL silently truncates a longer value that is cast to varchar.
     worker_name = models.TextField(default="", editable=False)
     run_after = models.DateTimeField(null=True, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
@@ -90,32 +89,34 @@ class IngestionJob(Entity):
         )
         indexes = (live_by_state("ingestion_job", FINAL),)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state != State.RUNNING:
             self.worker_name = ""
         if self.state != State.PENDING:
             self.run_after = None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {"attempts": self.attempts, "worker_name": self.worker_name or None}
 
-    def is_repeated_by(self, facts: Facts) -> bool:
-        """Another worker must not believe that it has the job."""
+    def is_repeat(self, facts: Facts) -> bool:
+        """Refuses another worker, which must not conclude that it has the job."""
         named = facts.params.get("worker") or facts.actor.name
         return facts.actor.kind is not Kind.AGENT or self.worker_name in ("", named)
 
-    @move("start", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_delay_has_passed])
+    @transition("start", source=State.PENDING, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_delay_has_passed])
     def start(self, worker: str = "") -> None:
         self.worker_name = worker or self.facts.actor.name
         self.started_at = self.facts.at
         self.attempts += 1
         self.attempt += 1
 
-    @move("succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current])
+    @transition(
+        "succeed", source=State.RUNNING, target=State.SUCCEEDED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current]
+    )
     def succeed(self, attempt: int | None = None) -> None: ...
 
-    @move(
+    @transition(
         "fail",
         source=State.RUNNING,
         target=State.FAILED,
@@ -126,7 +127,7 @@ class IngestionJob(Entity):
     def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
-    @move(
+    @transition(
         "retry",
         source=State.FAILED,
         target=State.PENDING,
@@ -137,19 +138,19 @@ class IngestionJob(Entity):
     def retry(self, delay_seconds: int = RETRY_DELAY_SECONDS, attempt: int | None = None) -> None:
         self._delay(delay_seconds)
 
-    @move(
+    @transition(
         "retry",
         source=State.QUARANTINED,
         target=State.PENDING,
         by={OPERATOR},
         guards=[the_delay_is_not_negative],
         severity=Severity.WARNING,
-        leaves_final="a job put aside by mistake is given back by hand",
+        leaves_final="an operator may release a job that was quarantined by mistake",
     )
     def release(self, delay_seconds: int = 0) -> None:
         self._delay(delay_seconds)
 
-    @move(
+    @transition(
         "quarantine",
         source=State.FAILED,
         target=State.QUARANTINED,

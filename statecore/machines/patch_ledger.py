@@ -1,4 +1,4 @@
-"""A patch ledger entry: the way of one patch from validation to the main branch, and back if it must."""
+"""A patch ledger entry: the path of a patch from validation to a commit, quarantine or rollback."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.lookups import In
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Succession
-from ..kernel.how_many import of_its, without_successor
-from ..kernel.indexes import awaited_by_state, live_by_state, open_by_parent
-from ..kernel.invariant import Invariant
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
+from ..storage.links import has_no_successor, related_column
 
 APPLY_RETRIES = 3
 
@@ -39,20 +38,13 @@ class State(models.TextChoices):
 
 FINAL = {State.COMMITTED, State.ROLLED_BACK, State.QUARANTINED, State.DROPPED}
 DONE = {State.COMMITTED, State.DROPPED}
-CHECKED = {
-    State.VALIDATED,
-    State.QUEUED,
-    State.APPLIED,
-    State.APPLY_FAILED,
-    State.VERIFIED,
-    State.COMMITTED,
-}
-TESTED = {State.VERIFIED, State.COMMITTED}
+TESTED = {State.VERIFIED, State.COMMITTED}  # its tests have passed
+CHECKED = {State.VALIDATED, State.QUEUED, State.APPLIED, State.APPLY_FAILED, *TESTED}  # its validation has passed
 
 
 def every_check_passed(entry: PatchLedger, facts: Facts) -> Unmet | None:
     failed = sorted(name for name in ("format_passed", "scope_passed", "constraints_passed") if not facts.params[name])
-    return Unmet("check_failed", f"not passed: {', '.join(failed)}") if failed else None
+    return Unmet("check_failed", f"checks not passed: {', '.join(failed)}") if failed else None
 
 
 def the_phase_allows_what_it_touches(entry: PatchLedger, facts: Facts) -> Unmet | None:
@@ -63,15 +55,12 @@ def the_phase_allows_what_it_touches(entry: PatchLedger, facts: Facts) -> Unmet 
 def it_was_applied_fewer_than_three_times_again(entry: PatchLedger, facts: Facts) -> Unmet | None:
     if entry.apply_retries < APPLY_RETRIES:
         return None
-    return Unmet("apply_retries_exhausted", f"it was queued again {APPLY_RETRIES} times already")
+    return Unmet("apply_retries_exhausted", f"it has already been retried {APPLY_RETRIES} times")
 
 
 def the_compensation_plan_is_approved(entry: PatchLedger, facts: Facts) -> Unmet | None:
     if not entry.compensation_plan:
-        return Unmet(
-            "no_compensation_plan",
-            "a committed patch is rolled back by a compensation plan, and there is none",
-        )
+        return Unmet("no_compensation_plan", "rolling back a committed patch requires a compensation plan")
     if not entry.compensation_approved_by:
         return Unmet("plan_not_approved", "the compensation plan is not approved")
     return None
@@ -93,7 +82,7 @@ class PatchLedger(Entity):
             State.APPLY_FAILED: timedelta(minutes=30),
             State.VERIFIED: timedelta(minutes=30),
         },
-        rising=("apply_retries",),
+        monotonic=("apply_retries",),
         succession=Succession(followers=("tasks",)),
     )
 
@@ -116,7 +105,7 @@ class PatchLedger(Entity):
     compensation_approved_by = models.CharField(max_length=150, default="", editable=False)
     rollback_reason = models.TextField(default="", editable=False)
     rolled_back_at = models.DateTimeField(null=True, editable=False)
-    # Its workstream has ended: nobody waits for this patch any more.
+    # Its workstream has ended, so nothing depends on this patch any more.
     abandoned = models.BooleanField(default=False, editable=False)
 
     class Meta(Entity.Meta):
@@ -143,8 +132,8 @@ class PatchLedger(Entity):
         )
 
     @classmethod
-    def complete(cls, fields: dict[str, Any]) -> None:
-        related(cls, "workstream").hand_down(fields)
+    def derive_fields(cls, fields: dict[str, Any]) -> None:
+        related(cls, "workstream").fill_run_and_phase(fields)
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -152,24 +141,22 @@ class PatchLedger(Entity):
         return (
             Invariant(
                 "checked_patches_carry_their_flags",
-                "its validation flags do not say what its state says",
-                lambda at: cls.objects.filter(
-                    (Q(state__in=CHECKED) & ~checked) | (Q(state__in=TESTED) & Q(validation_tests_passed=False))
-                ),
+                "its validation flags contradict its state",
+                lambda at: (Q(state__in=CHECKED) & ~checked) | (Q(state__in=TESTED) & Q(validation_tests_passed=False)),
             ),
             Invariant(
                 "quarantined_patches_fail_their_workstream",
-                "it is quarantined, and its workstream goes on",
+                "it is quarantined, but its workstream is still active",
                 lambda at: (
-                    without_successor(cls.objects)
-                    .alias(whole=of_its(cls, "workstream", "state"))
-                    .filter(state=State.QUARANTINED, whole__in=("executing", "validating"))
+                    Q(state=State.QUARANTINED)
+                    & Q(In(related_column(cls, "workstream", "state"), ("executing", "validating")))
+                    & has_no_successor(cls)
                 ),
             ),
         )
 
-    def settle(self, at: datetime, reason: str) -> None:
-        """The flags say what the state says, so that a forced state and a reached one look alike."""
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
+        """Sets the flags that the state implies, so that an override leaves the same row as the regular transitions."""
         checked, tested = self.state in CHECKED, self.state in TESTED
         if checked:
             self.validation_format_passed = self.validation_scope_passed = self.validation_constraints_passed = True
@@ -182,7 +169,7 @@ class PatchLedger(Entity):
             self.rollback_reason = self.rollback_reason or reason
         self.rolled_back_at = at if self.state == State.ROLLED_BACK else None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {
             "patch_id": self.patch_id,
             "validation_results": {
@@ -195,7 +182,7 @@ class PatchLedger(Entity):
             "quarantine_reason": self.quarantine_reason or None,
         }
 
-    @move(
+    @transition(
         "validation_passed",
         source=State.CREATED,
         target=State.VALIDATED,
@@ -207,7 +194,7 @@ class PatchLedger(Entity):
         self.validation_scope_passed = scope_passed
         self.validation_constraints_passed = constraints_passed
 
-    @move(
+    @transition(
         "validation_failed",
         source=State.CREATED,
         target=State.QUARANTINED,
@@ -217,7 +204,7 @@ class PatchLedger(Entity):
     def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
-    @move(
+    @transition(
         "accepted_for_merge",
         source=State.VALIDATED,
         target=State.QUEUED,
@@ -226,25 +213,27 @@ class PatchLedger(Entity):
     )
     def accept(self) -> None: ...
 
-    @move(
+    @transition(
         "policy_violated",
         source=State.VALIDATED,
         target=State.QUARANTINED,
         by={AGENT, OPERATOR, SYSTEM},
         severity=Severity.WARNING,
     )
-    def violate_policy(self, error: str, details: dict[str, Any] | None = None) -> None:
+    def quarantine(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
-    @move("apply_succeeded", source=State.QUEUED, target=State.APPLIED, by={AGENT, SYSTEM})
+    @transition("apply_succeeded", source=State.QUEUED, target=State.APPLIED, by={AGENT, SYSTEM})
     def apply(self) -> None:
         self.last_error = ""
 
-    @move("apply_failed", source=State.QUEUED, target=State.APPLY_FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    @transition(
+        "apply_failed", source=State.QUEUED, target=State.APPLY_FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR
+    )
     def fail_to_apply(self, error: str) -> None:
         self.last_error = error
 
-    @move(
+    @transition(
         "apply_retried",
         source=State.APPLY_FAILED,
         target=State.QUEUED,
@@ -255,16 +244,16 @@ class PatchLedger(Entity):
     def queue_again(self) -> None:
         self.apply_retries += 1
 
-    @move(
+    @transition(
         "auto_quarantined", source=State.APPLY_FAILED, target=State.QUARANTINED, by={SYSTEM}, severity=Severity.WARNING
     )
     def give_up(self) -> None:
-        self._quarantine(self.last_error or "it could not be applied", None)
+        self._quarantine(self.last_error or "the patch could not be applied", None)
 
-    @move("discarded", source=State.APPLY_FAILED, target=State.DROPPED, by={OPERATOR})
+    @transition("discarded", source=State.APPLY_FAILED, target=State.DROPPED, by={OPERATOR})
     def drop(self) -> None: ...
 
-    @move(
+    @transition(
         "discarded",
         source=State.QUARANTINED,
         target=State.DROPPED,
@@ -273,19 +262,21 @@ class PatchLedger(Entity):
     )
     def drop_quarantined(self) -> None: ...
 
-    @move("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={AGENT, SYSTEM})
+    @transition("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={AGENT, SYSTEM})
     def verify(self) -> None:
         self.validation_tests_passed = True
 
-    @move("tests_failed", source=State.APPLIED, target=State.QUARANTINED, by={AGENT, SYSTEM}, severity=Severity.WARNING)
+    @transition(
+        "tests_failed", source=State.APPLIED, target=State.QUARANTINED, by={AGENT, SYSTEM}, severity=Severity.WARNING
+    )
     def fail_tests(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
-    @move("commit_succeeded", source=State.VERIFIED, target=State.COMMITTED, by={AGENT, SYSTEM})
+    @transition("commit_succeeded", source=State.VERIFIED, target=State.COMMITTED, by={AGENT, SYSTEM})
     def commit(self, commit_sha: str) -> None:
         self.commit_sha = commit_sha
 
-    @move(
+    @transition(
         "rollback_requested",
         source=State.COMMITTED,
         target=State.ROLLED_BACK,

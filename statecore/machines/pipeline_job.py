@@ -1,4 +1,4 @@
-"""A pipeline job: from import to validated datasets, forward through its stages and never back."""
+"""A pipeline job: advances through its stages, from import to validated datasets, and never goes back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
 
 
 class State(models.TextChoices):
@@ -35,13 +35,13 @@ STAGES = tuple(State)
 
 
 def before(stage: State) -> tuple[State, ...]:
-    """The stages a job may come from: the earlier ones, in the order they are declared in."""
+    """Returns the stages before this one, in the order of their declaration."""
     return STAGES[: STAGES.index(stage)]
 
 
 def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
-    told = facts.params.get("error", "").strip() or facts.reason
-    return None if told else Unmet("no_error", "a failure says what went wrong")
+    has_error = facts.params.get("error", "").strip() or facts.reason
+    return None if has_error else Unmet("no_error", "a failure requires an error or a reason")
 
 
 class PipelineJob(Entity):
@@ -59,7 +59,7 @@ class PipelineJob(Entity):
             State.MATERIALIZING: timedelta(hours=2),
             State.VALIDATING: timedelta(minutes=30),
         },
-        # Its checkpoints need no copy: reading them falls back along `retry_of` (see records.checkpoint).
+        # A successor needs no copy of the checkpoints: records.checkpoint reads them along `retry_of`.
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -69,7 +69,7 @@ class PipelineJob(Entity):
     last_error = models.TextField(default="", editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
-    # When it was last given back, in the stage it is in, for somebody to resume from its checkpoint.
+    # When recovery last released it, in its current stage, to be resumed from its checkpoint.
     resumed_at = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
@@ -83,7 +83,7 @@ class PipelineJob(Entity):
         )
         indexes = (live_by_state("pipeline_job", FINAL),)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state == State.PENDING:
             self.started_at = None
@@ -92,30 +92,30 @@ class PipelineJob(Entity):
         if self.state == State.FAILED:
             self.last_error = self.last_error or reason
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {"detail": self.detail or None, "last_error": self.last_error or None}
 
-    @move("analyze", source=before(State.ANALYZING), target=State.ANALYZING, by={AGENT, SYSTEM})
+    @transition("analyze", source=before(State.ANALYZING), target=State.ANALYZING, by={AGENT, SYSTEM})
     def analyze(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move("map", source=before(State.MAPPING), target=State.MAPPING, by={AGENT, SYSTEM})
+    @transition("map", source=before(State.MAPPING), target=State.MAPPING, by={AGENT, SYSTEM})
     def map(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move("materialize", source=before(State.MATERIALIZING), target=State.MATERIALIZING, by={AGENT, SYSTEM})
+    @transition("materialize", source=before(State.MATERIALIZING), target=State.MATERIALIZING, by={AGENT, SYSTEM})
     def materialize(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move("validate", source=before(State.VALIDATING), target=State.VALIDATING, by={AGENT, SYSTEM})
+    @transition("validate", source=before(State.VALIDATING), target=State.VALIDATING, by={AGENT, SYSTEM})
     def validate(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move("finish", source=before(State.DONE), target=State.DONE, by={AGENT, SYSTEM})
+    @transition("finish", source=before(State.DONE), target=State.DONE, by={AGENT, SYSTEM})
     def finish(self, detail: str = "") -> None:
         self.detail = detail
 
-    @move(
+    @transition(
         "fail",
         source=before(State.DONE),
         target=State.FAILED,
@@ -126,7 +126,7 @@ class PipelineJob(Entity):
     def fail(self, error: str) -> None:
         self.last_error = self.detail = error.strip() or self.facts.reason
 
-    @move(
+    @transition(
         "cancel",
         source=before(State.DONE),
         target=State.CANCELLED,

@@ -1,4 +1,4 @@
-"""A run: one execution of a plan, succeeded or failed by its workstreams."""
+"""A run: one execution of a plan; its workstreams decide whether it succeeds or fails."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import OuterRef
+from django.db.models import OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import Invariant, SqlLiteral, is_live, live_by_state
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Succession
-from ..kernel.how_many import HowMany, without_successor
-from ..kernel.indexes import Literal, is_live, live_by_state
-from ..kernel.invariant import Invariant
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
+from ..storage.links import has_no_successor, has_part
 
 
 class State(models.TextChoices):
@@ -34,7 +32,7 @@ FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 
 
 def all_workstreams_are_completed_or_skipped(run: Run, facts: Facts) -> Unmet | None:
-    counting = run.workstreams.filter(successor=None)  # what was retried is answered for by its successor
+    counting = run.workstreams.filter(successor=None)  # the successor of a retried workstream counts instead
     open_one = counting.exclude(state__in=("completed", "skipped")).values_list("pk", "state").first()
     return open_one and Unmet(
         "workstream_open", f"workstream {open_one[0]} is {open_one[1]}", open_one[0], "workstream"
@@ -66,7 +64,7 @@ class Run(Entity):
         constraints = (
             constraints.one_of("run", "state", State),
             constraints.set_exactly_in("run", "completed_at", FINAL),
-            # A run that was canceled before it started has no start.
+            # CANCELED is missing: a run may be canceled before it has started.
             constraints.set_in("run", "started_at", {State.RUNNING, State.SUCCEEDED, State.FAILED}),
             constraints.unset_in("run", "started_at", {State.PENDING}),
             *constraints.in_time_order("run", "created_at", "started_at", "completed_at"),
@@ -76,37 +74,37 @@ class Run(Entity):
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
         workstreams = related(cls, "workstreams")
-        unanswered = without_successor(workstreams.objects.filter(run=OuterRef("pk")).values("pk"))
-        open_workstreams = HowMany(unanswered.filter(is_live(workstreams.flow.done)))
-        critical_failures = HowMany(unanswered.filter(state=Literal("failed"), is_critical=True))
+        current = workstreams.objects.filter(has_no_successor(workstreams), run=OuterRef("pk"))
+        open_workstreams = current.filter(is_live(workstreams.flow.done))
+        critical_failures = open_workstreams.filter(state=SqlLiteral("failed"), is_critical=True)
         return (
             Invariant(
                 "succeeded_runs_have_completed_workstreams",
-                "it has succeeded, and one of its workstreams is neither completed nor skipped",
-                lambda at: cls.objects.alias(open=open_workstreams).filter(state=State.SUCCEEDED, open__gt=0),
+                "it has succeeded, but one of its workstreams is neither completed nor skipped",
+                lambda at: Q(state=State.SUCCEEDED) & has_part(open_workstreams),
             ),
             Invariant(
                 "critical_failures_fail_the_run",
-                "a critical workstream has failed, and it goes on",
-                lambda at: cls.objects.alias(failures=critical_failures).filter(state=State.RUNNING, failures__gt=0),
+                "a critical workstream has failed, but it is still running",
+                lambda at: Q(state=State.RUNNING) & has_part(critical_failures),
             ),
         )
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state == State.PENDING:
             self.started_at = None
         elif self.state != State.CANCELED:
             self.started_at = self.started_at or at
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None
         return {"duration_seconds": ran}
 
-    @move("run_started", source=State.PENDING, target=State.RUNNING, by={AGENT, OPERATOR, SYSTEM})
+    @transition("run_started", source=State.PENDING, target=State.RUNNING, by={AGENT, OPERATOR, SYSTEM})
     def start(self) -> None: ...
 
-    @move(
+    @transition(
         "all_workstreams_completed",
         source=State.RUNNING,
         target=State.SUCCEEDED,
@@ -115,7 +113,7 @@ class Run(Entity):
     )
     def succeed(self) -> None: ...
 
-    @move(
+    @transition(
         "critical_workstream_failed",
         source=State.RUNNING,
         target=State.FAILED,
@@ -125,5 +123,5 @@ class Run(Entity):
     )
     def fail(self) -> None: ...
 
-    @move("run_canceled", source={State.PENDING, State.RUNNING}, target=State.CANCELED, by={OPERATOR})
+    @transition("run_canceled", source={State.PENDING, State.RUNNING}, target=State.CANCELED, by={OPERATOR})
     def cancel(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A supervised job: submitted, validated, given workers, and done when they are."""
+"""A supervised job: submitted, validated, and run by the workers that are allocated to it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
-from ..kernel.indexes import live_by_state
-from ..kernel.lease import the_attempt_is_current
-from ..kernel.moves import Facts, Severity, move
+from ..kernel.ids import is_valid_id
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
-from ..kernel.ulid import is_valid_id
+from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
 
-DEEPEST = 5
-MOST_WORKERS = 10
+MAX_DEPTH = 5
+MAX_WORKERS = 10
 
 
 class State(models.TextChoices):
@@ -34,7 +33,7 @@ class State(models.TextChoices):
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELED}
 LIVE = set(State) - FINAL
-# What no job is without having been valid.
+# States that only a valid job reaches.
 VALID = {State.PENDING, State.RUNNING, State.COMPLETED}
 
 
@@ -45,13 +44,13 @@ def the_task_is_described(job: SupervisedJob, facts: Facts) -> Unmet | None:
 def it_lies_one_below_its_parent(job: SupervisedJob, facts: Facts) -> Unmet | None:
     if job.parent_job is None or job.depth == job.parent_job.depth + 1:
         return None
-    deeper = job.parent_job.depth + 1
-    return Unmet("wrong_depth", f"its depth is {job.depth}, and below its parent it is {deeper}", job.parent_job_id)
+    expected = job.parent_job.depth + 1
+    return Unmet("wrong_depth", f"its depth is {job.depth}, but its parent requires {expected}", job.parent_job_id)
 
 
 def the_workers_are_named(job: SupervisedJob, facts: Facts) -> Unmet | None:
-    strange = [worker for worker in facts.params.get("workers", ()) if not is_valid_id(worker)]
-    return Unmet("not_a_worker", f"{strange[0]!r} is not an id") if strange else None
+    invalid = [worker for worker in facts.params.get("workers", ()) if not is_valid_id(worker)]
+    return Unmet("not_a_worker", f"{invalid[0]!r} is not a valid id") if invalid else None
 
 
 def enough_workers_are_allocated(job: SupervisedJob, facts: Facts) -> Unmet | None:
@@ -77,10 +76,10 @@ class SupervisedJob(Entity):
 
     state = StateField(State, initial=State.SUBMITTED)
     task_description = models.TextField(blank=True)
-    depth = models.SmallIntegerField(default=0, validators=[MinValueValidator(0), MaxValueValidator(DEEPEST)])
+    depth = models.SmallIntegerField(default=0, validators=[MinValueValidator(0), MaxValueValidator(MAX_DEPTH)])
     parent_job = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="child_jobs")
     worker_count = models.PositiveSmallIntegerField(
-        default=1, validators=[MinValueValidator(1), MaxValueValidator(MOST_WORKERS)]
+        default=1, validators=[MinValueValidator(1), MaxValueValidator(MAX_WORKERS)]
     )
     allocated_workers = models.JSONField(default=list, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
@@ -91,8 +90,8 @@ class SupervisedJob(Entity):
     class Meta(Entity.Meta):
         constraints = (
             constraints.one_of("supervised_job", "state", State),
-            constraints.between("supervised_job", "depth", 0, DEEPEST),
-            constraints.between("supervised_job", "worker_count", 1, MOST_WORKERS),
+            constraints.between("supervised_job", "depth", 0, MAX_DEPTH),
+            constraints.between("supervised_job", "worker_count", 1, MAX_WORKERS),
             constraints.filled_in("supervised_job", "task_description", VALID),
             constraints.set_in("supervised_job", "started_at", {State.RUNNING}),
             constraints.unset_in("supervised_job", "started_at", {State.SUBMITTED, State.PENDING}),
@@ -101,7 +100,7 @@ class SupervisedJob(Entity):
         )
         indexes = (live_by_state("supervised_job", FINAL),)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state == State.RUNNING:
             self.started_at = self.started_at or at
@@ -110,11 +109,11 @@ class SupervisedJob(Entity):
         if self.state in (State.SUBMITTED, State.PENDING):
             self.started_at = None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
-        """Who worked on it stays on record here: the job itself lets its workers go when it stops running."""
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
+        """Records the workers, because the job releases them when it stops running."""
         return {"allocated_workers": self.allocated_workers, "depth": self.depth, "parent_job_id": self.parent_job_id}
 
-    @move(
+    @transition(
         "validate",
         source=State.SUBMITTED,
         target=State.PENDING,
@@ -123,11 +122,11 @@ class SupervisedJob(Entity):
     )
     def accept(self) -> None: ...
 
-    @move("validation_error", source=State.SUBMITTED, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
+    @transition("validation_error", source=State.SUBMITTED, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def reject(self, error: str) -> None:
         self.last_error = error
 
-    @move(
+    @transition(
         "allocate_resources",
         source=State.PENDING,
         target=State.RUNNING,
@@ -138,11 +137,13 @@ class SupervisedJob(Entity):
         self.allocated_workers = list(dict.fromkeys(workers))
         self.attempt += 1
 
-    @move("success", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current])
+    @transition(
+        "success", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[the_attempt_is_current]
+    )
     def finish(self, result: dict[str, Any] | None = None, attempt: int | None = None) -> None:
         self.result = result
 
-    @move(
+    @transition(
         "error",
         source=State.RUNNING,
         target=State.FAILED,
@@ -153,5 +154,5 @@ class SupervisedJob(Entity):
     def fail(self, error: str = "", attempt: int | None = None) -> None:
         self.last_error = error or self.facts.reason
 
-    @move("cancel", source=LIVE, target=State.CANCELED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    @transition("cancel", source=LIVE, target=State.CANCELED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
     def cancel(self) -> None: ...

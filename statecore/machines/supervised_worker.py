@@ -1,4 +1,4 @@
-"""A supervised worker: started, paused, resumed and terminated by its supervisor, and ends with its tasks."""
+"""A supervised worker: paused, resumed and terminated by its supervisor, and completed with its last task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from django.db import models
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.indexes import live_by_state
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
 
 
 class State(models.TextChoices):
@@ -40,12 +40,12 @@ def it_has_capacity(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
 
 def no_task_is_pending(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
     pending = worker.pending_tasks
-    return Unmet("tasks_pending", f"tasks still pending: {pending}") if pending else None
+    return Unmet("tasks_pending", f"{pending} tasks are pending") if pending else None
 
 
 def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
     retryable = facts.params.get("retryable", False)
-    return Unmet("retryable", "the error can be retried: the worker stays RUNNING") if retryable else None
+    return Unmet("retryable", "the error is retryable: the worker stays RUNNING") if retryable else None
 
 
 class SupervisedWorker(Entity):
@@ -66,7 +66,7 @@ class SupervisedWorker(Entity):
     state = StateField(State, initial=State.IDLE)
     workspace_id = models.CharField(max_length=64)
     capacity = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
-    # What the worker itself reports of its queue.
+    # Reported by the worker.
     pending_tasks = models.PositiveIntegerField(default=0)
     active_tasks = models.PositiveSmallIntegerField(default=0)
     started_at = models.DateTimeField(null=True, editable=False)
@@ -87,7 +87,7 @@ class SupervisedWorker(Entity):
             models.Index(fields=("workspace_id",), name="sworker_by_workspace"),
         )
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         if self.state == State.IDLE:
             self.started_at = None
@@ -96,29 +96,29 @@ class SupervisedWorker(Entity):
         else:
             self.active_tasks = 0
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {
             "workspace_id": self.workspace_id,
             "active_tasks": self.active_tasks,
             "pending_tasks": self.pending_tasks,
         }
 
-    @move("start_task", source=State.IDLE, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[it_has_capacity])
+    @transition("start_task", source=State.IDLE, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[it_has_capacity])
     def start(self) -> None:
         self.active_tasks += 1
 
-    @move("pause", source=State.RUNNING, target=State.PAUSED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    @transition("pause", source=State.RUNNING, target=State.PAUSED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
     def pause(self) -> None: ...
 
-    @move("resume", source=State.PAUSED, target=State.RUNNING, by={OPERATOR, SYSTEM})
+    @transition("resume", source=State.PAUSED, target=State.RUNNING, by={OPERATOR, SYSTEM})
     def resume(self) -> None: ...
 
-    @move(
+    @transition(
         "complete_tasks", source=State.RUNNING, target=State.COMPLETED, by={AGENT, SYSTEM}, guards=[no_task_is_pending]
     )
     def finish(self) -> None: ...
 
-    @move(
+    @transition(
         "error_unrecoverable",
         source=State.RUNNING,
         target=State.FAILED,
@@ -129,5 +129,5 @@ class SupervisedWorker(Entity):
     def fail(self, error: str, retryable: bool = False) -> None:
         self.last_error = error
 
-    @move("terminate", source=LIVE, target=State.TERMINATED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
+    @transition("terminate", source=LIVE, target=State.TERMINATED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
     def terminate(self) -> None: ...

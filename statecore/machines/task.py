@@ -9,22 +9,27 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.db.models.lookups import Exact
 
-from ..kernel import backoff, constraints
+from ..kernel import clock, constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
+from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.how_many import how_many_linked, of_its
-from ..kernel.indexes import live_by_state, lost_by_parent
-from ..kernel.invariant import Invariant
-from ..kernel.lease import the_attempt_is_current
-from ..kernel.links import Linked, all_inside, all_outside, first_outside, once
-from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
-from ..kernel.validators import list_of_exit_codes, list_of_words
+from ..kernel.transition import Facts, Severity, TransitionKind, the_attempt_is_current, transition
+from ..kernel.validation import validate_exit_codes, validate_word_list
+from ..storage.links import (
+    Linked,
+    all_inside,
+    all_outside,
+    cached_for_batch,
+    first_outside,
+    has_linked,
+    related_column,
+)
 
 
 class State(models.TextChoices):
@@ -40,12 +45,12 @@ class State(models.TextChoices):
 
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
-LOST = (State.FAILED, State.CANCELLED)  # it will never be completed, but a successor may
-VERIFIED = {"verified", "committed"}  # where its patch must be before it completes
+LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
+VERIFIED = {"verified", "committed"}  # states of its patch in which it may complete
 LIVE = set(State) - FINAL
-WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
-HELD_BY_NOBODY = WAITING | {State.QUEUED, State.RETRYING}
-# How it ends its run when its own agent says so; whatever else ends it, the agent has to be told.
+WAITING = {State.PENDING, State.BLOCKED}  # for dependencies or entry gates
+UNCLAIMED = WAITING | {State.QUEUED, State.RETRYING}
+# The agent's reports that end a run. Any other trigger that ends it sends the agent a stop command.
 REPORTS = {"execution_completed", "execution_failed"}
 
 
@@ -54,21 +59,21 @@ def zero_only() -> list[int]:
 
 
 def dependencies_are_completed(task: Task, facts: Facts) -> Unmet | None:
-    waiting = first_outside(task, "depends_on", State.COMPLETED)
-    return waiting and Unmet("dependency_unmet", f"task {waiting[0]} is {waiting[1]}, not completed", waiting[0])
+    other = first_outside(task, "depends_on", State.COMPLETED)
+    return other and Unmet("dependency_unmet", f"task {other.id} is {other.state}, not completed", other.id)
 
 
 def entry_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
-    return _gate_that_has_not_passed(task, "entry_gates")
+    return _unpassed_gate(task, "entry_gates")
 
 
 def exit_gates_have_passed(task: Task, facts: Facts) -> Unmet | None:
-    return _gate_that_has_not_passed(task, "gates")
+    return _unpassed_gate(task, "gates")
 
 
-def _gate_that_has_not_passed(task: Task, link: str) -> Unmet | None:
+def _unpassed_gate(task: Task, link: str) -> Unmet | None:
     gate = first_outside(task, link, "PASSED")
-    return gate and Unmet("gate_not_passed", f"gate {gate[0]} is {gate[1]}, not PASSED", gate[0], "test_gate")
+    return gate and Unmet("gate_not_passed", f"gate {gate.id} is {gate.state}, not PASSED", gate.id, "test_gate")
 
 
 def something_blocks_it(task: Task, facts: Facts) -> Unmet | None:
@@ -87,21 +92,19 @@ def a_gate_has_failed(task: Task, facts: Facts) -> Unmet | None:
 def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
     worker_id = facts.params["worker"]
     workers = related(task, "worker").objects
-    worker = once(("worker", worker_id), lambda: workers.filter(pk=worker_id).first())
+    worker = cached_for_batch(task, ("worker", worker_id), lambda _ids: workers.filter(pk=worker_id).first())
     if worker is None:
-        return Unmet("no_such_worker", f"there is no worker {worker_id}", worker_id, "worker")
-    complaint = worker.why_not_for(facts.actor) or worker.why_not(task.workstream_id, task.required_capabilities)
-    return complaint and Unmet("worker_unsuitable", f"worker {worker_id} {complaint}", worker_id, "worker")
+        return Unmet("no_such_worker", f"worker {worker_id} does not exist", worker_id, "worker")
+    reason = worker.reason_to_refuse_actor(facts.actor)
+    reason = reason or worker.reason_to_refuse_task(task.workstream_id, task.required_capabilities)
+    return reason and Unmet("worker_unsuitable", f"worker {worker_id} {reason}", worker_id, "worker")
 
 
 def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
     code = facts.params["exit_code"]
     if code in task.expected_exit_codes:
         return None
-    return Unmet(
-        "exit_code",
-        f"exit code {code} is not among {task.expected_exit_codes}: report execution_failed",
-    )
+    return Unmet("exit_code", f"exit code {code} is not one of {task.expected_exit_codes}: report execution_failed")
 
 
 def retries_remain(task: Task, facts: Facts) -> Unmet | None:
@@ -117,13 +120,13 @@ def retries_are_exhausted(task: Task, facts: Facts) -> Unmet | None:
 
 def the_timeout_has_passed(task: Task, facts: Facts) -> Unmet | None:
     until = task.times_out_at()
-    return Unmet("not_timed_out", f"it may run until {told(until)}") if facts.at < until else None
+    return Unmet("not_timed_out", f"it times out at {format_utc(until)}") if facts.at < until else None
 
 
 def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
     if task.retry_at is None or facts.at >= task.retry_at:
         return None
-    return Unmet("backing_off", f"the next try is due at {told(task.retry_at)}")
+    return Unmet("backing_off", f"the next attempt is due at {format_utc(task.retry_at)}")
 
 
 def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
@@ -133,19 +136,15 @@ def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
 
 
 def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
-    if not task.workstream.flow.is_final(task.workstream.state):
+    workstream = task.workstream
+    if not workstream.flow.is_final(workstream.state):
         return None
-    return Unmet(
-        "workstream_final",
-        f"workstream {task.workstream_id} is {task.workstream.state}",
-        task.workstream_id,
-        "workstream",
-    )
+    return Unmet("workstream_final", f"workstream {workstream.pk} is {workstream.state}", workstream.pk, "workstream")
 
 
 class Task(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -155,10 +154,10 @@ class Task(Entity):
             State.RUNNING: timedelta(minutes=30),
             State.VALIDATING: timedelta(minutes=30),
             State.RETRYING: timedelta(minutes=20),
-            State.BLOCKED: Rest("it waits for what blocks it, which has a deadline of its own"),
+            State.BLOCKED: Rest("it waits for tasks and gates, which have deadlines"),
         },
         frozen={"is_critical": ()},
-        rising=("retry_count",),
+        monotonic=("retry_count",),
         succession=Succession(
             guards=(its_workstream_is_live,),
             waits_in={"depends_on": WAITING, "entry_gates": WAITING},
@@ -167,20 +166,20 @@ class Task(Entity):
 
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
-    # Repeated here from the workstream: events and lists are filtered by them without a join.
+    # Copied from the workstream, so that events and lists can be filtered without a join.
     run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="tasks", editable=False)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
     worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
     patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
-    # The agent that claimed it: nobody else reports on it.
+    # The agent that claimed it; no other agent may report on it.
     claimed_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
     entry_gates = models.ManyToManyField("statecore.TestGate", related_name="entry_of", blank=True)
     is_critical = models.BooleanField(default=False)
     priority = models.SmallIntegerField(default=0)
-    required_capabilities = models.JSONField(default=list, blank=True, validators=[list_of_words])
-    expected_exit_codes = models.JSONField(default=zero_only, validators=[list_of_exit_codes])
+    required_capabilities = models.JSONField(default=list, blank=True, validators=[validate_word_list])
+    expected_exit_codes = models.JSONField(default=zero_only, validators=[validate_exit_codes])
     payload = models.JSONField(default=dict, blank=True)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
@@ -208,7 +207,7 @@ class Task(Entity):
         indexes = (
             live_by_state("task", FINAL),
             *(lost_by_parent("task", "workstream", state) for state in LOST),
-            # Who looks whether a workstream is done reads only what is not: completed tasks are many.
+            # For checking whether a workstream is done, without reading its many completed tasks.
             models.Index(
                 fields=("workstream", "state_entered_at"),
                 condition=~Q(state=State.COMPLETED),
@@ -222,8 +221,8 @@ class Task(Entity):
         )
 
     @classmethod
-    def complete(cls, fields: dict[str, Any]) -> None:
-        related(cls, "workstream").hand_down(fields)
+    def derive_fields(cls, fields: dict[str, Any]) -> None:
+        related(cls, "workstream").fill_run_and_phase(fields)
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -231,54 +230,49 @@ class Task(Entity):
         return (
             Invariant(
                 "queued_tasks_have_their_dependencies",
-                "it is queued, and a task it depends on is not completed",
-                lambda at: cls.objects.alias(missing=how_many_linked(cls, "depends_on", not_completed)).filter(
-                    state=State.QUEUED, missing__gt=0
-                ),
+                "it is queued, but a task it depends on is not completed",
+                lambda at: Q(state=State.QUEUED) & has_linked(cls, "depends_on", not_completed),
             ),
             Invariant(
                 "running_tasks_are_within_their_timeout",
                 "it has been running for longer than its timeout",
-                lambda at: cls.objects.filter(state=State.RUNNING, lease_expires_at__lt=at),
+                lambda at: Q(state=State.RUNNING, lease_expires_at__lt=at),
             ),
             Invariant(
                 "running_tasks_have_an_executing_workstream",
-                "it is running, and its workstream is not executing",
-                lambda at: cls.objects.alias(of_workstream=of_its(cls, "workstream", "state")).filter(
-                    ~Q(of_workstream="executing"), state=State.RUNNING
-                ),
+                "it is running, but its workstream is not executing",
+                lambda at: Q(state=State.RUNNING) & ~Q(Exact(related_column(cls, "workstream", "state"), "executing")),
             ),
             Invariant(
                 "failed_gates_block",
-                "a gate it depends on has failed, and it is not blocked",
-                lambda at: cls.objects.alias(
-                    failed=how_many_linked(cls, "gates", failed) + how_many_linked(cls, "entry_gates", failed)
-                ).filter(state__in=LIVE - {State.BLOCKED}, failed__gt=0),
-            ),
-            Invariant(
-                "completed_tasks_have_passed_their_gates",
-                "it is completed, and one of its exit gates has not passed",
-                lambda at: cls.objects.alias(missing=how_many_linked(cls, "gates", not_passed)).filter(
-                    state=State.COMPLETED, missing__gt=0
+                "a gate it depends on has failed, but it is not blocked",
+                lambda at: (
+                    Q(state__in=LIVE - {State.BLOCKED})
+                    & (has_linked(cls, "gates", failed) | has_linked(cls, "entry_gates", failed))
                 ),
             ),
             Invariant(
+                "completed_tasks_have_passed_their_gates",
+                "it is completed, but one of its exit gates has not passed",
+                lambda at: Q(state=State.COMPLETED) & has_linked(cls, "gates", not_passed),
+            ),
+            Invariant(
                 "tasks_belong_where_their_workstream_does",
-                "its run or its phase is not that of its workstream",
-                lambda at: cls.objects.exclude(
-                    run=of_its(cls, "workstream", "run"), phase=of_its(cls, "workstream", "phase")
+                "its run or phase differs from that of its workstream",
+                lambda at: (
+                    ~Q(run=related_column(cls, "workstream", "run"), phase=related_column(cls, "workstream", "phase"))
                 ),
             ),
         )
 
     def blockers(self) -> list[str]:
-        """What keeps it from being queued: dependencies not completed, entry gates not passed, failed gates."""
-        waiting = all_outside(self, "depends_on", State.COMPLETED)
-        shut = all_outside(self, "entry_gates", "PASSED")
-        return sorted({*(other.id for other in (*waiting, *shut, *self._reruns())), *self.failed_gates()})
+        """Returns what prevents it from being queued: incomplete dependencies, closed entry gates and failed gates."""
+        tasks = all_outside(self, "depends_on", State.COMPLETED)
+        gates = all_outside(self, "entry_gates", "PASSED")
+        return sorted({*(other.id for other in (*tasks, *gates, *self._reruns())), *self.failed_gates()})
 
     def _reruns(self) -> list[Linked]:
-        """A gate that blocked it and is run again blocks it until it passes."""
+        """Returns the exit gates that failed and are run again: they block the task until they pass."""
         if self.state != State.BLOCKED:
             return []
         return [gate for gate in all_outside(self, "gates", "PASSED") if gate.retry_of]
@@ -289,13 +283,13 @@ class Task(Entity):
     def holder(self) -> str:
         return self.claimed_by
 
-    def has_lost(self, attempt: object) -> bool:
-        return super().has_lost(attempt) or self.state in HELD_BY_NOBODY
+    def lease_is_stale(self, attempt: object) -> bool:
+        return super().lease_is_stale(attempt) or self.state in UNCLAIMED
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
         self.cancelled_at = at if self.state == State.CANCELLED else None
         if self.state != State.RUNNING:
@@ -306,10 +300,10 @@ class Task(Entity):
         if self.state != State.BLOCKED:
             self.blocked_by = []
 
-    def follow_edit(self) -> dict[str, Any]:
+    def fields_after_edit(self) -> dict[str, Any]:
         return {"lease_expires_at": self.times_out_at()} if self.state == State.RUNNING else {}
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None
         return {
             "worker_id": self.worker_id,
@@ -319,7 +313,7 @@ class Task(Entity):
             "timeout_occurred": trigger == "timeout_exceeded",
         }
 
-    @move(
+    @transition(
         "scheduler_assigned",
         source=State.PENDING,
         target=State.QUEUED,
@@ -328,28 +322,32 @@ class Task(Entity):
     )
     def queue(self) -> None: ...
 
-    @move(
+    @transition(
         "dependency_check_failed", source=State.PENDING, target=State.BLOCKED, by={SYSTEM}, guards=[something_blocks_it]
     )
     def block(self) -> None:
         self.blocked_by = self.blockers()
 
-    @move(
+    @transition(
         "gate_failed",
         source=LIVE - {State.BLOCKED},
         target=State.BLOCKED,
         by={SYSTEM},
-        kind=MoveKind.PROPAGATED,
+        kind=TransitionKind.PROPAGATED,
         guards=[a_gate_has_failed],
         severity=Severity.WARNING,
     )
     def block_on_gate(self) -> None:
         self.blocked_by = self.failed_gates()
 
-    @move("dependency_satisfied", source=State.BLOCKED, target=State.PENDING, by={SYSTEM}, guards=[nothing_blocks_it])
+    @transition(
+        "dependency_satisfied", source=State.BLOCKED, target=State.PENDING, by={SYSTEM}, guards=[nothing_blocks_it]
+    )
     def unblock(self) -> None: ...
 
-    @move("worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_worker_takes_it])
+    @transition(
+        "worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_worker_takes_it]
+    )
     def start(self, worker: str) -> None:
         self.worker_id = worker
         self.claimed_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
@@ -358,7 +356,7 @@ class Task(Entity):
         self.exit_code = None
         self.lease_expires_at = self.times_out_at()
 
-    @move(
+    @transition(
         "execution_completed",
         source=State.RUNNING,
         target=State.VALIDATING,
@@ -369,7 +367,7 @@ class Task(Entity):
         self.exit_code = exit_code
         self.output = output
 
-    @move(
+    @transition(
         "execution_failed",
         source=State.RUNNING,
         target=State.RETRYING,
@@ -380,10 +378,10 @@ class Task(Entity):
     def fail_and_retry(
         self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = ""
     ) -> None:
-        self._note_failure(error, exit_code, output)
+        self._record_failure(error, exit_code, output)
         self._schedule_retry()
 
-    @move(
+    @transition(
         "execution_failed",
         source=State.RUNNING,
         target=State.FAILED,
@@ -392,9 +390,9 @@ class Task(Entity):
         severity=Severity.ERROR,
     )
     def fail(self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = "") -> None:
-        self._note_failure(error, exit_code, output)
+        self._record_failure(error, exit_code, output)
 
-    @move(
+    @transition(
         "timeout_exceeded",
         source=State.RUNNING,
         target=State.RETRYING,
@@ -403,10 +401,10 @@ class Task(Entity):
         severity=Severity.WARNING,
     )
     def time_out_and_retry(self) -> None:
-        self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
+        self._record_failure(f"timed out after {self.timeout_sec} s", None, self.output)
         self._schedule_retry()
 
-    @move(
+    @transition(
         "timeout_exceeded",
         source=State.RUNNING,
         target=State.FAILED,
@@ -415,15 +413,15 @@ class Task(Entity):
         severity=Severity.ERROR,
     )
     def time_out(self) -> None:
-        self._note_failure(f"timed out after {self.timeout_sec} s", None, self.output)
+        self._record_failure(f"timed out after {self.timeout_sec} s", None, self.output)
 
-    @move("user_cancelled", source=State.RUNNING, target=State.CANCELLED, by={OPERATOR})
+    @transition("user_cancelled", source=State.RUNNING, target=State.CANCELLED, by={OPERATOR})
     def cancel(self) -> None: ...
 
-    @move("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=MoveKind.PROPAGATED)
+    @transition("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=TransitionKind.PROPAGATED)
     def cancel_with_parent(self) -> None: ...
 
-    @move(
+    @transition(
         "retry_delay_elapsed",
         source=State.RETRYING,
         target=State.QUEUED,
@@ -433,7 +431,7 @@ class Task(Entity):
     )
     def queue_again(self) -> None: ...
 
-    @move(
+    @transition(
         "validation_passed",
         source=State.VALIDATING,
         target=State.COMPLETED,
@@ -442,13 +440,13 @@ class Task(Entity):
     )
     def pass_validation(self) -> None: ...
 
-    @move("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
+    @transition("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def fail_validation(self, error: str) -> None:
         self.last_error = error
 
-    def _note_failure(self, error: str, exit_code: int | None, output: str) -> None:
+    def _record_failure(self, error: str, exit_code: int | None, output: str) -> None:
         self.last_error, self.exit_code, self.output = error, exit_code, output
 
     def _schedule_retry(self) -> None:
         self.retry_count += 1
-        self.retry_at = self.facts.at + backoff.delay(self.pk, self.retry_count)
+        self.retry_at = self.facts.at + clock.retry_delay(self.pk, self.retry_count)

@@ -1,4 +1,4 @@
-"""A test gate: a command whose exit code lets work through or blocks it."""
+"""A test gate: runs a command, and passes or blocks work depending on its exit code."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, SYSTEM
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
+from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.how_many import how_many_linked
-from ..kernel.indexes import awaited_by_state, live_by_state, open_by_parent
-from ..kernel.invariant import Invariant
-from ..kernel.links import first_outside
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, transition
+from ..storage.links import first_outside, has_linked
 
-TIMED_OUT = 124  # the exit code timeout(1) gives
+TIMED_OUT = 124  # the exit code of timeout(1)
 
 
 class State(models.TextChoices):
@@ -37,7 +34,7 @@ class State(models.TextChoices):
 
 FINAL = {State.PASSED, State.FAILED}
 DONE = {State.PASSED}
-WAITING = {State.PENDING, State.BLOCKED}  # for what is to come before it
+WAITING = {State.PENDING, State.BLOCKED}  # for dependencies
 
 
 class Type(models.TextChoices):
@@ -48,8 +45,8 @@ class Type(models.TextChoices):
 
 
 def dependencies_have_passed(gate: TestGate, facts: Facts) -> Unmet | None:
-    waiting = first_outside(gate, "depends_on", State.PASSED)
-    return waiting and Unmet("dependency_unmet", f"gate {waiting[0]} is {waiting[1]}, not PASSED", waiting[0])
+    other = first_outside(gate, "depends_on", State.PASSED)
+    return other and Unmet("dependency_unmet", f"gate {other.id} is {other.state}, not PASSED", other.id)
 
 
 def a_dependency_has_failed(gate: TestGate, facts: Facts) -> Unmet | None:
@@ -67,22 +64,22 @@ def the_exit_code_is_expected(gate: TestGate, facts: Facts) -> Unmet | None:
     code = facts.params["exit_code"]
     if code == gate.expected_exit_code:
         return None
-    return Unmet("exit_code", f"exit code {code} is not the expected {gate.expected_exit_code}")
+    return Unmet("exit_code", f"exit code {code} is not the expected {gate.expected_exit_code}: report gate_failed")
 
 
 def the_exit_code_is_unexpected(gate: TestGate, facts: Facts) -> Unmet | None:
     if facts.params["exit_code"] != gate.expected_exit_code:
         return None
-    return Unmet("exit_code", f"exit code {gate.expected_exit_code} is the expected one: report gate_passed")
+    return Unmet("exit_code", f"exit code {gate.expected_exit_code} is expected: report gate_passed")
 
 
 def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
     until = gate.times_out_at or gate.state_entered_at
-    return Unmet("not_timed_out", f"it may run until {told(until)}") if facts.at < until else None
+    return Unmet("not_timed_out", f"it times out at {format_utc(until)}") if facts.at < until else None
 
 
 class TestGate(Entity):
-    __test__ = False  # a machine, not a test case: keeps pytest from collecting it
+    __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
         version="1.0.0",
@@ -115,9 +112,9 @@ class TestGate(Entity):
     started_at = models.DateTimeField(null=True, editable=False)
     times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
-    # Until when the runner that has started it has said that it runs; empty where an agent has.
+    # The lease of the built-in runner; NULL if an agent runs the gate.
     runner_until = models.DateTimeField(null=True, editable=False)
-    # Its workstream has ended: nobody waits for this gate any more.
+    # Its workstream has ended, so nothing depends on this gate any more.
     abandoned = models.BooleanField(default=False, editable=False)
 
     class Meta(Entity.Meta):
@@ -135,7 +132,7 @@ class TestGate(Entity):
             awaited_by_state("gate", FINAL),
             open_by_parent("gate", "workstream", DONE),
             models.Index(fields=("gate_type",), name="gate_by_type"),
-            # For the sweep that looks for gates to run: those of a validating workstream, and re-runs.
+            # For the sweep that finds gates to run: those of validating workstreams, and re-runs.
             models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),
             models.Index(
                 fields=("state_entered_at",),
@@ -145,10 +142,10 @@ class TestGate(Entity):
         )
 
     @classmethod
-    def complete(cls, fields: dict[str, Any]) -> None:
+    def derive_fields(cls, fields: dict[str, Any]) -> None:
         if fields.get("workstream") is not None:
             given = fields.get("phase")
-            related(cls, "workstream").hand_down(fields)
+            related(cls, "workstream").fill_run_and_phase(fields)
             fields["phase"] = given or fields.get("phase")
 
     @classmethod
@@ -157,22 +154,20 @@ class TestGate(Entity):
             Invariant(
                 "running_gates_are_within_their_timeout",
                 "it has been running for longer than its timeout",
-                lambda at: cls.objects.filter(state=State.RUNNING, times_out_at__lt=at),
+                lambda at: Q(state=State.RUNNING, times_out_at__lt=at),
             ),
             Invariant(
                 "gates_run_after_their_dependencies",
-                "it has run, and a gate it depends on has not passed",
-                lambda at: cls.objects.alias(missing=how_many_linked(cls, "depends_on", ~Q(state=State.PASSED))).filter(
-                    state__in=(State.RUNNING, *FINAL), missing__gt=0
-                ),
+                "it has run, but a gate it depends on has not passed",
+                lambda at: Q(state__in=(State.RUNNING, *FINAL)) & has_linked(cls, "depends_on", ~Q(state=State.PASSED)),
             ),
         )
 
     def has_ended(self) -> bool:
-        """Also where it never began and nobody waits for it any more."""
+        """True also if it was abandoned before it started."""
         return super().has_ended() or (self.abandoned and self.state != State.RUNNING)
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         if self.state != State.RUNNING:
             self.times_out_at = self.runner_until = None
         if self.state not in FINAL:
@@ -183,11 +178,11 @@ class TestGate(Entity):
         self.stdout, self.stderr = self.stdout or "", self.stderr or ""
 
     def _forced_exit_code(self) -> int:
-        """A gate that an operator forces never ran to an exit code, but must have one."""
+        """Returns an exit code for an overridden gate, which has none, but needs one in a final state."""
         passed = self.state == State.PASSED
         return self.expected_exit_code if passed else int(self.expected_exit_code == 0)
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {
             "gate_type": self.gate_type,
             "exit_code": self.exit_code,
@@ -195,7 +190,7 @@ class TestGate(Entity):
             "timeout_occurred": trigger == "timeout_exceeded",
         }
 
-    @move(
+    @transition(
         "gate_started",
         source=State.PENDING,
         target=State.RUNNING,
@@ -206,7 +201,7 @@ class TestGate(Entity):
         self.started_at = self.facts.at
         self.times_out_at = self.facts.at + timedelta(seconds=self.timeout_sec)
 
-    @move(
+    @transition(
         "dependency_gate_failed",
         source=State.PENDING,
         target=State.BLOCKED,
@@ -216,7 +211,7 @@ class TestGate(Entity):
     )
     def block(self) -> None: ...
 
-    @move(
+    @transition(
         "dependency_gate_passed",
         source=State.BLOCKED,
         target=State.PENDING,
@@ -225,13 +220,13 @@ class TestGate(Entity):
     )
     def unblock(self) -> None: ...
 
-    @move(
+    @transition(
         "gate_passed", source=State.RUNNING, target=State.PASSED, by={AGENT, SYSTEM}, guards=[the_exit_code_is_expected]
     )
     def pass_(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
         self._finish(exit_code, stdout, stderr, duration_sec)
 
-    @move(
+    @transition(
         "gate_failed",
         source=State.RUNNING,
         target=State.FAILED,
@@ -242,7 +237,7 @@ class TestGate(Entity):
     def fail(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
         self._finish(exit_code, stdout, stderr, duration_sec)
 
-    @move(
+    @transition(
         "timeout_exceeded",
         source=State.RUNNING,
         target=State.FAILED,

@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
+from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.constraints import Invariant, live_by_state
 from ..kernel.entity import Entity
+from ..kernel.fields import StateField
 from ..kernel.flow import Flow
-from ..kernel.indexes import live_by_state
-from ..kernel.invariant import Invariant
-from ..kernel.moves import Severity, move
-from ..kernel.state_field import StateField
-from ..kernel.validators import affinity_object
+from ..kernel.transition import Severity, transition
+from ..kernel.validation import validate_affinity
 
 SILENCE_LIMIT = timedelta(seconds=120)
 
@@ -50,7 +50,7 @@ class UetWorker(Entity):
 
     state = StateField(State, initial=State.SPAWNING)
     worker_type = models.CharField(max_length=64)
-    affinity = models.JSONField(null=True, blank=True, validators=[affinity_object])
+    affinity = models.JSONField(null=True, blank=True, validators=[validate_affinity])
     last_heartbeat = models.DateTimeField(editable=False)
     terminated_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
@@ -77,44 +77,46 @@ class UetWorker(Entity):
         return (
             Invariant(
                 "live_uet_workers_are_heard_from",
-                "it is IDLE or BUSY, and two heartbeats are missing",
-                lambda at: cls.objects.filter(
-                    state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT
-                ),
+                "it is IDLE or BUSY, but missed two heartbeats",
+                lambda at: Q(state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT),
             ),
         )
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         if self._state.adding:
             self.last_heartbeat = at
         self.terminated_at = at if self.state in FINAL else None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()
         return {"last_heartbeat_age_seconds": age, "crash_detected": trigger == "worker_crashed"}
 
-    @move("initialization_completed", source=State.SPAWNING, target=State.IDLE, by={AGENT, SYSTEM})
+    @transition("initialization_completed", source=State.SPAWNING, target=State.IDLE, by={AGENT, SYSTEM})
     def initialize(self) -> None: ...
 
-    @move("spawn_failed", source=State.SPAWNING, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    @transition(
+        "spawn_failed", source=State.SPAWNING, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR
+    )
     def fail_to_spawn(self, error: str = "") -> None:
         self.last_error = error
 
-    @move("task_assigned", source=State.IDLE, target=State.BUSY, by={AGENT, SYSTEM})
+    @transition("task_assigned", source=State.IDLE, target=State.BUSY, by={AGENT, SYSTEM})
     def take(self) -> None: ...
 
-    @move("task_completed", source=State.BUSY, target=State.IDLE, by={AGENT, SYSTEM})
+    @transition("task_completed", source=State.BUSY, target=State.IDLE, by={AGENT, SYSTEM})
     def release(self) -> None: ...
 
-    @move("shutdown_requested", source=State.IDLE, target=State.TERMINATED, by={AGENT, OPERATOR, SYSTEM})
+    @transition("shutdown_requested", source=State.IDLE, target=State.TERMINATED, by={AGENT, OPERATOR, SYSTEM})
     def shut_down(self) -> None: ...
 
-    @move("shutdown_requested", source=State.BUSY, target=State.DRAINING, by={AGENT, OPERATOR, SYSTEM})
+    @transition("shutdown_requested", source=State.BUSY, target=State.DRAINING, by={AGENT, OPERATOR, SYSTEM})
     def drain(self) -> None: ...
 
-    @move("current_task_finished", source=State.DRAINING, target=State.TERMINATED, by={AGENT, SYSTEM})
+    @transition("current_task_finished", source=State.DRAINING, target=State.TERMINATED, by={AGENT, SYSTEM})
     def finish_draining(self) -> None: ...
 
-    @move("worker_crashed", source=State.BUSY, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    @transition(
+        "worker_crashed", source=State.BUSY, target=State.TERMINATED, by={AGENT, SYSTEM}, severity=Severity.ERROR
+    )
     def crash(self, error: str = "") -> None:
         self.last_error = error

@@ -1,4 +1,4 @@
-"""An orchestration worker: an agent's registration, its capacity and whether it is alive."""
+"""An orchestration worker: an agent's registration, with its capacity and heartbeats."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
-from django.db.models import OuterRef
+from django.db.models import OuterRef, Q
+from django.db.models.lookups import GreaterThan
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
-from ..kernel.clock import told
+from ..kernel.clock import format_utc
+from ..kernel.constraints import Invariant, live_by_state
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow
-from ..kernel.how_many import HowMany
-from ..kernel.indexes import live_by_state
-from ..kernel.invariant import Invariant
-from ..kernel.moves import Facts, Severity, move
 from ..kernel.refusals import Unmet
-from ..kernel.state_field import StateField
-from ..kernel.validators import affinity_object, list_of_words
+from ..kernel.transition import Facts, Severity, transition
+from ..kernel.validation import validate_affinity, validate_word_list
+from ..storage.links import CountRows
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 SILENCE_LIMIT = 2 * HEARTBEAT_INTERVAL
@@ -50,30 +49,31 @@ def it_holds_no_task(worker: Worker, facts: Facts) -> Unmet | None:
 
 
 def _load(worker: Worker, facts: Facts) -> int:
-    """What it holds from now on, where that changes with the move."""
+    """Returns the load after the transition."""
     load = facts.params.get("load")
     return worker.current_load if load is None else int(load)
 
 
 def heartbeats_were_missed(worker: Worker, facts: Facts) -> Unmet | None:
-    return _silent_beyond(worker, SILENCE_LIMIT, facts)
+    return _silence_exceeds(worker, SILENCE_LIMIT, facts)
 
 
 def its_heartbeat_is_back(worker: Worker, facts: Facts) -> Unmet | None:
     if facts.at - worker.last_heartbeat <= SILENCE_LIMIT:
         return None
-    return Unmet("no_heartbeat", f"its last heartbeat was at {told(worker.last_heartbeat)}")
+    return Unmet("no_heartbeat", f"its last heartbeat was at {format_utc(worker.last_heartbeat)}")
 
 
 def the_recovery_window_has_passed(worker: Worker, facts: Facts) -> Unmet | None:
-    return _silent_beyond(worker, RECOVERY_WINDOW, facts)
+    return _silence_exceeds(worker, RECOVERY_WINDOW, facts)
 
 
-def _silent_beyond(worker: Worker, limit: timedelta, facts: Facts) -> Unmet | None:
+def _silence_exceeds(worker: Worker, limit: timedelta, facts: Facts) -> Unmet | None:
     silence = facts.at - worker.last_heartbeat
     if silence > limit:
         return None
-    return Unmet("heard_from", f"it was heard from {silence.total_seconds():.0f} s ago, within {limit}")
+    seconds, allowed = silence.total_seconds(), limit.total_seconds()
+    return Unmet("heard_from", f"its last heartbeat was {seconds:.0f} s ago, within the limit of {allowed:.0f} s")
 
 
 class Type(models.TextChoices):
@@ -98,17 +98,17 @@ class Worker(Entity):
 
     state = StateField(State, initial=State.INITIALIZING)
     worker_type = models.CharField(max_length=16, choices=Type.choices, default=Type.ORCHESTRATION)
-    capabilities = models.JSONField(default=list, blank=True, validators=[list_of_words])
-    affinity = models.JSONField(null=True, blank=True, validators=[affinity_object])
+    capabilities = models.JSONField(default=list, blank=True, validators=[validate_word_list])
+    affinity = models.JSONField(null=True, blank=True, validators=[validate_affinity])
     max_concurrent_tasks = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
     current_load = models.PositiveSmallIntegerField(default=0, editable=False)
-    # Gets no new task and is shut down once it holds none.
+    # It gets no new tasks and is shut down once it holds none.
     draining = models.BooleanField(default=False, editable=False)
-    # Of the version before, which told each command until the next claim; the next version takes them away.
+    # Unused; the previous release may still write them during an upgrade. To be dropped in the next release.
     commands = models.JSONField(default=list, editable=False)
     commands_told = models.PositiveIntegerField(default=0, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
-    # The agent it belongs to: nobody else claims with it or lets it beat.
+    # The agent that owns it; no other agent may claim tasks or send heartbeats for it.
     registered_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
@@ -121,58 +121,56 @@ class Worker(Entity):
             *constraints.in_time_order("worker", "created_at", "last_heartbeat"),
             *constraints.in_time_order("worker", "created_at", "shutdown_at"),
         )
-        # None over `last_heartbeat`: each heartbeat would have to write every index of the row, and who looks for the
-        # silent ones every few seconds reads the live ones, which are few.
+        # No index on `last_heartbeat`: each heartbeat would write all indexes of the row, and the sweep reads only the
+        # few live workers.
         indexes = (live_by_state("worker", FINAL),)
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        held = HowMany(related(cls, "tasks").objects.filter(worker=OuterRef("pk")).values("pk"))
+        held = CountRows(related(cls, "tasks").objects.filter(worker=OuterRef("pk")).values("pk"))
         return (
             Invariant(
                 "live_workers_are_heard_from",
-                "it is idle or busy, and two heartbeats are missing",
-                lambda at: cls.objects.filter(
-                    state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT
-                ),
+                "it is idle or busy, but missed two heartbeats",
+                lambda at: Q(state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT),
             ),
             Invariant(
                 "load_is_the_number_of_running_tasks",
-                "its load is not the number of the tasks it runs",
-                lambda at: cls.objects.exclude(current_load=held),
+                "its load differs from the number of tasks it runs",
+                lambda at: ~Q(current_load=held),
             ),
             Invariant(
                 "registered_workers_hold_tasks",
-                "it is not registered yet, and holds a task",
-                lambda at: cls.objects.alias(held=held).filter(state=State.INITIALIZING, held__gt=0),
+                "it holds a task before it is registered",
+                lambda at: Q(state=State.INITIALIZING) & Q(GreaterThan(held, 0)),
             ),
         )
 
     def holder(self) -> str:
         return self.registered_by
 
-    def why_not_for(self, actor: Actor) -> str | None:
-        """Why it takes nothing from this caller."""
-        is_strange = actor.kind is AGENT and self.registered_by not in ("", actor.name)
-        return "is another agent's" if is_strange else None
+    def reason_to_refuse_actor(self, actor: Actor) -> str | None:
+        """Returns why the actor may not use it, as the end of a sentence, or None."""
+        is_foreign = actor.kind is AGENT and self.registered_by not in ("", actor.name)
+        return "belongs to another agent" if is_foreign else None
 
-    def why_not(self, workstream_id: str, required: Iterable[str]) -> str | None:
-        """Why this worker cannot take a task, as the rest of a sentence; None when it can."""
-        if complaint := self.why_not_at_all():
-            return complaint
-        if lacking := self.lacking(required):
-            return f"lacks {', '.join(lacking)}"
-        return None if self.is_near(workstream_id) else f"has no affinity to workstream {workstream_id}"
+    def reason_to_refuse_task(self, workstream_id: str, required: Iterable[str]) -> str | None:
+        """Returns why it cannot take such a task, as the end of a sentence, or None."""
+        if reason := self.reason_to_refuse():
+            return reason
+        if missing := self.missing_capabilities(required):
+            return f"lacks {', '.join(missing)}"
+        return None if self.has_affinity_for(workstream_id) else f"has no affinity to workstream {workstream_id}"
 
-    def lacking(self, required: Iterable[str]) -> list[str]:
+    def missing_capabilities(self, required: Iterable[str]) -> list[str]:
         return sorted(set(required) - set(self.capabilities))
 
-    def is_near(self, workstream_id: str) -> bool:
-        """A worker without affinity is near to all."""
+    def has_affinity_for(self, workstream_id: str) -> bool:
+        """A worker without affinity accepts every workstream."""
         return not self.affinity or workstream_id in self.affinity.get("workstreams", [])
 
-    def why_not_at_all(self) -> str | None:
-        """Why it can take no task whatsoever."""
+    def reason_to_refuse(self) -> str | None:
+        """Returns why it cannot take any task, as the end of a sentence, or None."""
         if self.state != State.IDLE:
             return f"is {self.state}, not idle"
         if self.draining:
@@ -181,13 +179,13 @@ class Worker(Entity):
             return f"is full: {self.current_load} of {self.max_concurrent_tasks}"
         return None
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         if self._state.adding:
             self.last_heartbeat = at
             self.registered_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.shutdown_at = at if self.state in FINAL else None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()
         return {
             "heartbeat_status": "healthy" if age <= SILENCE_LIMIT.total_seconds() else "missed",
@@ -196,20 +194,19 @@ class Worker(Entity):
             "crash_detected": trigger == "max_timeout_exceeded",
         }
 
-    @move("registration_completed", source=State.INITIALIZING, target=State.IDLE, by={AGENT, SYSTEM})
+    @transition("registration_completed", source=State.INITIALIZING, target=State.IDLE, by={AGENT, SYSTEM})
     def register(self) -> None: ...
 
-    @move("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
+    @transition("task_assigned", source=State.IDLE, target=State.BUSY, by={SYSTEM}, guards=[it_holds_a_task])
     def take(self, load: int | None = None) -> None:
-        """A claim is a sign of life."""
         self.current_load = self.current_load if load is None else load
-        self.last_heartbeat = max(self.last_heartbeat, self.facts.at)
+        self.last_heartbeat = max(self.last_heartbeat, self.facts.at)  # a claim counts as a heartbeat
 
-    @move("task_completed", source=State.BUSY, target=State.IDLE, by={SYSTEM}, guards=[it_holds_no_task])
+    @transition("task_completed", source=State.BUSY, target=State.IDLE, by={SYSTEM}, guards=[it_holds_no_task])
     def release(self, load: int | None = None) -> None:
         self.current_load = self.current_load if load is None else load
 
-    @move(
+    @transition(
         "health_check_timeout",
         source=State.BUSY,
         target=State.UNRESPONSIVE,
@@ -219,7 +216,7 @@ class Worker(Entity):
     )
     def miss(self) -> None: ...
 
-    @move(
+    @transition(
         "health_check_recovered",
         source=State.UNRESPONSIVE,
         target=State.IDLE,
@@ -229,7 +226,7 @@ class Worker(Entity):
     )
     def recover(self) -> None: ...
 
-    @move(
+    @transition(
         "max_timeout_exceeded",
         source=State.UNRESPONSIVE,
         target=State.SHUTDOWN,
@@ -239,5 +236,7 @@ class Worker(Entity):
     )
     def give_up(self) -> None: ...
 
-    @move("shutdown_requested", source={State.IDLE, State.BUSY}, target=State.SHUTDOWN, by={AGENT, OPERATOR, SYSTEM})
+    @transition(
+        "shutdown_requested", source={State.IDLE, State.BUSY}, target=State.SHUTDOWN, by={AGENT, OPERATOR, SYSTEM}
+    )
     def shut_down(self) -> None: ...

@@ -11,16 +11,13 @@ from django.db.models import Count, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
+from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent, open_by_parent
 from ..kernel.entity import Entity
-from ..kernel.fields import related
+from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.how_many import HowMany, how_many_linked, of_its, without_successor
-from ..kernel.indexes import Literal, live_by_state, lost_by_parent, open_by_parent
-from ..kernel.invariant import Invariant
-from ..kernel.links import first_outside
-from ..kernel.moves import Facts, MoveKind, Severity, move
 from ..kernel.refusals import GuardFailed, Unmet
-from ..kernel.state_field import StateField
+from ..kernel.transition import Facts, Severity, TransitionKind, transition
+from ..storage.links import first_outside, has_linked, has_no_successor, has_part, related_column
 
 
 class State(models.TextChoices):
@@ -37,24 +34,24 @@ class State(models.TextChoices):
 
 FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED, State.SKIPPED}
 DONE = {State.COMPLETED, State.SKIPPED}
-LOST = (State.FAILED, State.CANCELLED)  # it will never be completed, but a successor may
+LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 LIVE = set(State) - FINAL
-WAITING = {State.PLANNED, State.BLOCKED}  # for what is to come before it
+WAITING = {State.PLANNED, State.BLOCKED}  # for dependencies
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
-TAKING = WAITING | WORKING  # what is added to it will have its turn
+ACCEPTING = WAITING | WORKING  # new tasks, gates and patches will be processed
 
 
 def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
-    """More than were planned are no reason to wait: some may have been added, or retried."""
+    """More tasks than expected are fine: tasks can be added and retried."""
     expected = workstream.expected_tasks
-    if expected is None or (there := workstream.tasks.count()) >= expected:
+    if expected is None or (created := workstream.tasks.count()) >= expected:
         return None
-    return Unmet("tasks_missing", f"{there} of {expected} tasks are created")
+    return Unmet("tasks_missing", f"{created} of {expected} tasks are created")
 
 
 def dependencies_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    waiting = first_outside(workstream, "depends_on", State.COMPLETED)
-    return waiting and Unmet("dependency_unmet", f"workstream {waiting[0]} is {waiting[1]}", waiting[0])
+    other = first_outside(workstream, "depends_on", State.COMPLETED)
+    return other and Unmet("dependency_unmet", f"workstream {other.id} is {other.state}, not completed", other.id)
 
 
 def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -64,38 +61,38 @@ def a_dependency_is_not_completed(workstream: Workstream, facts: Facts) -> Unmet
 
 
 def a_task_has_started(workstream: Workstream, facts: Facts) -> Unmet | None:
-    """One of its own; of what it succeeds, where that had completed them all."""
-    begun: Any = workstream
-    while begun.retry_of and not begun.tasks.exists():
-        begun = begun.retry_of
-    if begun.tasks.filter(started_at__isnull=False).exists():
+    """A successor without tasks counts those of its predecessor, which had completed them all."""
+    owner: Any = workstream
+    while owner.retry_of and not owner.tasks.exists():
+        owner = owner.retry_of
+    if owner.tasks.filter(started_at__isnull=False).exists():
         return None
     return Unmet("no_task_started", "none of its tasks has started")
 
 
 def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _undone_child(workstream.tasks, "task")
+    return _open_child(workstream.tasks, "task")
 
 
 def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _undone_child(workstream.gates, "gate")
+    return _open_child(workstream.gates, "gate")
 
 
 def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    """A dropped patch does not count."""
-    return _undone_child(workstream.patches, "patch")
+    """Dropped patches do not count."""
+    return _open_child(workstream.patches, "patch")
 
 
 def nothing_it_succeeds_is_in_quarantine(workstream: Workstream, facts: Facts) -> Unmet | None:
-    left = workstream.left_in_quarantine()
-    if left is None:
+    patch = workstream.left_in_quarantine()
+    if patch is None:
         return None
-    said = f"patch {left.pk} of workstream {left.workstream_id} is quarantined"
-    return Unmet("patch_open", said, left.pk, left.flow.entity_type)
+    detail = f"patch {patch.pk} of workstream {patch.workstream_id} is quarantined"
+    return Unmet("patch_open", detail, patch.pk, patch.flow.entity_type)
 
 
-def _undone_child(children: Any, noun: str) -> Unmet | None:
-    """What was retried is answered for by its successor."""
+def _open_child(children: Any, noun: str) -> Unmet | None:
+    """Ignores retried children: their successors count instead."""
     other = (
         children.filter(successor=None)
         .exclude(state__in=sorted(children.model.flow.done))
@@ -120,13 +117,13 @@ def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None
 
 def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
     run = workstream.run
-    is_over = run.flow.is_final(run.state)
-    return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk, "run") if is_over else None
+    has_ended = run.flow.is_final(run.state)
+    return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk, "run") if has_ended else None
 
 
 class Workstream(Entity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="workstreams",
         prefix="ws",
         final=FINAL,
@@ -134,7 +131,7 @@ class Workstream(Entity):
         timing={
             State.PLANNED: timedelta(hours=24),
             State.READY: timedelta(hours=1),
-            State.BLOCKED: Rest("it waits for workstreams that have deadlines of their own"),
+            State.BLOCKED: Rest("it waits for other workstreams, which have deadlines"),
             State.EXECUTING: timedelta(hours=1),
             State.VALIDATING: timedelta(hours=1),
         },
@@ -152,7 +149,7 @@ class Workstream(Entity):
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     is_critical = models.BooleanField(default=False)
-    # How many tasks the plan gives it; without a number it is ready as soon as it has been planned.
+    # The number of tasks it waits for before it becomes ready; NULL to wait for none.
     expected_tasks = models.PositiveIntegerField(null=True, blank=True)
     completed_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
@@ -172,14 +169,14 @@ class Workstream(Entity):
         )
 
     @classmethod
-    def complete(cls, fields: dict[str, Any]) -> None:
+    def derive_fields(cls, fields: dict[str, Any]) -> None:
         run = _live_parent("run", related(cls, "run"), fields)
         if run is not None:
             fields["phase"] = run.phase_id
 
     @classmethod
-    def hand_down(cls, fields: dict[str, Any]) -> None:
-        """Give a child of a workstream the run and the phase it belongs to."""
+    def fill_run_and_phase(cls, fields: dict[str, Any]) -> None:
+        """Sets the run and the phase of a child to those of its workstream."""
         workstream = _live_parent("workstream", cls, fields)
         if workstream is not None:
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
@@ -187,51 +184,50 @@ class Workstream(Entity):
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
         tasks = related(cls, "tasks")
-        unanswered = without_successor(tasks.objects.filter(workstream=OuterRef("pk")).values("pk"))
-        open_tasks = HowMany(unanswered.exclude(state=Literal("completed")))
-        critical_failures = HowMany(unanswered.filter(state=Literal("failed"), is_critical=True))
+        current = tasks.objects.filter(has_no_successor(tasks), workstream=OuterRef("pk"))
+        open_tasks = current.exclude(state=SqlLiteral("completed"))
+        critical_failures = open_tasks.filter(state=SqlLiteral("failed"), is_critical=True)
         past_ready = (State.EXECUTING, State.VALIDATING, State.COMPLETED)
         return (
             Invariant(
                 "completed_workstreams_have_completed_tasks",
-                "it is past executing, and one of its tasks is not completed",
-                lambda at: cls.objects.alias(open_tasks=open_tasks).filter(
-                    state__in=(State.VALIDATING, State.COMPLETED), open_tasks__gt=0
-                ),
+                "it is validating or completed, but one of its tasks is not completed",
+                lambda at: Q(state__in=(State.VALIDATING, State.COMPLETED)) & has_part(open_tasks),
             ),
             Invariant(
                 "critical_failures_fail_the_workstream",
-                "a critical task has failed, and it goes on",
-                lambda at: cls.objects.alias(failures=critical_failures).filter(state__in=LIVE, failures__gt=0),
+                "a critical task has failed, but it has not ended",
+                lambda at: Q(state__in=LIVE) & has_part(critical_failures),
             ),
             Invariant(
                 "workstreams_execute_after_their_dependencies",
-                "it has started, and a workstream it depends on is not completed",
-                lambda at: cls.objects.alias(
-                    missing=how_many_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
-                ).filter(state__in=past_ready, missing__gt=0),
+                "it has started, but a workstream it depends on is not completed",
+                lambda at: Q(state__in=past_ready) & has_linked(cls, "depends_on", ~Q(state=State.COMPLETED)),
             ),
             Invariant(
                 "workstreams_belong_to_their_run",
-                "its phase is not that of its run",
-                lambda at: cls.objects.exclude(phase=of_its(cls, "run", "phase")),
+                "its phase differs from that of its run",
+                lambda at: ~Q(phase=related_column(cls, "run", "phase")),
             ),
         )
 
     def left_in_quarantine(self) -> Any:
-        """A patch of one that it succeeds, which it would complete without. A task done again answers for its own."""
-        older: Any = self.retry_of
-        while older is not None:
-            standing = older.patches.filter(state="quarantined", successor=None)
-            if found := standing.exclude(tasks__successor__isnull=False).order_by("pk").first():
+        """Returns a quarantined patch of a predecessor that this workstream would otherwise complete without.
+
+        Patches of retried tasks do not count: the new task replaces them.
+        """
+        predecessor: Any = self.retry_of
+        while predecessor is not None:
+            quarantined = predecessor.patches.filter(state="quarantined", successor=None)
+            if found := quarantined.exclude(tasks__successor__isnull=False).order_by("pk").first():
                 return found
-            older = older.retry_of
+            predecessor = predecessor.retry_of
         return None
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None
 
-    def journal_facts(self, trigger: str) -> dict[str, Any]:
+    def event_metadata(self, trigger: str) -> dict[str, Any]:
         counts = self.tasks.aggregate(
             total_tasks=Count("pk"),
             completed_tasks=Count("pk", filter=Q(state="completed")),
@@ -244,7 +240,7 @@ class Workstream(Entity):
             "critical_failure": trigger == "critical_task_failed",
         }
 
-    @move(
+    @transition(
         "tasks_created",
         source=State.PLANNED,
         target=State.READY,
@@ -253,7 +249,7 @@ class Workstream(Entity):
     )
     def make_ready(self) -> None: ...
 
-    @move(
+    @transition(
         "dependency_unsatisfied",
         source=State.PLANNED,
         target=State.BLOCKED,
@@ -262,15 +258,17 @@ class Workstream(Entity):
     )
     def block(self) -> None: ...
 
-    @move(
+    @transition(
         "dependencies_met", source=State.BLOCKED, target=State.READY, by={SYSTEM}, guards=[dependencies_are_completed]
     )
     def unblock(self) -> None: ...
 
-    @move("first_task_started", source=State.READY, target=State.EXECUTING, by={SYSTEM}, guards=[a_task_has_started])
+    @transition(
+        "first_task_started", source=State.READY, target=State.EXECUTING, by={SYSTEM}, guards=[a_task_has_started]
+    )
     def execute(self) -> None: ...
 
-    @move(
+    @transition(
         "all_tasks_completed",
         source=State.EXECUTING,
         target=State.VALIDATING,
@@ -279,7 +277,7 @@ class Workstream(Entity):
     )
     def validate(self) -> None: ...
 
-    @move(
+    @transition(
         "critical_task_failed",
         source=State.EXECUTING,
         target=State.FAILED,
@@ -290,19 +288,19 @@ class Workstream(Entity):
     def fail_with_task(self) -> None:
         self.last_error = "a critical task failed"
 
-    @move(
+    @transition(
         "patch_quarantined",
         source={State.EXECUTING, State.VALIDATING},
         target=State.FAILED,
         by={SYSTEM},
-        kind=MoveKind.PROPAGATED,
+        kind=TransitionKind.PROPAGATED,
         guards=[a_patch_is_quarantined],
         severity=Severity.ERROR,
     )
     def fail_with_patch(self) -> None:
         self.last_error = "a patch was quarantined"
 
-    @move(
+    @transition(
         "validation_passed",
         source=State.VALIDATING,
         target=State.COMPLETED,
@@ -316,14 +314,14 @@ class Workstream(Entity):
     )
     def pass_validation(self) -> None: ...
 
-    @move("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
+    @transition("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
     def fail_validation(self, error: str) -> None:
         self.last_error = error
 
-    @move("workstream_skipped", source={State.PLANNED, State.READY}, target=State.SKIPPED, by={OPERATOR})
+    @transition("workstream_skipped", source={State.PLANNED, State.READY}, target=State.SKIPPED, by={OPERATOR})
     def skip(self) -> None: ...
 
-    @move(
+    @transition(
         "workstream_cancelled",
         source={State.PLANNED, State.READY, State.EXECUTING},
         target=State.CANCELLED,
@@ -331,12 +329,12 @@ class Workstream(Entity):
     )
     def cancel(self) -> None: ...
 
-    @move("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=MoveKind.PROPAGATED)
+    @transition("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=TransitionKind.PROPAGATED)
     def cancel_with_parent(self) -> None: ...
 
 
 def _live_parent(name: str, model: Any, fields: dict[str, Any]) -> Any:
-    """The row a child is to be created in; None where there is none to be found, which validation will say."""
+    """Returns the parent of a new entity; None if it does not exist, which validation reports."""
     given = fields.get(name)
     parent: Any = given if isinstance(given, models.Model) else model.objects.filter(pk=given).first()
     if parent is not None and parent.flow.is_final(parent.state):

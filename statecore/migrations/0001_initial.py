@@ -4,9 +4,9 @@ from django.conf import settings
 from django.db import migrations, models
 
 import statecore.kernel.clock
-import statecore.kernel.id_field
-import statecore.kernel.state_field
-import statecore.kernel.validators
+import statecore.kernel.fields
+import statecore.kernel.ids
+import statecore.kernel.validation
 import statecore.machines.task
 
 
@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Patch",
             fields=[
-                ("id", statecore.kernel.id_field.IdField(max_length=64, primary_key=True, serialize=False)),
+                ("id", statecore.kernel.ids.IdField(max_length=64, primary_key=True, serialize=False)),
                 ("title", models.CharField(blank=True, max_length=200)),
                 ("diff", models.TextField()),
                 ("created_at", models.DateTimeField(default=statecore.kernel.clock.now, editable=False)),
@@ -45,15 +45,19 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Phase",
             fields=[
-                ("id", statecore.kernel.id_field.IdField(max_length=64, primary_key=True, serialize=False)),
+                ("id", statecore.kernel.ids.IdField(max_length=64, primary_key=True, serialize=False)),
                 ("title", models.CharField(blank=True, max_length=200)),
                 (
                     "allowed_paths",
-                    models.JSONField(blank=True, default=list, validators=[statecore.kernel.validators.list_of_words]),
+                    models.JSONField(
+                        blank=True, default=list, validators=[statecore.kernel.validation.validate_word_list]
+                    ),
                 ),
                 (
                     "forbidden_paths",
-                    models.JSONField(blank=True, default=list, validators=[statecore.kernel.validators.list_of_words]),
+                    models.JSONField(
+                        blank=True, default=list, validators=[statecore.kernel.validation.validate_word_list]
+                    ),
                 ),
                 ("created_at", models.DateTimeField(default=statecore.kernel.clock.now, editable=False)),
             ],
@@ -88,7 +92,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -103,11 +107,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("queued", "queued"),
                             ("running", "running"),
@@ -356,7 +362,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -371,11 +377,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[("CLOSED", "CLOSED"), ("OPEN", "OPEN"), ("HALF_OPEN", "HALF_OPEN")],
                         default="CLOSED",
                         editable=False,
@@ -449,7 +457,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Event",
             fields=[
-                ("event_id", statecore.kernel.id_field.IdField(max_length=30, primary_key=True, serialize=False)),
+                ("event_id", statecore.kernel.ids.IdField(max_length=30, primary_key=True, serialize=False)),
                 ("entity_type", models.CharField(max_length=32)),
                 ("entity_id", models.CharField(max_length=64)),
                 ("sequence", models.PositiveIntegerField()),
@@ -513,7 +521,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -528,11 +536,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("pending", "pending"),
                             ("running", "running"),
@@ -674,7 +684,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -689,11 +699,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("PENDING", "PENDING"),
                             ("ANALYZING", "ANALYZING"),
@@ -910,7 +922,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -925,11 +937,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("pending", "pending"),
                             ("running", "running"),
@@ -1057,7 +1071,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1072,11 +1086,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("SUBMITTED", "SUBMITTED"),
                             ("PENDING", "PENDING"),
@@ -1235,7 +1251,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1250,11 +1266,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("IDLE", "IDLE"),
                             ("RUNNING", "RUNNING"),
@@ -1514,7 +1532,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1529,11 +1547,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("SPAWNING", "SPAWNING"),
                             ("IDLE", "IDLE"),
@@ -1550,7 +1570,7 @@ class Migration(migrations.Migration):
                 ("worker_type", models.CharField(max_length=64)),
                 (
                     "affinity",
-                    models.JSONField(blank=True, null=True, validators=[statecore.kernel.validators.affinity_object]),
+                    models.JSONField(blank=True, null=True, validators=[statecore.kernel.validation.validate_affinity]),
                 ),
                 ("last_heartbeat", models.DateTimeField(editable=False)),
                 ("terminated_at", models.DateTimeField(editable=False, null=True)),
@@ -1625,7 +1645,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1640,11 +1660,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("initializing", "initializing"),
                             ("idle", "idle"),
@@ -1668,11 +1690,13 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "capabilities",
-                    models.JSONField(blank=True, default=list, validators=[statecore.kernel.validators.list_of_words]),
+                    models.JSONField(
+                        blank=True, default=list, validators=[statecore.kernel.validation.validate_word_list]
+                    ),
                 ),
                 (
                     "affinity",
-                    models.JSONField(blank=True, null=True, validators=[statecore.kernel.validators.affinity_object]),
+                    models.JSONField(blank=True, null=True, validators=[statecore.kernel.validation.validate_affinity]),
                 ),
                 (
                     "max_concurrent_tasks",
@@ -1764,7 +1788,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1779,11 +1803,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("planned", "planned"),
                             ("ready", "ready"),
@@ -1912,7 +1938,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -1927,11 +1953,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("created", "created"),
                             ("validated", "validated"),
@@ -2178,7 +2206,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -2193,11 +2221,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("PENDING", "PENDING"),
                             ("RUNNING", "RUNNING"),
@@ -2393,7 +2423,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    statecore.kernel.id_field.IdField(
+                    statecore.kernel.ids.IdField(
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -2408,11 +2438,13 @@ class Migration(migrations.Migration):
                 ("state_entered_at", models.DateTimeField(editable=False)),
                 (
                     "metadata",
-                    models.JSONField(blank=True, default=dict, validators=[statecore.kernel.validators.json_object]),
+                    models.JSONField(
+                        blank=True, default=dict, validators=[statecore.kernel.validation.validate_json_object]
+                    ),
                 ),
                 (
                     "state",
-                    statecore.kernel.state_field.StateField(
+                    statecore.kernel.fields.StateField(
                         choices=[
                             ("pending", "pending"),
                             ("queued", "queued"),
@@ -2435,13 +2467,15 @@ class Migration(migrations.Migration):
                 ("priority", models.SmallIntegerField(default=0)),
                 (
                     "required_capabilities",
-                    models.JSONField(blank=True, default=list, validators=[statecore.kernel.validators.list_of_words]),
+                    models.JSONField(
+                        blank=True, default=list, validators=[statecore.kernel.validation.validate_word_list]
+                    ),
                 ),
                 (
                     "expected_exit_codes",
                     models.JSONField(
                         default=statecore.machines.task.zero_only,
-                        validators=[statecore.kernel.validators.list_of_exit_codes],
+                        validators=[statecore.kernel.validation.validate_exit_codes],
                     ),
                 ),
                 ("payload", models.JSONField(blank=True, default=dict)),

@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from statecore.kernel.concurrent_index import AddIndexConcurrently
+from statecore.storage.concurrent_index import AddIndexConcurrently
 
 CANCELLED = models.Q(("state", "cancelled"))
 

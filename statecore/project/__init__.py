@@ -1,4 +1,4 @@
-"""The composition root: settings, addresses and processes."""
+"""The composition root: settings, URLs and processes."""
 
 from statecore.project.celery import app as celery_app
 

@@ -1,4 +1,4 @@
-"""The Django application of the installation itself; it has no models."""
+"""The Django application of the project; it has no models."""
 
 import os
 
@@ -10,12 +10,12 @@ class ProjectConfig(AppConfig):
     label = "statecore_project"
 
     def ready(self) -> None:
-        from statecore import observing
+        from statecore import request_context
 
-        from . import request_logs  # noqa: F401  it signs up by being imported
+        from . import request_logs  # noqa: F401  the import connects its signal receivers
         from .refusal import Refused
 
         try:
-            observing.traces.switch_on(os.environ)
-        except observing.NotInstalled as missing:
+            request_context.traces.switch_on(os.environ)
+        except request_context.NotInstalled as missing:
             raise Refused(str(missing)) from None

@@ -1,4 +1,4 @@
-"""The Celery application: its settings are Django's, its tasks `statecore.tasks`."""
+"""The Celery application, with Django's settings and the tasks of `statecore.tasks`."""
 
 import os
 from typing import Any
@@ -15,7 +15,7 @@ from celery.signals import (
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
-# The worker's: what it forks has this from it.
+# The worker's process id; the pool processes it forks inherit the value.
 LOADED_BY = os.getpid()
 
 app = Celery("statecore")
@@ -25,40 +25,40 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def keep_our_logging(**_: Any) -> None:
-    """Celery leaves logging alone as soon as something listens here."""
+    """Celery does not configure logging if this signal has a receiver."""
 
 
 @worker_init.connect
 @beat_init.connect
-def check_what_it_needs(**_: Any) -> None:
-    from statecore.project import memory, preflight
+def prepare_process(**_: Any) -> None:
+    from statecore.project import preflight, process_limits
 
     preflight.check_database()
     preflight.check_broker()
-    memory.keep_what_is_loaded()
+    process_limits.freeze_loaded_objects()
 
 
 @worker_process_init.connect
-def end_with_the_worker(**_: Any) -> None:
-    """A worker that is killed tells its processes nothing, and they may wait for a broker that is gone as well."""
+def die_with_the_worker(**_: Any) -> None:
+    """A killed worker cannot stop its pool processes, and they could wait for the broker indefinitely."""
     from statecore.project import launcher
 
     launcher.die_with_parent()
-    # It may have been killed before the line above. A worker without a pool says this of itself.
+    # The worker may have died before the line above. Without a pool this is the worker itself.
     if LOADED_BY not in (os.getpid(), os.getppid()):
         os._exit(1)
 
 
 @task_prerun.connect
-def note_sweep(task: Any, **_: Any) -> None:
-    from statecore.doctor import sweeps
+def record_sweep(task: Any, **_: Any) -> None:
+    from statecore.operations.doctor import services
 
-    sweeps.note(task.name.rpartition(".")[2])
+    services.record_sweep(task.name.rpartition(".")[2])
 
 
 @worker_shutting_down.connect
-def end_running_commands(**_: Any) -> None:
-    """A command may run for an hour; whoever stops a worker does not wait for it."""
+def stop_running_commands(**_: Any) -> None:
+    """A command may run for an hour, and a worker that is stopped does not wait for it."""
     from statecore.executors.command import runners
 
     runners.stop()

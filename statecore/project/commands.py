@@ -1,4 +1,4 @@
-"""The command of each process by its name: what the supervisor starts is what deploy/ starts."""
+"""The command line of each process, used by the supervisor and by the units in deploy/."""
 
 import sys
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from statecore.project.environment import ROOT, Environment
 
 PYTHON = [sys.executable, "-m"]
-# What would be checked was checked before anything started (startup.check_declarations).
+# The checks ran before the processes started (startup.check_declarations).
 CELERY = [*PYTHON, "celery", "--quiet", "--skip-checks", "--app=statecore.project"]
-ALONE = ["--without-gossip", "--without-mingle"]
-WORKER = [*CELERY, "worker", "--concurrency=4", *ALONE]
-# Threads, because they only wait for other processes; its own, so that nothing else waits for them.
+WITHOUT_PEERS = ["--without-gossip", "--without-mingle"]
+WORKER = [*CELERY, "worker", "--concurrency=4", *WITHOUT_PEERS]
+# Threads, because the tasks only wait for other processes; a separate worker, so that no other task waits for them.
 EXECUTORS = [
     *CELERY,
     "worker",
@@ -18,31 +18,35 @@ EXECUTORS = [
     "--concurrency=4",
     "--prefetch-multiplier=1",
     "--queues=gates,patches",
-    *ALONE,
+    *WITHOUT_PEERS,
 ]
 UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on"]
-# What all are told is written once; compressing it would be done again for each of them. They have little to say.
-UVICORN += ["--ws-per-message-deflate=false", "--ws-max-size=65536", "--ws=statecore.project.handshake:Answered"]
-# Without a limit an open stream would hold up the end for ever.
+# Messages are encoded once for all clients; compression would run for each client. Clients send little.
+UVICORN += [
+    "--ws-per-message-deflate=false",
+    "--ws-max-size=65536",
+    "--ws=statecore.project.uvicorn_ws:WebSocketProtocol",
+]
+# Without a limit an open stream would delay the shutdown indefinitely.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
 GRANIAN = [*PYTHON, "granian", "--interface=wsgi", "--http=1", "--no-ws", "--log-level=warning"]
-# A thread keeps its connection to the database, so threads are kept: a new one each half minute would open it anew.
+# Threads keep their database connections, so idle threads are kept too.
 REST = [*GRANIAN, "--blocking-threads=8", "--blocking-threads-idle-timeout=600", "statecore.project.wsgi:application"]
 
 
 def web(env: Environment) -> list[str]:
-    """Everything there is to serve: alone it is the whole site, behind a proxy what stays open."""
+    """Serves everything: alone the whole site, behind a proxy the WebSockets, streams and long polls."""
     trusted = f"--forwarded-allow-ips={','.join(env.trusted_proxies)}"
     return [*WEB, trusted, "--host", env.host, "--port", str(env.port)]
 
 
 def rest(env: Environment) -> list[str]:
-    """What is answered at once, three times as fast as the other server does it."""
+    """Serves short requests, three times as fast as uvicorn."""
     return [*REST, "--host", env.host, "--port", str(env.port)]
 
 
 def worker(env: Environment, name: str = "celery") -> list[str]:
-    """Where nothing runs commands it does what is left of their work: plans of which no step is one."""
+    """Without an executors process, also executes compensation plans that run no command (`patches`)."""
     queues = [] if runs_commands(env) else ["--queues=celery,patches"]
     return [*WORKER, *queues, f"--hostname={name}@%h"]
 

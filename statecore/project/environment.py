@@ -1,25 +1,34 @@
-"""The settings that come from environment variables, read and checked in one place."""
+"""The settings of an installation: environment variables with their types, defaults, limits and descriptions.
+
+`read` validates all of them at once. The page docs/reference/settings.md is generated from the declarations.
+"""
+
+from __future__ import annotations
 
 import ipaddress
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from statecore.project import database_url, redis_url
 from statecore.project.database_url import DatabaseSettings
 from statecore.project.refusal import Refused
+from statecore.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-RECOVERY_MODES = ("auto", "approval")
-SECOND_FACTOR = ("off", "optional", "required")
+ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 SHORTEST_TOKEN = 16
-# A percentage means nothing below the least number it is taken of.
+# A percentage is judged only from the least number of cases on.
 ALERT_LIMITS = {
     "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
     "override_count": 5, "override_minutes": 10,
@@ -30,237 +39,500 @@ ALERT_LIMITS = {
     "blocked_count": 5,
 }  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Environment:
-    """Everything a person may set from outside."""
-
-    home: Path
-    host: str
-    port: int
-    database: DatabaseSettings
-    redis_url: str
-    redis_is_embedded: bool
-    allowed_hosts: list[str]
-    secret_key: str
-    https: bool
-    trusted_proxies: list[str]
-    debug: bool
-    log_format: str
-    log_level: str
-    start_anyway: bool
-    read_only: str
-    second_factor: str
-    deadlines: dict[str, float]
-    second_person: frozenset[str]
-    idempotency_seconds: int
-    retry_base_seconds: int
-    retry_cap_seconds: int
-    recovery: dict[str, str]
-    probe_seconds: int
-    metrics_token: str
-    gate_commands: tuple[str, ...]
-    gate_folder: Path
-    repository: Path | None
-    repository_branch: str
-    patch_test_command: str
-    notify_urls: tuple[str, ...]
-    alerts: dict[str, int]
-    backup_dir: Path
-    retired_dir: Path
-    retention_days: int
-    sequencer_lag_seconds: int
-    body_limit: int
-    calls_per_minute: int
+# Validators. Each raises ValueError with the rest of a sentence that begins with the name of the variable.
 
 
-def read(environ: Mapping[str, str]) -> Environment:
-    """Check every variable and refuse the first wrong one by name."""
-    home = _home(environ)
-    host = environ.get("HOST") or "127.0.0.1"
-    given_redis = environ.get("REDIS_URL", "")
-    gate_commands, repository = _gate_commands(environ), _repository(environ)
-    backup_dir = _path("STATECORE_BACKUP_DIR", environ.get("STATECORE_BACKUP_DIR") or str(home / "backup"))
-    return Environment(
-        home=home,
-        host=host,
-        port=_number(environ, "PORT", "8000", 1, 65535),
-        database=database_url.parse(
-            environ.get("DATABASE_URL") or f"sqlite:///{quote(str(home))}/statecore.sqlite3",
-            synchronous=_choice(environ, "STATECORE_SQLITE_SYNCHRONOUS", "FULL", SYNCHRONOUS),
-            pool=_number(environ, "STATECORE_DATABASE_POOL", "0", 0, 1000),
-        ),
-        redis_url=redis_url.check(given_redis) if given_redis else redis_url.embedded(home),
-        redis_is_embedded=not given_redis,
-        allowed_hosts=_allowed_hosts(environ, host),
-        secret_key=environ.get("STATECORE_SECRET_KEY", ""),
-        https=_flag(environ, "STATECORE_HTTPS"),
-        trusted_proxies=_trusted_proxies(environ),
-        debug=_flag(environ, "STATECORE_DEBUG"),
-        log_format=_choice(environ, "STATECORE_LOG_FORMAT", "console", ("console", "json")),
-        log_level=_choice(environ, "STATECORE_LOG_LEVEL", "INFO", LOG_LEVELS),
-        start_anyway=_flag(environ, "STATECORE_START_ANYWAY"),
-        read_only=_choice(environ, "STATECORE_READ_ONLY", "0", ("0", "1", "all")),
-        second_factor=_choice(environ, "STATECORE_SECOND_FACTOR", "optional", SECOND_FACTOR),
-        deadlines=_deadlines(environ),
-        second_person=frozenset(_words(environ, "STATECORE_SECOND_PERSON")),
-        idempotency_seconds=_number(environ, "STATECORE_IDEMPOTENCY_SECONDS", "86400", 60, 31_536_000),
-        retry_base_seconds=_number(environ, "STATECORE_RETRY_BASE_SECONDS", "5", 1, 86_400),
-        retry_cap_seconds=_number(environ, "STATECORE_RETRY_CAP_SECONDS", "900", 1, 604_800),
-        recovery=_recovery(environ),
-        probe_seconds=_number(environ, "STATECORE_PROBE_SECONDS", "300", 1, 86_400),
-        metrics_token=_token(environ, "STATECORE_METRICS_TOKEN"),
-        gate_commands=gate_commands,
-        gate_folder=_folder(environ, "STATECORE_GATE_FOLDER") or repository or home / "gates",
-        repository=repository,
-        repository_branch=environ.get("STATECORE_REPOSITORY_BRANCH", ""),
-        patch_test_command=_patch_test_command(environ, gate_commands),
-        notify_urls=tuple(_words(environ, "STATECORE_NOTIFY_URLS")),
-        alerts=_alerts(environ),
-        backup_dir=backup_dir,
-        retired_dir=_path("STATECORE_RETIRED_DIR", environ.get("STATECORE_RETIRED_DIR") or str(backup_dir / "retired")),
-        retention_days=_number(environ, "STATECORE_RETENTION_DAYS", "0", 0, 36_500),
-        sequencer_lag_seconds=_number(environ, "STATECORE_SEQUENCER_LAG_SECONDS", "60", 1, 86_400),
-        body_limit=_number(environ, "STATECORE_BODY_LIMIT", "8388608", 65_536, 1_073_741_824),
-        calls_per_minute=_number(environ, "STATECORE_CALLS_PER_MINUTE", "120000", 1, 1_000_000_000),
-    )
+def _flag(given: str) -> bool:
+    if given not in ("0", "1"):
+        raise ValueError(f"is {given!r}, but it must be one of 0, 1")
+    return given == "1"
 
 
-def _home(environ: Mapping[str, str]) -> Path:
-    given = environ.get("STATECORE_HOME")
-    home = _path("STATECORE_HOME", given) if given else ROOT / ".state"
-    if home.exists() and not home.is_dir():
-        raise Refused(f"STATECORE_HOME is {home}, which is not a directory.")
-    return home
-
-
-def _path(name: str, given: str) -> Path:
-    try:
-        path = Path(given).expanduser().absolute()
-        path.exists()  # which says whether it can be a path at all
-    except (OSError, RuntimeError, ValueError) as error:
-        raise Refused(f"{name} is {given[:200]!r}, which cannot be a path: {_said(error)}.") from None
-    return path
-
-
-def _said(error: Exception) -> str:
-    return (getattr(error, "strerror", "") or str(error)).rstrip(".").lower()
-
-
-def _number(environ: Mapping[str, str], name: str, default: str, least: int, most: int) -> int:
-    given = environ.get(name) or default
-    if not given.isascii() or not given.isdigit() or not least <= int(given) <= most:
-        raise Refused(f"{name} is {given!r}, but it must be a number from {least} to {most}.")
+def _digits(given: str) -> int:
+    if not given.isascii() or not given.isdigit():
+        raise ValueError("is not a whole number")
     return int(given)
 
 
-def _choice(environ: Mapping[str, str], name: str, default: str, allowed: tuple[str, ...]) -> str:
-    given = environ.get(name) or default
-    if given not in allowed:
-        raise Refused(f"{name} is {given!r}, but it must be one of {', '.join(allowed)}.")
-    return given
+def _words(given: str) -> list[str]:
+    return [word for word in map(str.strip, given.split(",")) if word]
 
 
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    return _choice(environ, name, "0", ("0", "1")) == "1"
+def _path(given: str) -> Path:
+    try:
+        path = Path(given).expanduser().absolute()
+        path.exists()  # raises for a text that cannot be a path
+    except (OSError, RuntimeError, ValueError) as error:
+        why = (getattr(error, "strerror", "") or str(error)).rstrip(".").lower()
+        raise ValueError(f"is {given[:200]!r}, which cannot be a path: {why}") from None
+    return path
 
 
-def _words(environ: Mapping[str, str], name: str) -> list[str]:
-    return [word for word in map(str.strip, environ.get(name, "").split(",")) if word]
+def _home(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"is {path}, which is not a directory")
+    return path
 
 
-def _deadlines(environ: Mapping[str, str]) -> dict[str, float]:
-    """`task.running=3600, run.pending=600`: machine, state and seconds."""
-    found = {}
-    for word in _words(environ, "STATECORE_DEADLINES"):
-        where, _, seconds = word.partition("=")
-        if "." not in where or not seconds.strip().isascii() or not seconds.strip().isdigit():
-            raise Refused(f"STATECORE_DEADLINES has {word!r}, but it must read machine.state=seconds.")
-        found[where.strip()] = float(seconds)
-    return found
+def _directory(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"is {path}, which is not a directory")
+    return path
 
 
-def _recovery(environ: Mapping[str, str]) -> dict[str, str]:
-    """`ingestion_job=auto, pipeline_job=approval`: what the system may do about a stuck entity without asking."""
-    found = {}
-    for word in _words(environ, "STATECORE_RECOVERY"):
-        machine, _, mode = map(str.strip, word.partition("="))
-        if not machine or mode not in RECOVERY_MODES:
-            raise Refused(f"STATECORE_RECOVERY has {word!r}, but it must read machine=auto or machine=approval.")
-        found[machine] = mode
-    return found
+def _work_tree(path: Path) -> Path:
+    if not (path / ".git").exists():
+        raise ValueError(f"is {path}, which is not the top of a git work tree")
+    return path
 
 
-def _token(environ: Mapping[str, str], name: str) -> str:
-    given = environ.get(name, "")
-    # The sentence does not repeat it: what is too short may still be meant to be secret.
+def _directories(given: list[str]) -> tuple[Path, ...]:
+    for word in given:
+        if not word.startswith("/") or not _path(word).is_dir():
+            raise ValueError(f"has {word!r}, which is not the absolute path of a directory")
+    return tuple(map(Path, given))
+
+
+def _token(given: str) -> str:
     if given and not (len(given) >= SHORTEST_TOKEN and given.isascii() and given.isprintable() and " " not in given):
-        raise Refused(f"{name} must be {SHORTEST_TOKEN} or more printable ASCII characters without spaces.")
+        # Without the value, which may be meant as a secret although it is too short.
+        raise ValueError(f"must be {SHORTEST_TOKEN} or more printable ASCII characters without spaces")
     return given
 
 
-def _alerts(environ: Mapping[str, str]) -> dict[str, int]:
-    """`blocked_count=20, failure_percent=5`: the limits of the alert rules, where they are not the usual ones."""
-    limits = dict(ALERT_LIMITS)
-    for word in _words(environ, "STATECORE_ALERTS"):
-        name, _, number = (part.strip() for part in word.partition("="))
-        if name not in limits or not number.isascii() or not number.isdigit():
-            known = ", ".join(sorted(limits))
-            raise Refused(f"STATECORE_ALERTS has {word!r}, but it must read limit=number; the limits are {known}.")
-        limits[name] = int(number)
-    return limits
-
-
-def _allowed_hosts(environ: Mapping[str, str], host: str) -> list[str]:
-    given = _words(environ, "STATECORE_ALLOWED_HOSTS")
-    listened_on = [] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host]
-    return list(dict.fromkeys([*given, *LOOPBACK, *listened_on]))
-
-
-def _trusted_proxies(environ: Mapping[str, str]) -> list[str]:
-    """Whose word about the caller's address is taken. Not `*`: then anybody could be anybody."""
-    given = _words(environ, "STATECORE_TRUSTED_PROXIES") or ["127.0.0.1", "::1"]
+def _networks(given: list[str]) -> list[str]:
+    """Refuses `*`: with it every caller could choose its address."""
     for word in given:
         try:
             ipaddress.ip_network(word)
         except ValueError:
-            raise Refused(
-                f"STATECORE_TRUSTED_PROXIES has {word!r}, but it must be an address or a network like 10.0.0.0/8."
-            ) from None
+            raise ValueError(f"has {word!r}, but it must be an address or a network like 10.0.0.0/8") from None
     return given
 
 
-def _gate_commands(environ: Mapping[str, str]) -> tuple[str, ...]:
-    words = _words(environ, "STATECORE_GATE_COMMANDS")
-    for word in words:
+def _programs(given: list[str]) -> tuple[str, ...]:
+    for word in given:
         if "/" in word and not word.startswith("/"):
-            raise Refused(f"STATECORE_GATE_COMMANDS has {word!r}, but it must be a program's name or absolute path.")
-    return tuple(words)
+            raise ValueError(f"has {word!r}, but it must be a program's name or absolute path")
+    return tuple(given)
 
 
-def _folder(environ: Mapping[str, str], name: str) -> Path | None:
-    given = environ.get(name)
-    if not given:
-        return None
-    folder = _path(name, given)
-    if not folder.is_dir():
-        raise Refused(f"{name} is {folder}, which is not a directory.")
-    return folder
-
-
-def _repository(environ: Mapping[str, str]) -> Path | None:
-    folder = _folder(environ, "STATECORE_REPOSITORY")
-    if folder is not None and not (folder / ".git").exists():
-        raise Refused(f"STATECORE_REPOSITORY is {folder}, which is not the top of a git work tree.")
-    return folder
-
-
-def _patch_test_command(environ: Mapping[str, str], allowed: tuple[str, ...]) -> str:
-    command = environ.get("STATECORE_PATCH_TEST_COMMAND", "")
+def _test_command(given: str, info: ValidationInfo) -> str:
     try:
-        words = shlex.split(command)
+        words = shlex.split(given)
     except ValueError as error:
-        raise Refused(f"STATECORE_PATCH_TEST_COMMAND cannot be read: {error}.") from None
-    if words and words[0] not in allowed:
-        raise Refused(f"STATECORE_PATCH_TEST_COMMAND runs {words[0]!r}, which STATECORE_GATE_COMMANDS does not allow.")
-    return command
+        raise ValueError(f"cannot be read: {str(error).lower()}") from None
+    allowed = info.data.get("gate_commands")
+    if words and allowed is not None and words[0] not in allowed:
+        raise ValueError(f"runs {words[0]!r}, which STATECORE_GATE_COMMANDS does not allow")
+    return given
+
+
+def _database_url(given: str) -> str:
+    if given:
+        database_url.parse(given)
+    return given
+
+
+def _deadlines(given: list[str]) -> dict[str, float]:
+    found = {}
+    for word in given:
+        state, _, seconds = (part.strip() for part in word.partition("="))
+        if "." not in state or not seconds.isascii() or not seconds.isdigit():
+            raise ValueError(f"has {word!r}, but it must read machine.state=seconds")
+        found[state] = float(seconds)
+    return found
+
+
+def _recovery(given: list[str]) -> dict[str, str]:
+    found = {}
+    for word in given:
+        machine, _, mode = (part.strip() for part in word.partition("="))
+        if not machine or mode not in ("auto", "approval"):
+            raise ValueError(f"has {word!r}, but it must read machine=auto or machine=approval")
+        found[machine] = mode
+    return found
+
+
+def _alerts(given: list[str]) -> dict[str, int]:
+    limits = dict(ALERT_LIMITS)
+    for word in given:
+        name, _, number = (part.strip() for part in word.partition("="))
+        if name not in limits or not number.isascii() or not number.isdigit():
+            known = ", ".join(sorted(limits))
+            raise ValueError(f"has {word!r}, but it must read limit=number; the limits are {known}")
+        limits[name] = int(number)
+    return limits
+
+
+class WitnessAddress(NamedTuple):
+    url: str
+    key: VerifierKey
+
+
+def _key_name(given: str) -> str:
+    if given and not NAME.fullmatch(given):
+        raise ValueError(f"is {given[:200]!r}, but it must be at most 200 characters without spaces and +")
+    return given
+
+
+def _signer_key(given: str) -> str:
+    try:
+        if given:
+            SignerKey.parse(given)
+    except InvalidNote as error:
+        raise ValueError(f"cannot be used: {error}") from None  # without the value, which is a secret
+    return given
+
+
+def _verifier_key(given: str) -> str:
+    try:
+        if given:
+            VerifierKey.parse(given)
+    except InvalidNote as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    return given
+
+
+def _signer_program(given: str, info: ValidationInfo) -> str:
+    try:
+        shlex.split(given)
+    except ValueError as error:
+        raise ValueError(f"cannot be read: {str(error).lower()}") from None
+    if given and not info.data.get("journal_verifier_key"):
+        raise ValueError("needs its public key in STATECORE_JOURNAL_VERIFIER_KEY")
+    return given
+
+
+def _witnesses(given: list[str]) -> tuple[WitnessAddress, ...]:
+    found = []
+    for word in given:
+        url, _, key = word.partition(" ")
+        try:
+            witness = WitnessAddress(url, VerifierKey.parse(key))
+        except InvalidNote as error:
+            raise ValueError(f"has {word[:200]!r}, which cannot be used: {error}") from None
+        if not url.startswith(("https://", "http://")) or witness.key.algorithm != COSIGNATURE:
+            raise ValueError(f"has {word[:200]!r}, but it must be a URL and the public key of a witness")
+        found.append(witness)
+    return tuple(found)
+
+
+def _redis_url(given: str) -> str:
+    return redis_url.check(given)
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Number = Annotated[int, BeforeValidator(_digits)]
+Words = BeforeValidator(_words)
+AnyPath = Annotated[Path, BeforeValidator(_path)]
+Directory = Annotated[AnyPath, AfterValidator(_directory)]
+
+
+def _setting(group: str, variable: str, description: str, default: str | None = "", **more: Any) -> Any:
+    """Declare a setting. Its default is written as in the environment, or depends on others (`default_factory`)."""
+    own: dict[str, Any] = (
+        {} if "default_factory" in more else {"default": default, "validate_default": default is not None}
+    )
+    return Field(alias=variable, description=description, json_schema_extra={"group": group}, **own, **more)
+
+
+network = partial(_setting, "Network and storage")
+access = partial(_setting, "Access and limits")
+timing = partial(_setting, "Timeouts and retention")
+execution = partial(_setting, "Gates, patches and rollbacks")
+proofs = partial(_setting, "Proofs and witnesses")
+reporting = partial(_setting, "Alerts, logs and start-up checks")
+
+
+class Environment(BaseSettings):
+    """Every setting, validated. Attributes that depend on several variables are properties."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        case_sensitive=True,
+        # Lists and mappings have their own notation, not JSON.
+        enable_decoding=False,
+        validate_default=False,
+    )
+
+    host: str = network("HOST", "address on which the web process listens", "127.0.0.1")
+    port: Number = network("PORT", "port on which the web process listens", "8000", ge=1, le=65_535)
+    home: Annotated[AnyPath, AfterValidator(_home)] = network(
+        "STATECORE_HOME",
+        "directory of the SQLite database, the secret key and the sockets; default: `.state` beside `manage.py`",
+        default_factory=lambda: ROOT / ".state",
+    )
+    database_url: Annotated[str, AfterValidator(_database_url)] = network(
+        "DATABASE_URL",
+        "`sqlite:///path` or `postgres://user:password@host:port/name`; default: SQLite in `STATECORE_HOME`",
+    )
+    redis_url: Annotated[str, AfterValidator(_redis_url)] = network(
+        "REDIS_URL",
+        "`redis://…`, `rediss://…` or `unix://…`; default: an embedded Redis",
+        default_factory=lambda data: redis_url.embedded(data["home"]),
+    )
+    database_pool: Number = network(
+        "STATECORE_DATABASE_POOL",
+        "PostgreSQL connections per process; 0: one for each thread. The web process uses 16 unless this is set",
+        "0", ge=0, le=1000,
+    )  # fmt: skip
+    sqlite_synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"] = network(
+        "STATECORE_SQLITE_SYNCHRONOUS",
+        "SQLite's `synchronous`: `FULL`, `EXTRA`, `NORMAL` or `OFF`. `NORMAL` is faster, but a power failure may lose"
+        " the last commits",
+        "FULL",
+    )
+    backup_dir: AnyPath = network(
+        "STATECORE_BACKUP_DIR",
+        "directory of the daily exports; default: `backup` in `STATECORE_HOME`",
+        default_factory=lambda data: data["home"] / "backup",
+    )
+    retired_dir: AnyPath = network(
+        "STATECORE_RETIRED_DIR",
+        "directory of the events that `manage.py retire` archives; default: `retired` in `STATECORE_BACKUP_DIR`",
+        default_factory=lambda data: data["backup_dir"] / "retired",
+    )
+
+    public_hosts: Annotated[list[str], Words] = access(
+        "STATECORE_ALLOWED_HOSTS",
+        "host names under which the site is reached, separated by commas; loopback and `HOST` are always allowed",
+    )
+    trusted_proxies: Annotated[list[str], AfterValidator(_networks), Words] = access(
+        "STATECORE_TRUSTED_PROXIES",
+        "addresses or networks of the proxies whose `X-Forwarded-For` is trusted, separated by commas",
+        "127.0.0.1, ::1",
+    )
+    https: Flag = access("STATECORE_HTTPS", "`1` behind TLS: secure cookies, redirects and HSTS", "0")
+    secret_key: str = access(
+        "STATECORE_SECRET_KEY",
+        "Django's secret key, the same for every process; default: generated once and kept in `STATECORE_HOME`",
+    )
+    read_only: Literal["0", "1", "all"] = access(
+        "STATECORE_READ_ONLY",
+        "`1` refuses all changes in the console and by its sessions over REST; `all` also refuses those made with"
+        " tokens, including agents",
+        "0",
+    )
+    second_person: Annotated[frozenset[str], Words] = access(
+        "STATECORE_SECOND_PERSON",
+        "`run->succeeded, patch_ledger->rolled_back by supervisor`: states that can be forced only with the approval of"
+        " another person, of the group if one is named; separated by commas",
+    )
+    approval_hours: Number = access(
+        "STATECORE_APPROVAL_HOURS", "hours after which a request for approval expires", "24", ge=1, le=8_760
+    )
+    second_factor: Literal["off", "optional", "required"] = access(
+        "STATECORE_SECOND_FACTOR",
+        "whether users log in with a code of their authenticator app: `optional`, `required` or `off`",
+        "optional",
+    )
+    metrics_token: Annotated[str, AfterValidator(_token)] = access(
+        "STATECORE_METRICS_TOKEN",
+        "bearer token for `/metrics`, at least 16 characters; without it only logged-in staff can read `/metrics`",
+    )
+    body_limit: Number = access(
+        "STATECORE_BODY_LIMIT", "maximum size of a request body in bytes", "8388608", ge=65_536, le=1_073_741_824
+    )
+    calls_per_minute: Number = access(
+        "STATECORE_CALLS_PER_MINUTE",
+        "API calls that one token may make per minute, over all processes",
+        "120000", ge=1, le=1_000_000_000,
+    )  # fmt: skip
+    debug: Flag = access("STATECORE_DEBUG", "`1` shows tracebacks in responses: never in production", "0")
+
+    deadlines: Annotated[dict[str, float], BeforeValidator(_deadlines), Words] = timing(
+        "STATECORE_DEADLINES",
+        "`task.running=3600, run.pending=600`: timeouts of states in seconds, instead of the declared ones",
+    )
+    idempotency_seconds: Number = timing(
+        "STATECORE_IDEMPOTENCY_SECONDS", "how long the response to an idempotency key is kept", "86400",
+        ge=60, le=31_536_000,
+    )  # fmt: skip
+    retention_days: Number = timing(
+        "STATECORE_RETENTION_DAYS", "age in days from which `manage.py retire` may archive events; 0: never", "0",
+        ge=0, le=36_500,
+    )  # fmt: skip
+    retry_base_seconds: Number = timing(
+        "STATECORE_RETRY_BASE_SECONDS", "delay before the first retry; it doubles with each one", "5", ge=1, le=86_400
+    )
+    retry_cap_seconds: Number = timing(
+        "STATECORE_RETRY_CAP_SECONDS", "maximum delay before a retry", "900", ge=1, le=604_800
+    )
+    recovery: Annotated[dict[str, str], BeforeValidator(_recovery), Words] = timing(
+        "STATECORE_RECOVERY",
+        "`pipeline_job=approval`: machines whose stalled work is recovered only after an operator approves; the others"
+        " recover automatically",
+    )
+    probe_seconds: Number = timing(
+        "STATECORE_PROBE_SECONDS",
+        "how long the caller that probes a failing tool holds the probe before another caller may try",
+        "300", ge=1, le=86_400,
+    )  # fmt: skip
+    sequencer_lag_seconds: Number = timing(
+        "STATECORE_SEQUENCER_LAG_SECONDS", "lag of the sequencer from which `/readyz` fails", "60", ge=1, le=86_400
+    )
+
+    gate_commands: Annotated[tuple[str, ...], BeforeValidator(_programs), Words] = execution(
+        "STATECORE_GATE_COMMANDS",
+        "`pytest, /usr/bin/ruff`: programs that gates and tests may run; without it no command is run",
+    )
+    repository: Annotated[Directory, AfterValidator(_work_tree)] | None = execution(
+        "STATECORE_REPOSITORY",
+        "git work tree to which patches are applied, used by Statecore only; without it patches are left to agents",
+        None,
+    )
+    gate_folder: Directory = execution(
+        "STATECORE_GATE_FOLDER",
+        "directory that gates test: each gets a copy of it, or a checkout of its newest commit if it is a git work"
+        " tree; default: the repository, or `gates` in `STATECORE_HOME`",
+        default_factory=lambda data: data["repository"] or data["home"] / "gates",
+    )
+    repository_branch: str = execution(
+        "STATECORE_REPOSITORY_BRANCH", "branch on which the work tree must be; default: any"
+    )
+    patch_test_command: Annotated[str, AfterValidator(_test_command)] = execution(
+        "STATECORE_PATCH_TEST_COMMAND",
+        "`pytest -q`: command that every patch must pass before its commit, in addition to the exit gates of its task;"
+        " it also tests rollbacks",
+    )
+    checkout_dir: AnyPath = execution(
+        "STATECORE_CHECKOUT_DIR",
+        "directory in which each command gets its checkout, fastest in memory (`/dev/shm/statecore`); default:"
+        " `checkouts` in `STATECORE_HOME`",
+        default_factory=lambda data: data["home"] / "checkouts",
+    )
+    sandbox: Literal["auto", "required", "off"] = execution(
+        "STATECORE_SANDBOX",
+        "whether commands run in bubblewrap: `required` runs no command without it, `auto` uses it where it works,"
+        " `off` never",
+        "auto",
+    )
+    sandbox_read: Annotated[tuple[Path, ...], BeforeValidator(_directories), Words] = execution(
+        "STATECORE_SANDBOX_READ",
+        "`/srv/tools, /opt/node`: directories that commands in the sandbox may read besides the system's and the Python"
+        " of this installation",
+    )
+    sandbox_network: Flag = execution(
+        "STATECORE_SANDBOX_NETWORK", "`1` lets commands in the sandbox use the network of the host", "0"
+    )
+    command_user: str = execution(
+        "STATECORE_COMMAND_USER", "user under which commands in the sandbox run if the executors run as root", "nobody"
+    )
+    command_memory: Number = execution(
+        "STATECORE_COMMAND_MEMORY", "memory of each process of a command, in MiB", "4096", ge=64, le=1_048_576
+    )
+    command_processes: Number = execution(
+        "STATECORE_COMMAND_PROCESSES", "processes and threads of a command", "512", ge=8, le=100_000
+    )
+    command_disk: Number = execution(
+        "STATECORE_COMMAND_DISK", "disk space that a command may fill, in MiB", "4096", ge=16, le=1_048_576
+    )
+
+    journal_name: Annotated[str, AfterValidator(_key_name)] = proofs(
+        "STATECORE_JOURNAL_NAME",
+        "`example.com/statecore`: name of this journal in its checkpoints, taken over when the key is generated;"
+        " default: a random name",
+    )
+    journal_key: Annotated[str, AfterValidator(_signer_key)] = proofs(
+        "STATECORE_JOURNAL_KEY",
+        "private key that signs checkpoints (`PRIVATE+KEY+…`); default: generated once and kept in `journal.key` in"
+        " `STATECORE_HOME`",
+    )
+    journal_verifier_key: Annotated[str, AfterValidator(_verifier_key)] = proofs(
+        "STATECORE_JOURNAL_VERIFIER_KEY", "public key of `STATECORE_JOURNAL_SIGNER` (`NAME+ID+BASE64`)"
+    )
+    journal_signer: Annotated[str, AfterValidator(_signer_program)] = proofs(
+        "STATECORE_JOURNAL_SIGNER",
+        "`/usr/local/bin/kms-sign`: program that signs checkpoints instead of a key: it reads the message from standard"
+        " input and prints its Ed25519 signature, raw or in base64",
+    )
+    witnesses: Annotated[tuple[WitnessAddress, ...], BeforeValidator(_witnesses), Words] = proofs(
+        "STATECORE_WITNESSES",
+        "`https://witness.example/ NAME+ID+BASE64`: addresses and public keys of the witnesses that cosign"
+        " checkpoints, separated by commas",
+    )
+
+    alerts: Annotated[dict[str, int], BeforeValidator(_alerts), Words] = reporting(
+        "STATECORE_ALERTS",
+        "`blocked_count=20, failure_percent=5`: limits of the alert rules, instead of "
+        + ", ".join(f"`{name}={value}`" for name, value in ALERT_LIMITS.items()),
+    )
+    notify_urls: Annotated[tuple[str, ...], Words] = reporting(
+        "STATECORE_NOTIFY_URLS",
+        "[apprise](https://github.com/caronc/apprise) addresses to which alerts and rollbacks are sent, separated by"
+        " commas; write a comma in an address as `%2C`",
+    )
+    log_format: Literal["console", "json"] = reporting("STATECORE_LOG_FORMAT", "`console` or `json`", "console")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = reporting(
+        "STATECORE_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` or `ERROR`", "INFO"
+    )
+    start_anyway: Flag = reporting(
+        "STATECORE_START_ANYWAY", "`1` starts even if the integrity check of recent rows fails", "0"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `read` passes on, and not os.environ a second time."""
+        return (init_settings,)
+
+    @cached_property
+    def database(self) -> DatabaseSettings:
+        url = self.database_url or f"sqlite:///{quote(str(self.home))}/statecore.sqlite3"
+        return database_url.parse(url, synchronous=self.sqlite_synchronous, pool=self.database_pool)
+
+    @property
+    def redis_is_embedded(self) -> bool:
+        return "redis_url" not in self.model_fields_set
+
+    @property
+    def allowed_hosts(self) -> list[str]:
+        listening = [] if self.host in ALL_INTERFACES else [f"[{self.host}]" if ":" in self.host else self.host]
+        return list(dict.fromkeys([*self.public_hosts, *LOOPBACK, *listening]))
+
+
+FIELDS: dict[str, FieldInfo] = {str(field.alias): field for field in Environment.model_fields.values()}
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Validate every variable, and refuse all wrong ones at once, each with its name and what is allowed."""
+    source = EnvSettingsSource(Environment)
+    # An empty variable counts as unset.
+    source.env_vars = {name: value for name in FIELDS if (value := environ.get(name))}
+    given = source()
+    try:
+        return Environment(**given)
+    except ValidationError as refused:
+        raise Refused(_report(refused, given)) from None
+
+
+def _report(refused: ValidationError, given: Mapping[str, str]) -> str:
+    problems = [
+        f"{error['loc'][0]} {_problem(error, given)}."
+        for error in refused.errors(include_url=False)
+        # The default depends on a variable that is reported itself.
+        if error["type"] != "default_factory_not_called"
+    ]
+    if len(problems) == 1:
+        return problems[0]
+    return "\n".join([f"{len(problems)} settings are wrong:", *(f"  {problem}" for problem in problems)])
+
+
+def _problem(error: ErrorDetails, given: Mapping[str, str]) -> str:
+    name = str(error["loc"][0])
+    field = FIELDS[name]
+    least = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    most = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    if least is not None:
+        return f"is {given[name]!r}, but it must be a number from {least} to {most}"
+    if error["type"] == "literal_error":
+        return f"is {given[name]!r}, but it must be one of {', '.join(get_args(field.annotation))}"
+    return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]

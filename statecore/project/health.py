@@ -1,4 +1,4 @@
-"""Two questions of a load balancer: is the process alive, and can it work."""
+"""Health checks for load balancers: `/healthz` (the process runs) and `/readyz` (it can work)."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from statecore.delivery.sequencer import measure_lag
 from statecore.project import preflight
 from statecore.project.refusal import Refused
-from statecore.sequencer import lag
 
 log = structlog.get_logger(__name__)
 
@@ -29,24 +29,24 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """All of it, or what is asked for: `?check=database&check=migrations`.
+    """Runs every check, or the named ones: `?check=database&check=migrations`.
 
-    A site whose screens are late is better than none, so who takes it out of service need not ask for the sequencer.
+    A load balancer should not include `sequencer`: a site with outdated displays is better than no site.
     """
     wanted = set(request.GET.getlist("check")) or set(CHECKS)
-    if failed := [*_failed(wanted), *sorted(wanted - set(CHECKS))]:
+    if failed := [*_find_failed(wanted), *sorted(wanted - set(CHECKS))]:
         return JsonResponse({"status": "unavailable", "failed": failed}, status=503)
     return JsonResponse({"status": "ok"})
 
 
-def _failed(wanted: set[str]) -> list[str]:
-    """Without the database nothing is known of what is in it, and each who asks a pool would wait for it once more."""
-    is_there = wanted.isdisjoint(IN_THE_DATABASE) or _holds(preflight.check_database)
-    unknown = set() if is_there else IN_THE_DATABASE
-    return [name for name, check in CHECKS.items() if name in wanted and (name in unknown or not _holds(check))]
+def _find_failed(wanted: set[str]) -> list[str]:
+    """Without the database the checks that need it fail unrun: each would wait for a pooled connection."""
+    is_reachable = wanted.isdisjoint(NEED_DATABASE) or _passes(preflight.check_database)
+    failed = set() if is_reachable else NEED_DATABASE
+    return [name for name, check in CHECKS.items() if name in wanted and (name in failed or not _passes(check))]
 
 
-def _holds(check: Callable[[], None]) -> bool:
+def _passes(check: Callable[[], None]) -> bool:
     try:
         check()
     except Refused as refusal:
@@ -70,10 +70,10 @@ def check_migrations() -> None:
 
 
 def check_sequencer() -> None:
-    """The journal is as it should be even then, but what is shown of it is old."""
-    for what, seconds in lag().items():
+    """A lag does not affect the journal, but read models and displays are outdated."""
+    for what, seconds in measure_lag().items():
         if seconds > settings.STATECORE_SEQUENCER_LAG_SECONDS:
-            raise Refused(f"the sequencer is behind: {what} waits since {seconds:.0f} s.")
+            raise Refused(f"the sequencer is behind: {what} has been waiting for {seconds:.0f} s.")
 
 
 CHECKS: dict[str, Callable[[], None]] = {
@@ -82,4 +82,4 @@ CHECKS: dict[str, Callable[[], None]] = {
     "migrations": check_migrations,
     "sequencer": check_sequencer,
 }
-IN_THE_DATABASE = {"database", "migrations", "sequencer"}
+NEED_DATABASE = {"database", "migrations", "sequencer"}

@@ -1,8 +1,7 @@
-"""Becomes the program it is given, as one that dies with its supervisor.
+"""Executes a program that is killed when its supervisor dies.
 
-Run as a plain script before the program starts: a `preexec_fn` would run Python between fork
-and exec, which can deadlock. Only Linux can tie a process to its parent; elsewhere a supervisor
-that is killed with -9 leaves its processes behind.
+This is a script because a `preexec_fn` would run Python between fork and exec, which can deadlock. Only Linux can tie a
+process to its parent; on other systems a supervisor that is killed with SIGKILL leaves its processes running.
 """
 
 import ctypes
@@ -16,10 +15,10 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     supervisor, program = int(sys.argv[1]), sys.argv[2:]
     die_with_parent()
-    # It may have died before the line above.
+    # The supervisor may have died before the line above.
     if sys.platform == "linux" and os.getppid() != supervisor:
         sys.exit(1)
-    os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell
+    os.execv(program[0], program)  # noqa: S606  a fixed command, without a shell
 
 
 def die_with_parent() -> None:

@@ -1,7 +1,7 @@
-"""The server's life as an ASGI application sees it: when it is asked to end, so are the streams and the long polls.
+"""The ASGI lifespan: closes streams and long polls when the server receives a signal to stop.
 
-A server that ends waits for what is open, and those never end by themselves. It tells nobody that it waits, so the
-signal that asks it to is heard here, too.
+The server waits for open requests before it sends `lifespan.shutdown`, and streams never end on their own. So the
+signal itself is handled here, before the server's handler.
 """
 
 import signal
@@ -19,30 +19,30 @@ Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 def with_lifespan(application: Application) -> Application:
     async def route(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _run_lifespan(receive, send)
         else:
             await application(scope, receive, send)
 
     return route
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _run_lifespan(receive: Receive, send: Send) -> None:
     await receive()
-    # By now the server's own handlers are in place, and ours go before them.
+    # The server has installed its handlers by now; ours call them.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
-            _end_streams_before(number, signal.getsignal(number))
+            _close_streams_before(number, signal.getsignal(number))
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await send({"type": "lifespan.shutdown.complete"})
 
 
-def _end_streams_before(number: signal.Signals, usual: Any) -> None:
-    from statecore.live import close_all
+def _close_streams_before(number: signal.Signals, server_handler: Any) -> None:
+    from statecore.delivery.live import close_all_hubs
 
-    def end(given: int, frame: FrameType | None) -> None:
-        close_all()
-        usual(given, frame)
+    def handle(given: int, frame: FrameType | None) -> None:
+        close_all_hubs()
+        server_handler(given, frame)
 
-    if callable(usual):
-        signal.signal(number, end)
+    if callable(server_handler):
+        signal.signal(number, handle)

@@ -1,4 +1,4 @@
-"""Logs: one line per event, for a person or as JSON, with nothing secret in it."""
+"""Logging: one line per event, as text or as JSON, with secrets redacted."""
 
 import re
 from collections.abc import MutableMapping
@@ -9,7 +9,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 SECRET_WORDS = ("password", "token", "authorization", "secret", "cookie")
 REDACTED = "[redacted]"
-# A token is known for one wherever it turns up: somebody may have put it into an address, which is logged.
+# Tokens are found by their form: one may be part of a URL, which is logged.
 TOKEN = re.compile(r"stc_[0-9a-f]{8}_[A-Za-z0-9_-]+")
 
 
@@ -17,24 +17,24 @@ SWEEPS = ("celery.beat", "celery.worker.strategy", "celery.app.trace", "django_s
 
 
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Blank whatever is filed under a secret's name, however deep it lies, and every token."""
-    return {key: _shown(key, value) for key, value in event.items()}
+    """Replaces tokens, and the values of keys that name a secret, at any depth."""
+    return {key: _redact_value(key, value) for key, value in event.items()}
 
 
-def _shown(key: object, value: object) -> object:
+def _redact_value(key: object, value: object) -> object:
     if any(word in str(key).lower() for word in SECRET_WORDS):
         return REDACTED
     if isinstance(value, str):
         return TOKEN.sub(REDACTED, value)
     if isinstance(value, MutableMapping):
-        return {inner: _shown(inner, item) for inner, item in value.items()}
+        return {inner: _redact_value(inner, item) for inner, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown("", item) for item in value]
+        return [_redact_value("", item) for item in value]
     return value
 
 
-def drop_colours(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Uvicorn sends each message a second time, coloured."""
+def drop_colors(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Removes the colored copy that uvicorn adds to each message."""
     event.pop("color_message", None)
     return event
 
@@ -45,21 +45,21 @@ SHARED: list[Processor] = [
     structlog.stdlib.add_log_level,
     structlog.stdlib.ExtraAdder(),
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    drop_colours,
+    drop_colors,
     redact,
 ]
 
 
 def _renderers(log_format: str) -> list[Processor]:
     if log_format == "json":
-        # Without the local variables: a password may be among them.
+        # Without local variables, which may contain passwords.
         plain = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         return [structlog.processors.ExceptionRenderer(plain), structlog.processors.JSONRenderer()]
     return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
 
 
 def configuration(log_format: str, log_level: str) -> dict[str, Any]:
-    """Django's LOGGING: everything, of whatever library, through one formatter."""
+    """Returns Django's LOGGING: all libraries use one formatter."""
     formatter = {
         "()": structlog.stdlib.ProcessorFormatter,
         "foreign_pre_chain": SHARED,
@@ -76,20 +76,20 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
         "handlers": {"stderr": handler},
         "root": {"handlers": ["stderr"], "level": log_level},
         "loggers": {
-            # Its own handlers would print every line a second time.
+            # Their own handlers would print every line twice.
             "django": {"handlers": [], "level": log_level, "propagate": True},
             "django.server": {"handlers": [], "propagate": True},
             "uvicorn": {"handlers": [], "propagate": True},
-            # Every request and its failure are logged already, with a user and an id.
+            # RequestMiddleware logs every request and failure, with user and request id.
             "uvicorn.access": {"level": "WARNING"},
-            # It says of each socket that it was opened and closed, and hundreds come back at once.
+            # Logs the opening and closing of each WebSocket, of which hundreds reconnect at once.
             "uvicorn.error": {"level": "WARNING"},
             "django.request": {"level": "CRITICAL"},
-            # Scanners ask for any host; the answer 400 is all it is worth.
+            # Scanners send arbitrary Host headers; the response 400 is enough.
             "django.security.DisallowedHost": {"level": "CRITICAL"},
-            # Sweeps come every second: what they find they say themselves, and their failures are warnings.
+            # Sweeps run every second and log their findings; their failures are warnings.
             **{name: {"level": "WARNING"} for name in SWEEPS},
-            # It tells addresses, which are secrets; what became of a notice is logged where it is sent.
+            # Logs URLs that contain secrets; the outcome of a notification is logged by its sender.
             "apprise": {"level": "CRITICAL"},
         },
     }

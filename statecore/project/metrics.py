@@ -1,4 +1,4 @@
-"""The address that Prometheus scrapes: for whoever has the token, and for staff."""
+"""The `/metrics` endpoint, for callers with the metrics token and for staff."""
 
 import os
 import secrets
@@ -14,33 +14,33 @@ from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from statecore.derive.metrics import EntityStates
-from statecore.derive.standing import Standing
+from statecore.delivery.sequencer.lag import SequencerLag
+from statecore.delivery.sinks.alerts import OpenAlerts
 from statecore.project.metrics_folder import VARIABLE
-from statecore.sequencer.gauge import SequencerLag
-from statecore.sinks.gauge import OpenAlerts
-from statecore.stuck.gauge import StuckEntities
+from statecore.read_models.database_gauge import DatabaseGauge
+from statecore.read_models.metrics import EntityStates
+from statecore.read_models.stuck.overdue import StuckEntities
 
 SCHEME = "Bearer "
 
-STANDING: tuple[Standing, ...] = (EntityStates(), OpenAlerts(), SequencerLag(), StuckEntities())
-where_everything_stands = CollectorRegistry()
-for gauge in STANDING:
-    where_everything_stands.register(gauge)
+DATABASE_GAUGES: tuple[DatabaseGauge, ...] = (EntityStates(), OpenAlerts(), SequencerLag(), StuckEntities())
+database_registry = CollectorRegistry()
+for gauge in DATABASE_GAUGES:
+    database_registry.register(gauge)
 
 
 @login_not_required
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """Without a token in the settings there is none to guess: then it is for staff alone."""
+    """Without a configured token no token is accepted, and only staff have access."""
     if given := request.headers.get("Authorization"):
-        return _told() if _is_the_token(given) else _unauthorized()
+        return _render() if _is_the_token(given) else _unauthorized()
     if not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     if not request.user.is_staff:
         raise PermissionDenied
-    return _told()
+    return _render()
 
 
 def _is_the_token(given: str) -> bool:
@@ -52,15 +52,15 @@ def _unauthorized() -> HttpResponse:
     return HttpResponse("not authenticated", status=401, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _told() -> HttpResponse:
-    body = generate_latest(_what_happened()) + generate_latest(where_everything_stands)
+def _render() -> HttpResponse:
+    body = generate_latest(_process_registry()) + generate_latest(database_registry)
     return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
 
 
-def _what_happened() -> CollectorRegistry:
-    """The counts of all processes, or of this one where it runs by itself."""
+def _process_registry() -> CollectorRegistry:
+    """Returns the counts of all processes, or of this process in single-process mode."""
     if VARIABLE not in os.environ:
         return REGISTRY
-    added_up = CollectorRegistry()
-    MultiProcessCollector(added_up)  # type: ignore[no-untyped-call]
-    return added_up
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry

@@ -1,4 +1,4 @@
-"""Where the processes of one machine keep their counts, so that any of them can add them up."""
+"""The directory in which the processes of one host share their Prometheus counters."""
 
 import os
 import socket
@@ -9,25 +9,25 @@ HOST = socket.gethostname()
 
 
 def choose(home: Path) -> Path:
-    """Must run before prometheus_client is imported."""
+    """Creates the directory and sets the variable; must run before prometheus_client is imported."""
     folder = Path(os.environ.setdefault(VARIABLE, str(home / "metrics")))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def prepare(home: Path) -> None:
-    """Empty at each start: Prometheus expects counts to begin anew with the program.
+    """Empties the directory at each start, because counters start at zero.
 
-    What a process counted stays when it dies, so nothing has to be marked: there are no gauges among the files.
+    Files of processes that died in between stay: their counts are part of the total. There are no gauges among them.
     """
-    for left_over in choose(home).glob("*.db"):
-        left_over.unlink()
+    for file in choose(home).glob("*.db"):
+        file.unlink()
 
 
 def tell_containers_apart() -> None:
-    """Name the files by host and process: containers that share the folder all have a process 1.
+    """Names the files by host and process, because containers that share the directory all have a process 1.
 
-    Before anything is counted, that is by the settings.
+    The settings call it, before anything is counted.
     """
     if VARIABLE in os.environ:
         from prometheus_client import values

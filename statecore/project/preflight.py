@@ -1,4 +1,4 @@
-"""What must be true before anything starts; each check refuses with one sentence."""
+"""Checks before a process starts; each refuses with one sentence."""
 
 from importlib import metadata
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from statecore.project.refusal import Refused
 
 
 def check_distribution() -> None:
-    """`django-fsm` and `django-fsm-2` install the same folder, and the last one wins."""
+    """`django-fsm` and `django-fsm-2` install the same package directory; the last one installed wins."""
     if _is_installed("django-fsm"):
         raise Refused(
             "the distribution `django-fsm` is installed, but Statecore needs `django-fsm-2` alone;"
@@ -20,7 +20,7 @@ def check_distribution() -> None:
 
 
 def check_database() -> None:
-    """Ask on a connection of its own: a pool keeps trying where one answer is enough."""
+    """Uses a separate connection, because a pool would retry until its timeout."""
     from django.db import connection
 
     probe = connection.copy()
@@ -39,7 +39,7 @@ def check_connection(connection: BaseDatabaseWrapper) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except (Error, ImproperlyConfigured, UnicodeError) as error:
-        place = _place(connection)
+        place = _describe_location(connection)
         raise Refused(f"the database {place} cannot be reached: {_first_line(error)}.") from None
 
 
@@ -52,11 +52,11 @@ def check_broker() -> None:
         with Redis.from_url(settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5) as redis:
             redis.ping()
     except (RedisError, OSError, ValueError) as error:
-        place = without_password(settings.REDIS_URL)
+        place = strip_password(settings.REDIS_URL)
         raise Refused(f"Redis at {place} cannot be reached: {_first_line(error)}.") from None
 
 
-def without_password(url: str) -> str:
+def strip_password(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
@@ -69,7 +69,7 @@ def _is_installed(distribution: str) -> bool:
     return True
 
 
-def _place(connection: BaseDatabaseWrapper) -> str:
+def _describe_location(connection: BaseDatabaseWrapper) -> str:
     given = connection.settings_dict
     if connection.vendor == "sqlite":
         return str(given["NAME"])

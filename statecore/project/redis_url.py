@@ -1,12 +1,10 @@
-"""REDIS_URL: the broker's address, as redis-py and as Celery each want it."""
+"""REDIS_URL: validation, the embedded server's URL, and Celery's notation."""
 
 import hashlib
 import os
 import tempfile
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
-
-from statecore.project.refusal import Refused
 
 SHAPES = "redis://host:port/0, rediss://host:port/0 or unix:///path"
 # The kernel allows 107 bytes for the path of a unix socket.
@@ -16,15 +14,15 @@ LONGEST_SOCKET_PATH = 107
 def check(url: str) -> str:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018  urlsplit checks a port only when it is asked for
+        parts.port  # noqa: B018  urlsplit validates the port when it is accessed
     except ValueError:
-        # Not what Python says of it: that quotes the part it stumbled over, which may be a password.
-        raise Refused(f"REDIS_URL cannot be read; it should be {SHAPES}.") from None
+        # Python's message quotes a part of the URL, which may be the password.
+        raise ValueError(f"cannot be read; it should be {SHAPES}") from None
     if parts.scheme in ("redis", "rediss") and parts.hostname:
         return url
     if parts.scheme == "unix" and parts.path and not parts.netloc:
         return url
-    raise Refused(f"REDIS_URL is not understood; it should be {SHAPES}.")
+    raise ValueError(f"has an unknown form; it should be {SHAPES}")
 
 
 def embedded(home: Path) -> str:
@@ -32,7 +30,7 @@ def embedded(home: Path) -> str:
 
 
 def socket_path(home: Path) -> Path:
-    """Inside the home, or in a short place of the same user when that would be too long."""
+    """Returns a path in the home, or a short one in the temporary directory if that would be too long."""
     path = home / "redis.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path

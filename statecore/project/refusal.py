@@ -1,8 +1,8 @@
-"""A refusal to start, told to a person in one sentence."""
+"""The exception for a refusal to start."""
 
 
 class Refused(SystemExit):
-    """Whichever program it ends, Python prints the sentence to stderr and no traceback."""
+    """Ends the program: Python prints the sentence to stderr, without a traceback."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(f"statecore: {sentence}")

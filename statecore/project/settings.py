@@ -1,11 +1,12 @@
-"""Django's settings, all of them decided by `environment`."""
+"""Django's settings. Values that differ between installations come from `environment`."""
 
 import os
 from datetime import timedelta
 
 from csp.constants import NONE, SELF
 
-from statecore.project import environment, logs, metrics_folder, preflight, redis_url, secret
+from statecore import __version__
+from statecore.project import environment, home, logs, metrics_folder, preflight, redis_url
 
 preflight.check_distribution()
 metrics_folder.tell_containers_apart()
@@ -14,7 +15,7 @@ ENVIRONMENT = environment.read(os.environ)
 STATECORE_HOME = ENVIRONMENT.home
 REDIS_URL = ENVIRONMENT.redis_url
 
-SECRET_KEY = ENVIRONMENT.secret_key or secret.secret_key(STATECORE_HOME)
+SECRET_KEY = ENVIRONMENT.secret_key or home.read_secret_key(STATECORE_HOME)
 ROOT = environment.ROOT
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
@@ -40,24 +41,25 @@ INSTALLED_APPS = [
     "api.apps.ApiConfig",
     "dashboard.apps.DashboardConfig",
     "statecore.project.apps.ProjectConfig",
+    "statecore.devtools.apps.DevtoolsConfig",
 ]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "api.programs.Programs",
+    "api.token_fastpath.TokenFastPath",
     "csp.middleware.CSPMiddleware",
     "statecore.project.static_files.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "statecore.project.admin_addresses.AdminAddresses",
+    "statecore.project.admin_nul_filter.AdminNulFilter",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    # Nothing is open unless its view says so.
+    # Every view requires a login unless it is decorated with login_not_required.
     "dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
-    # Axes asks to be last: it answers a locked-out login in place of the view.
+    # Must be last: it replaces the response of a login that is locked out.
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -85,11 +87,11 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [environment.ROOT / "static"]
-# Files are served from where they lie: there is no step to forget between change and start.
+# Files are served from their source directories, without a collectstatic step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
-# Who is in
+# Authentication
 LOGIN_URL = "console:login"
 LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "console:login"
@@ -115,11 +117,11 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
-# A guesser locks out himself at that name, not its owner elsewhere.
+# An attacker is locked out of the account without locking out its owner.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_USERNAME_CALLABLE = "statecore.project.guesses.name_tried"
+AXES_USERNAME_CALLABLE = "statecore.project.axes_username.get_username"
 
-# What a browser may do
+# Browser security
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -134,13 +136,13 @@ CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.https else 0
 SECURE_SSL_REDIRECT = ENVIRONMENT.https
-# Asked by machines that come past the proxy, and none of them is told a secret.
+# Called by machines that bypass the proxy; the responses contain no secrets.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
-# Both say something about other hosts of the domain, which are not ours to speak for; a proxy may add it.
+# Both concern other hosts of the domain; a proxy may add these headers.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 
-# Whose changes are refused: those of people at a browser, and where all is said those of programs too.
+# Read-only refuses changes by browser sessions; with "all", also those by tokens.
 STATECORE_READ_ONLY = ENVIRONMENT.read_only != "0"
 STATECORE_READ_ONLY_FOR_PROGRAMS = ENVIRONMENT.read_only == "all"
 STATECORE_SECOND_FACTOR = ENVIRONMENT.second_factor
@@ -152,7 +154,7 @@ STATECORE_CALLS_PER_MINUTE = ENVIRONMENT.calls_per_minute
 REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Statecore",
-    "VERSION": "1.0.0",
+    "VERSION": __version__,
     "OAS_VERSION": "3.1.0",
     "DESCRIPTION": "The state of an automated engineering system, changed only by legal, recorded transitions.",
     "POSTPROCESSING_HOOKS": ["api.openapi.inspector.add_components"],
@@ -161,6 +163,7 @@ SPECTACULAR_SETTINGS = {
 # The machines
 STATECORE_DEADLINES = ENVIRONMENT.deadlines
 STATECORE_SECOND_PERSON = ENVIRONMENT.second_person
+STATECORE_APPROVAL_HOURS = ENVIRONMENT.approval_hours
 STATECORE_IDEMPOTENCY_SECONDS = ENVIRONMENT.idempotency_seconds
 STATECORE_RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
 STATECORE_RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
@@ -174,14 +177,27 @@ STATECORE_GATE_FOLDER = ENVIRONMENT.gate_folder
 STATECORE_REPOSITORY = ENVIRONMENT.repository
 STATECORE_REPOSITORY_BRANCH = ENVIRONMENT.repository_branch
 STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
+STATECORE_CHECKOUT_DIR = ENVIRONMENT.checkout_dir
+STATECORE_SANDBOX = ENVIRONMENT.sandbox
+STATECORE_SANDBOX_READ = ENVIRONMENT.sandbox_read
+STATECORE_SANDBOX_NETWORK = ENVIRONMENT.sandbox_network
+STATECORE_COMMAND_USER = ENVIRONMENT.command_user
+STATECORE_COMMAND_MEMORY = ENVIRONMENT.command_memory
+STATECORE_COMMAND_PROCESSES = ENVIRONMENT.command_processes
+STATECORE_COMMAND_DISK = ENVIRONMENT.command_disk
 STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
 STATECORE_ALERTS = ENVIRONMENT.alerts
 STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
 STATECORE_RETIRED_DIR = ENVIRONMENT.retired_dir
 STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
+STATECORE_JOURNAL_NAME = ENVIRONMENT.journal_name
+STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
+STATECORE_JOURNAL_VERIFIER_KEY = ENVIRONMENT.journal_verifier_key
+STATECORE_JOURNAL_SIGNER = ENVIRONMENT.journal_signer
+STATECORE_WITNESSES = ENVIRONMENT.witnesses
 STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
 
-# Live: messages may get lost, the journal does not; whoever watches catches up by position.
+# Live updates: messages may be lost; clients catch up from the journal by position.
 CHANNEL_LAYERS = {
     "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
 }
@@ -189,7 +205,7 @@ CHANNEL_LAYERS = {
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A task that outlives this is delivered a second time; every task ends long before.
+# A task that runs longer is delivered a second time; the time limit ends every task before.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
 CELERY_TASK_TIME_LIMIT = 600
 CELERY_TASK_ACKS_LATE = True
@@ -204,24 +220,22 @@ SWEEPS = {
     "send_alert_notices": timedelta(seconds=10),
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
-    "look_around": timedelta(seconds=30),
+    "reevaluate_waiting": timedelta(seconds=30),
     "run_due_bulk_jobs": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),
+    "close_approvals": timedelta(minutes=1),
     "sweep_invariants": timedelta(minutes=1),
     "check_recent_integrity": timedelta(minutes=5),
     "expire_idempotency_records": timedelta(hours=1),
     "export_journal": timedelta(days=1),
     "reconcile_counters": timedelta(days=1),
 }
-# A sweep that nobody took in time is made up for by the next one.
+# A sweep that no worker took in time expires; the next one does its work.
 CELERY_BEAT_SCHEDULE = {
     name: {"task": f"statecore.tasks.{name}", "schedule": every, "options": {"expires": every.total_seconds()}}
     for name, every in SWEEPS.items()
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
-
-# Who writes what is generated from declarations
-STATECORE_DOCUMENTS = "statecore.reference.documents"
 
 # Logs
 LOGGING = logs.configuration(ENVIRONMENT.log_format, ENVIRONMENT.log_level)

@@ -1,4 +1,4 @@
-"""What happens once, before the processes start."""
+"""The steps that run once, before the processes start."""
 
 import errno
 import os
@@ -8,19 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from statecore.kernel import file_lock
-from statecore.project import secret
+from statecore.project import home as home_directory
 from statecore.project.refusal import Refused
+from statecore.storage import files
 
 FIRST_OPERATOR = "operator"
 
 
 def lock_home(home: Path) -> TextIO:
-    """The home is ours while the returned file is open, even if we are killed meanwhile."""
-    secret.make_home(home)
+    """Locks the home until the returned file is closed or this process dies."""
+    home_directory.create(home)
     path = home / "up.lock"
     try:
-        file = os.fdopen(file_lock.take(path), "r+", encoding="ascii")
+        file = os.fdopen(files.take_lock(path), "r+", encoding="ascii")
     except BlockingIOError:
         holder = path.read_text(encoding="ascii").strip() or "unknown"
         raise Refused(f"Statecore is already running on STATECORE_HOME {home} (process {holder}).") from None
@@ -40,10 +40,10 @@ def check_port(host: str, port: int) -> None:
             probe.bind(address)
             probe.listen()
     except OSError as error:
-        raise Refused(_why_not(host, port, error)) from None
+        raise Refused(_explain_bind_error(host, port, error)) from None
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _explain_bind_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use; set PORT to a free one."
     if error.errno == errno.EACCES:
@@ -52,7 +52,7 @@ def _why_not(host: str, port: int, error: OSError) -> str:
 
 
 def check_declarations() -> None:
-    """Once for all processes: each would load every page and every call, only to say the same."""
+    """Runs Django's checks once for all processes: each run loads every page and every API call."""
     from django.core import checks
 
     for each in checks.run_checks():
@@ -60,29 +60,29 @@ def check_declarations() -> None:
             raise Refused(f"{each.id}: {each.msg}")
 
 
-def migrate(is_over: Callable[[], bool] = lambda: False) -> None:
+def migrate(is_stopping: Callable[[], bool] = lambda: False) -> None:
     from django.core.management import call_command
 
-    from statecore.project import migrating
+    from statecore.project import migration_lock
 
-    with migrating.alone(is_over):
+    with migration_lock.hold(is_stopping):
         call_command("migrate", verbosity=0, interactive=False)
 
 
 def check_integrity(*, start_anyway: bool) -> None:
-    """Nothing runs on a journal that was tampered with, unless somebody says so in as many words."""
-    from statecore import integrity
+    """Refuses to start if recent rows do not verify, unless STATECORE_START_ANYWAY is set."""
+    from statecore.operations import integrity
 
     errors = [finding for finding in integrity.check_recent() if finding.severity == integrity.ERROR]
     if errors and not start_anyway:
         raise Refused(
-            f"what is stored does not verify ({len(errors)} errors, the first: {errors[0]}); "
-            f"see `manage.py integrity`, or set STATECORE_START_ANYWAY=1 to start all the same."
+            f"stored data does not verify ({len(errors)} errors, the first: {errors[0]}); "
+            f"see `manage.py integrity`, or set STATECORE_START_ANYWAY=1 to start anyway."
         )
 
 
-def first_operator() -> str | None:
-    """Make the first user when there is none who can log in, and return its password."""
+def create_first_operator() -> str | None:
+    """Creates a superuser if no user can log in, and returns its password."""
     from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
     from django.contrib.auth.models import User
 

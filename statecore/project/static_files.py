@@ -1,6 +1,5 @@
-"""Static files, in one piece: a stream of blocking reads has no place in an event loop."""
+"""Serves static files as whole responses, because a streamed file would block the event loop with its reads."""
 
-from contextlib import closing
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,10 +9,18 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 class StaticFiles(WhiteNoiseMiddleware):
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
-        served: Any = WhiteNoiseMiddleware.serve(static_file, request)
-        answer: HttpResponse = served
-        if served.streaming:
-            # Not `served.close()`: that tells everybody that the request is over.
-            with closing(served.file_to_stream):
-                answer = HttpResponse(b"".join(served), status=served.status_code, headers=served.headers)
-        return answer
+        """Returns the file, a part of it, or the status alone: 304, 405, 416 and answers to HEAD have no file."""
+        found = static_file.get_response(request.method, request.META)
+        response = HttpResponse(_read_and_close(found.file), status=int(found.status))
+        del response["Content-Type"]  # Django's default; WhiteNoise names the type where there is one
+        for name, value in found.headers:
+            response[name] = value
+        return response
+
+
+def _read_and_close(file: Any) -> bytes:
+    if file is None:
+        return b""
+    with file:
+        content: bytes = file.read()
+    return content

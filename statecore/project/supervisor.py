@@ -1,4 +1,4 @@
-"""Starts Statecore's processes, keeps them running, and stops them all."""
+"""Starts Statecore's processes, restarts those that crash, and stops them all."""
 
 import os
 import signal
@@ -11,25 +11,33 @@ from types import FrameType
 
 import django
 
-from statecore.project import commands, environment, metrics_folder, preflight, redis_server, redis_url, startup
-from statecore.project.child import Child
-from statecore.project.environment import EVERYWHERE, Environment
+from statecore.project import (
+    commands,
+    environment,
+    metrics_folder,
+    preflight,
+    redis_server,
+    redis_url,
+    startup,
+)
+from statecore.project.environment import ALL_INTERFACES, Environment
+from statecore.project.managed_process import ManagedProcess
 from statecore.project.refusal import Refused
 
 TICK = 0.1
 GRACE = 15.0
 
 
-def brokers(env: Environment) -> list[Child]:
+def brokers(env: Environment) -> list[ManagedProcess]:
     """The embedded Redis, unless REDIS_URL names another."""
     socket_path = redis_url.socket_path(env.home)
-    return [Child("redis", redis_server.command(socket_path))] if env.redis_is_embedded else []
+    return [ManagedProcess("redis", redis_server.command(socket_path))] if env.redis_is_embedded else []
 
 
-def processes(env: Environment) -> list[Child]:
-    """Everything that runs beside the broker, in one web process; a new process is one new word."""
+def processes(env: Environment) -> list[ManagedProcess]:
+    """Everything except the broker, with a single web process."""
     names = ["web", "worker", "beat", *(["executors"] if commands.runs_commands(env) else []), "sequencer"]
-    return [Child(name, commands.COMMANDS[name](env)) for name in names]
+    return [ManagedProcess(name, commands.COMMANDS[name](env)) for name in names]
 
 
 class Supervisor:
@@ -40,16 +48,16 @@ class Supervisor:
         self.signals = 0
 
     def run(self) -> int:
-        """Return the exit code: 0 when asked to stop, 1 when a process kept crashing."""
+        """Returns the exit code: 0 after a signal to stop, 1 if a process kept crashing."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         try:
             self._start()
             return self._watch()
         finally:
-            # The broker goes last: the others still talk to it while they end.
-            self._end(self.processes)
-            self._end(self.brokers)
+            # The broker stops last, because the others use it while they stop.
+            self._stop(self.processes)
+            self._stop(self.brokers)
             say("stopped.")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -59,55 +67,55 @@ class Supervisor:
         for broker in self.brokers:
             broker.start()
         # An embedded Redis needs a moment to open its socket.
-        _wait(lambda: self.signals > 0 or _answers(preflight.check_broker), 10.0)
+        _wait(lambda: self.signals > 0 or _passes(preflight.check_broker), 10.0)
         preflight.check_broker()
         startup.migrate(lambda: self.signals > 0)
         startup.check_integrity(start_anyway=self.env.start_anyway)
-        if password := startup.first_operator():
+        if password := startup.create_first_operator():
             say(f"first operator: {startup.FIRST_OPERATOR}, password: {password}")
-            say("note the password now: it is shown only this once.")
+            say("note the password now: it is not shown again.")
         _close_connections()
 
     def _watch(self) -> int:
-        """Start what does not run, until a signal or a process that cannot be kept running."""
+        """Restarts processes that have ended, until a signal arrives or a process keeps crashing."""
         announced = False
         while not self.signals:
-            for child in [*self.brokers, *self.processes]:
-                if news := child.tend():
-                    say(news)
-                if child.has_given_up:
+            for process in [*self.brokers, *self.processes]:
+                if message := process.check():
+                    say(message)
+                if process.has_given_up:
                     return 1
-            if not announced and _listens(self.env):
+            if not announced and _is_listening(self.env):
                 announced = True
                 say(f"ready: open {address(self.env)} (Ctrl-C stops it)")
             time.sleep(TICK)
         say("stopping.")
         return 0
 
-    def _end(self, children: list[Child]) -> None:
-        """Ask, wait a bounded time, then kill; a further signal does not wait."""
-        asked = self.signals
-        for child in children:
-            child.terminate()
-        _wait(lambda: self.signals > asked or not any(c.is_running for c in children), GRACE)
-        for child in children:
-            child.kill()
+    def _stop(self, processes: list[ManagedProcess]) -> None:
+        """Terminates the processes and kills the rest after a grace period, or at once after another signal."""
+        signals = self.signals
+        for process in processes:
+            process.terminate()
+        _wait(lambda: self.signals > signals or not any(process.is_running for process in processes), GRACE)
+        for process in processes:
+            process.kill()
 
 
 def say(sentence: str) -> None:
-    # Nobody may be reading any more; that is no reason to leave processes behind.
+    # The reader may have closed the pipe; the processes must be stopped all the same.
     with suppress(OSError):
         sys.stdout.write(f"statecore: {sentence}\n")
         sys.stdout.flush()
 
 
 def address(env: Environment) -> str:
-    host = _reachable(env.host)
+    host = _connectable(env.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{env.port}/"
 
 
-def _reachable(host: str) -> str:
-    return "127.0.0.1" if host in EVERYWHERE else host
+def _connectable(host: str) -> str:
+    return "127.0.0.1" if host in ALL_INTERFACES else host
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> None:
@@ -116,7 +124,7 @@ def _wait(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(TICK / 2)
 
 
-def _answers(check: Callable[[], None]) -> bool:
+def _passes(check: Callable[[], None]) -> bool:
     try:
         check()
     except Refused:
@@ -124,9 +132,9 @@ def _answers(check: Callable[[], None]) -> bool:
     return True
 
 
-def _listens(env: Environment) -> bool:
+def _is_listening(env: Environment) -> bool:
     try:
-        socket.create_connection((_reachable(env.host), env.port), timeout=1).close()
+        socket.create_connection((_connectable(env.host), env.port), timeout=1).close()
     except OSError:
         return False
     return True
@@ -143,7 +151,7 @@ def main() -> int:
     env = environment.read(os.environ)
     with startup.lock_home(env.home):
         startup.check_port(env.host, env.port)
-        # Every process finds the same home, wherever it looks from.
+        # A relative path would mean another directory in processes that change theirs.
         os.environ["STATECORE_HOME"] = str(env.home)
         os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
         metrics_folder.prepare(env.home)
@@ -151,7 +159,7 @@ def main() -> int:
         startup.check_declarations()
         preflight.check_database()
         if env.redis_is_embedded:
-            redis_server.make_place(redis_url.socket_path(env.home))
+            redis_server.create_directory(redis_url.socket_path(env.home))
         else:
             preflight.check_broker()
         return Supervisor(env).run()

@@ -1,4 +1,4 @@
-"""The WSGI application: where REST is served at scale, beside the ASGI one for sockets and streams."""
+"""The WSGI application, which serves REST at scale; the ASGI application serves WebSockets and streams."""
 
 import os
 
@@ -6,16 +6,16 @@ import django
 from django.conf import settings
 from granian.utils.proxies import wrap_wsgi_with_proxy_headers
 
-from statecore.project import memory, open_files, preflight
+from statecore.project import preflight, process_limits
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 django.setup(set_prefix=False)
 
-from statecore.project.handler import Handler  # noqa: E402 - the API is loaded once Django is there
+from statecore.project.wsgi_handler import Handler  # noqa: E402  imports models, so after django.setup()
 
-# Who calls, and whether it was by TLS, is what a trusted proxy says of it; the other server does the same by itself.
+# Takes the client's address and scheme from trusted proxies; uvicorn has an option for it.
 application = wrap_wsgi_with_proxy_headers(Handler(), trusted_hosts=settings.STATECORE_TRUSTED_PROXIES)
 preflight.check_database()
 preflight.check_broker()
-memory.keep_what_is_loaded()
-open_files.allow_many()
+process_limits.freeze_loaded_objects()
+process_limits.raise_open_file_limit()

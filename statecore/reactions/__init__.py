@@ -1,13 +1,13 @@
-"""What follows from a change: the rules between machines, in the transaction of the change that caused them.
+"""The rules between machines: what a change causes for other entities, in its transaction.
 
-Everybody keeps to one protocol, so that nothing is overlooked and nobody waits in a circle:
+All reactions follow one locking protocol, so that no change is missed and no two transactions deadlock:
 
-- Change yourself, then lock what you belong to (a task its workstream, a workstream its run), then look around. So the
-  last of two tasks that finish at the same moment sees that it is the last.
-- Whom else you want to move you lock only if nobody holds it. Whom you had to leave out you look at once more as soon
-  as you have committed, when you hold nothing any more and may wait.
+- A transaction changes its entity first, then locks the parent (a task its workstream, a workstream its run), then
+  evaluates. The last of two tasks that complete at the same time therefore sees that it is the last.
+- Locks on children and siblings are never awaited. Rows locked elsewhere are re-evaluated after the commit, in a
+  transaction that holds nothing and may wait.
 """
 
-from .follow import follow
+from .dispatch import REACTIONS
 
-__all__ = ["follow"]
+__all__ = ["REACTIONS"]

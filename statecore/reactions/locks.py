@@ -1,64 +1,61 @@
-"""Locking upwards: from a task to its gates, its workstream, its run; never the other way round."""
+"""Locks are taken upwards: from a task to its gates, its workstream and its run, never the other way round."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..door.work import current
 from ..kernel.entity import Entity
-from ..kernel.many import among, listed
 from ..machines.run import Run
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
+from ..storage.sql_params import in_clause, in_param
+from ..transitions.unit_of_work import UnitOfWork
 
-# What is not named here, such as a task, is below them all.
-UPWARDS: dict[type[Entity], int] = {TestGate: 1, Workstream: 2, Run: 3}
-# A workstream has a lock beside that of its row, which those share who complete unnoticed. (Rows can be locked for
-# sharing as well, but who shares goes past whoever waits to have one alone: he would wait as long as tasks complete.)
-QUIET_LOCK = "hashtextextended({}, 8)"
+# The order of locks; models that are not listed, such as tasks, come first.
+LEVELS: dict[type[Entity], int] = {TestGate: 1, Workstream: 2, Run: 3}
+# Beside its row lock, a workstream has an advisory lock that unobserved completions share. (PostgreSQL also has shared
+# row locks, but new sharers overtake a transaction that waits for the exclusive lock: it would starve.)
+ADVISORY_KEY = "hashtextextended({}, 8)"
 
 
-def take(model: type[Entity], ids: Iterable[str]) -> set[str]:
-    """In the order of the ids; those that somebody else has, where waiting for them might be waiting in a circle.
+def take(work: UnitOfWork, model: type[Entity], ids: Iterable[str]) -> set[str]:
+    """Lock these rows by id: wait if that cannot deadlock, otherwise skip rows locked elsewhere and return their ids.
 
-    SQLite has one writer at a time, who holds every lock there is.
+    SQLite has a single writer, which needs no locks.
     """
-    work = current()
     if work.connection.vendor != "postgresql":
         return set()
-    # Rows that were locked to be changed are held as well.
-    wanted = sorted(pk for pk in set(ids) if (model, pk) not in work.held and (model, pk) not in work.known)
+    known = work.locked, work.entities
+    wanted = sorted(pk for pk in set(ids) if not any((model, pk) in keys for keys in known))
     if not wanted:
         return set()
-    waits = may_wait(model)
-    with work.reading_others():
-        free = _undisturbed(wanted, waits=waits) if model is Workstream else wanted
-        taken = _locked(model, free, waits=waits) if free else set()
-    work.held.update((model, pk) for pk in taken)
+    waits = may_wait(work, model)
+    free = _take_advisory(work, wanted, waits=waits) if model is Workstream else wanted
+    taken = _take_rows(work, model, free, waits=waits) if free else set()
+    work.locked.update((model, pk) for pk in taken)
     return set() if waits else set(wanted) - taken
 
 
-def may_wait(model: type[Entity]) -> bool:
-    """Not who holds one of the same kind, or one above: two that depend on each other's tasks would meet."""
-    work = current()
-    return all(UPWARDS.get(kind, 0) < UPWARDS[model] for kind, _pk in (*work.held, *work.shared, *work.known))
+def may_wait(work: UnitOfWork, model: type[Entity]) -> bool:
+    """Whether no lock of the same level or above is held: otherwise two transactions could wait for each other."""
+    held = (*work.locked, *work.shared, *work.entities)
+    return all(LEVELS.get(kind, 0) < LEVELS[model] for kind, _pk in held)
 
 
-def _undisturbed(ids: list[str], *, waits: bool) -> list[str]:
-    """Those of which nobody shares the quiet lock now, nor will."""
-    cursor, key = current().cursor, QUIET_LOCK.format("id")
+def _take_advisory(work: UnitOfWork, ids: list[str], *, waits: bool) -> list[str]:
+    """Take the advisory locks exclusively; return the ids of those that were free."""
+    key = ADVISORY_KEY.format("id")
     if waits:
-        cursor.execute(f"SELECT pg_advisory_xact_lock({key}) FROM unnest(%s::text[]) AS id", [ids])
+        lock = f"SELECT pg_advisory_xact_lock({key}) FROM unnest(%s::text[]) AS id"
+        work.query(lock, [ids], flush=False)
         return ids
-    cursor.execute(f"SELECT id FROM unnest(%s::text[]) AS id WHERE pg_try_advisory_xact_lock({key})", [ids])
-    return [pk for (pk,) in cursor.fetchall()]
+    try_lock = f"SELECT id FROM unnest(%s::text[]) AS id WHERE pg_try_advisory_xact_lock({key})"
+    return [pk for (pk,) in work.query(try_lock, [ids], flush=False)]
 
 
-def _locked(model: type[Entity], ids: list[str], *, waits: bool) -> set[str]:
-    cursor = current().cursor
-    cursor.execute(
-        f"SELECT id FROM {model._meta.db_table} WHERE id {among('postgresql', len(ids))} "
-        f"ORDER BY id FOR NO KEY UPDATE{'' if waits else ' SKIP LOCKED'}",
-        [listed(ids, "postgresql")],
+def _take_rows(work: UnitOfWork, model: type[Entity], ids: list[str], *, waits: bool) -> set[str]:
+    query = (
+        f"SELECT id FROM {model._meta.db_table} WHERE id {in_clause('postgresql', len(ids))} "
+        f"ORDER BY id FOR NO KEY UPDATE{'' if waits else ' SKIP LOCKED'}"
     )
-    return {pk for (pk,) in cursor.fetchall()}
+    return {pk for (pk,) in work.query(query, [in_param(ids, "postgresql")], flush=False)}

@@ -1,15 +1,14 @@
-"""What follows for runs: their outcome is derived from their workstreams."""
+"""Reactions of runs: the outcome of a run is derived from its workstreams."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..kernel.many import quoted
 from ..machines.run import Run, State
 from ..machines.workstream import Workstream
-from .causes import Causes
-from .consequences import move_each
-from .look import look, one_stands, there_is
+from ..storage.sql_params import quote_states
+from ..transitions.unit_of_work import UnitOfWork
+from .evaluation import Causes, apply_each, has_current_part, has_part, run_query
 
 
 class Situation(NamedTuple):
@@ -19,7 +18,7 @@ class Situation(NamedTuple):
     workstream_open: bool
     critical_failure: bool
 
-    def next_move(self) -> str | None:
+    def due_trigger(self) -> str | None:
         if self.state != State.RUNNING:
             return None
         if self.critical_failure:
@@ -29,13 +28,14 @@ class Situation(NamedTuple):
 
 SITUATION = f"""
 SELECT run.id, run.state,
-  {there_is("run", "workstreams")},
-  {one_stands("run", "workstreams", f"part.state NOT IN ({quoted(Workstream.flow.done)})")},
-  {one_stands("run", "workstreams", "part.state = 'failed' AND part.is_critical")}
+  {has_part("run", "workstreams")},
+  {has_current_part("run", "workstreams", f"part.state NOT IN ({quote_states(Workstream.flow.done)})")},
+  {has_current_part("run", "workstreams", "part.state = 'failed' AND part.is_critical")}
 FROM {{runs}} AS run WHERE run.id {{ids}}
 """
 
 
-def reconsider(causes: Causes) -> None:
-    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
-    move_each(Run, ((each.id, each.next_move()) for each in found), causes, reconsider)
+def reevaluate(work: UnitOfWork, causes: Causes) -> None:
+    """End each of these runs if its workstreams have decided the outcome."""
+    found = [Situation(*row) for row in run_query(work, SITUATION, causes)] if causes else []
+    apply_each(work, Run, ((each.id, each.due_trigger()) for each in found), causes, reevaluate)

@@ -1,17 +1,27 @@
-"""What follows for tasks."""
+"""Reactions of tasks: blocking, queueing, completing and cancelling."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..kernel.links import question
-from ..kernel.many import quoted
+from ..kernel.transition import Guard
 from ..machines import run as runs
 from ..machines import workstream as workstreams
-from ..machines.task import FINAL, LIVE, VERIFIED, WAITING, State, Task
-from .causes import Causes, handed_on
-from .consequences import move_each
-from .look import linked, look
+from ..machines.task import (
+    FINAL,
+    LIVE,
+    VERIFIED,
+    WAITING,
+    State,
+    Task,
+    dependencies_are_completed,
+    entry_gates_have_passed,
+    exit_gates_have_passed,
+    the_patch_is_verified,
+)
+from ..storage.sql_params import quote_states
+from ..transitions.unit_of_work import UnitOfWork
+from .evaluation import Causes, apply_each, has_linked, related, related_ids, run_query
 
 
 class Situation(NamedTuple):
@@ -26,8 +36,8 @@ class Situation(NamedTuple):
     rerun_not_passed: bool
     gate_failed: bool
 
-    def next_move(self) -> str | None:
-        """The move that follows for this task by itself, if any."""
+    def due_trigger(self) -> str | None:
+        """Return the trigger that the system fires next for this task, if any."""
         if self.state in FINAL:
             return None
         if self.workstream_state in workstreams.FINAL or self.run_state in runs.FINAL:
@@ -37,13 +47,13 @@ class Situation(NamedTuple):
         waits = self.dependency_open or self.entry_gate_shut
         if self.state == State.BLOCKED:
             return None if waits or self.rerun_not_passed else "dependency_satisfied"
-        if self.state == State.PENDING and self._is_wanted():
+        if self.state == State.PENDING and self._may_start():
             return "dependency_check_failed" if waits else "scheduler_assigned"
         if self.state == State.VALIDATING and not self.exit_gate_shut and self._patch_is_verified():
             return "validation_passed"
         return None
 
-    def _is_wanted(self) -> bool:
+    def _may_start(self) -> bool:
         return self.run_state == runs.State.RUNNING and self.workstream_state in workstreams.WORKING
 
     def _patch_is_verified(self) -> bool:
@@ -53,11 +63,12 @@ class Situation(NamedTuple):
 EXIT, ENTRY, GATE = "exit_gates.task_id", "entry_gates.task_id", "gates.testgate_id"
 SITUATION = f"""
 SELECT task.id, task.state, workstream.state, run.state, patch.state,
-  {linked("task", "task_dependencies.from_task_id", "tasks.to_task_id", "other.state <> 'completed'")},
-  {linked("task", ENTRY, GATE, "other.state <> 'PASSED'")},
-  {linked("task", EXIT, GATE, "other.state <> 'PASSED'")},
-  {linked("task", EXIT, GATE, "other.state <> 'PASSED' AND other.retry_of_id IS NOT NULL")},
-  {linked("task", EXIT, GATE, "other.state = 'FAILED'")} OR {linked("task", ENTRY, GATE, "other.state = 'FAILED'")}
+  {has_linked("task", "task_dependencies.from_task_id", "tasks.to_task_id", "other.state <> 'completed'")},
+  {has_linked("task", ENTRY, GATE, "other.state <> 'PASSED'")},
+  {has_linked("task", EXIT, GATE, "other.state <> 'PASSED'")},
+  {has_linked("task", EXIT, GATE, "other.state <> 'PASSED' AND other.retry_of_id IS NOT NULL")},
+  {has_linked("task", EXIT, GATE, "other.state = 'FAILED'")}
+  OR {has_linked("task", ENTRY, GATE, "other.state = 'FAILED'")}
 FROM {{tasks}} AS task
 JOIN {{workstreams}} AS workstream ON workstream.id = task.workstream_id
 JOIN {{runs}} AS run ON run.id = task.run_id
@@ -66,90 +77,85 @@ WHERE task.id {{ids}}
 """
 
 
-# What a situation has answered before the guards ask.
-SEEN: dict[str, dict[Any, Any]] = {
-    "scheduler_assigned": {
-        question(Task, "depends_on", "<>", State.COMPLETED): {},
-        question(Task, "entry_gates", "<>", "PASSED"): {},
-    },
-    "validation_passed": {question(Task, "gates", "<>", "PASSED"): {}},
+# The guards of a due trigger that hold in its situation.
+KNOWN: dict[str, frozenset[Guard]] = {
+    "scheduler_assigned": frozenset((dependencies_are_completed, entry_gates_have_passed)),
+    "validation_passed": frozenset((exit_gates_have_passed, the_patch_is_verified)),
 }
 
 
-def reconsider(causes: Causes) -> None:
-    """Let each of these tasks make the move that is open to it now."""
-    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
-    move_each(Task, ((each.id, each.next_move()) for each in found), causes, reconsider, SEEN)
+def reevaluate(work: UnitOfWork, causes: Causes) -> None:
+    """Fire the trigger that is due for each of these tasks."""
+    found = [Situation(*row) for row in run_query(work, SITUATION, causes)] if causes else []
+    apply_each(work, Task, ((each.id, each.due_trigger()) for each in found), causes, reevaluate, KNOWN)
 
 
-def waiting_for_tasks(completed: Causes) -> Causes:
-    """Tasks that wait for one of these."""
-    return _found(
+def waiting_for_tasks(work: UnitOfWork, completed: Causes) -> Causes:
+    """Return the waiting tasks that depend on one of these."""
+    return related(
+        work,
         "SELECT link.from_task_id, link.to_task_id FROM {task_dependencies} AS link "
         "JOIN {tasks} AS task ON task.id = link.from_task_id "
-        f"WHERE link.to_task_id {{ids}} AND task.state IN ({quoted(WAITING)})",
+        f"WHERE link.to_task_id {{ids}} AND task.state IN ({quote_states(WAITING)})",
         completed,
     )
 
 
-def behind_gates(gates: Causes) -> Causes:
-    """Live tasks that one of these gates lets in or out."""
+def behind_gates(work: UnitOfWork, gates: Causes) -> Causes:
+    """Return the live tasks that have one of these gates."""
     found: Causes = {}
     for links in ("exit_gates", "entry_gates"):
         query = (
             f"SELECT link.task_id, link.testgate_id FROM {{{links}}} AS link "
             "JOIN {tasks} AS task ON task.id = link.task_id "
-            f"WHERE link.testgate_id {{ids}} AND task.state IN ({quoted(LIVE)})"
+            f"WHERE link.testgate_id {{ids}} AND task.state IN ({quote_states(LIVE)})"
         )
-        found |= _found(query, gates)
+        found |= related(work, query, gates)
     return found
 
 
-def workstreams_behind_gates(gates: Causes) -> set[str]:
-    """Where the tasks are that one of these gates lets in or out; a gate may belong to no workstream itself."""
+def workstreams_behind_gates(work: UnitOfWork, gates: Causes) -> set[str]:
+    """Return the workstreams of the tasks that have one of these gates; a gate itself may belong to none."""
     found: set[str] = set()
     for links in ("exit_gates", "entry_gates"):
         query = (
             f"SELECT DISTINCT task.workstream_id FROM {{{links}}} AS link "
             "JOIN {tasks} AS task ON task.id = link.task_id WHERE link.testgate_id {ids}"
         )
-        found.update(pk for (pk,) in look(query, gates))
+        found |= related_ids(work, query, gates)
     return found
 
 
-def gates_of(new: Causes) -> set[str]:
-    """The gates that let one of these tasks in or out."""
+def gates_of(work: UnitOfWork, new: Causes) -> set[str]:
+    """Return the entry and exit gates of these tasks."""
     found: set[str] = set()
-    for links in ("exit_gates", "entry_gates") if new else ():
-        found.update(pk for (pk,) in look(f"SELECT DISTINCT testgate_id FROM {{{links}}} WHERE task_id {{ids}}", new))
+    for links in ("exit_gates", "entry_gates"):
+        found |= related_ids(work, f"SELECT DISTINCT testgate_id FROM {{{links}}} WHERE task_id {{ids}}", new)
     return found
 
 
-def workstreams_awaited(new: Causes) -> set[str]:
-    """Where the tasks are that these wait for."""
+def workstreams_awaited(work: UnitOfWork, new: Causes) -> set[str]:
+    """Return the workstreams of the tasks that these depend on."""
     query = (
         "SELECT DISTINCT other.workstream_id FROM {task_dependencies} AS link "
         "JOIN {tasks} AS other ON other.id = link.to_task_id WHERE link.from_task_id {ids}"
     )
-    return {pk for (pk,) in look(query, new)} if new else set()
+    return related_ids(work, query, new)
 
 
-def with_patches(patches: Causes) -> Causes:
-    return _found("SELECT id, patch_id FROM {tasks} WHERE patch_id {ids} AND state = 'validating'", patches)
+def with_patches(work: UnitOfWork, patches: Causes) -> Causes:
+    return related(work, "SELECT id, patch_id FROM {tasks} WHERE patch_id {ids} AND state = 'validating'", patches)
 
 
-def of_workstreams(parents: Causes, *states: str) -> Causes:
-    """The live tasks of these workstreams, or those in the given states only."""
-    among_states = quoted(states or LIVE)
-    return _found(
+def of_workstreams(work: UnitOfWork, parents: Causes, *states: str) -> Causes:
+    """Return the live tasks of these workstreams, or only those in the given states."""
+    among_states = quote_states(states or LIVE)
+    return related(
+        work,
         f"SELECT id, workstream_id FROM {{tasks}} WHERE workstream_id {{ids}} AND state IN ({among_states})",
         parents,
     )
 
 
-def held_by(workers: Causes) -> Causes:
-    return _found("SELECT id, worker_id FROM {tasks} WHERE worker_id {ids} AND state = 'running'", workers)
-
-
-def _found(query: str, causes: Causes) -> Causes:
-    return handed_on(look(query, causes), causes) if causes else {}
+def held_by(work: UnitOfWork, workers: Causes) -> Causes:
+    return related(work, "SELECT id, worker_id FROM {tasks} WHERE worker_id {ids} AND state = 'running'", workers)

@@ -1,4 +1,4 @@
-"""What follows for workers: they are busy as long as they hold a task, and a lost one lets go of its tasks."""
+"""Reactions of workers: a worker is busy while it holds a task, and a lost worker loses its tasks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from django.db import transaction
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
-from .. import door
-from ..door import rows
-from ..door.change import Change
-from ..door.perform import perform
+from .. import transitions
 from ..journal import OVERRIDDEN, Entry, EventKind
-from ..kernel.indexes import is_live
+from ..kernel.constraints import is_live
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.worker import FINAL, RECOVERY_WINDOW, State, Worker
 from ..records.recall import Taken, recall
-from .causes import Causes, own
-from .consequences import move
+from ..transitions.change import Change
+from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from .evaluation import Causes, apply, changed
 from .tasks import held_by
 
 BATCH = 500
@@ -30,115 +28,118 @@ RUNNING = tasks.State.RUNNING
 
 
 @dataclass(slots=True)
-class Tally:
-    """What tasks mean for one worker that holds them."""
+class LoadChange:
+    """How many tasks a worker has gained or lost."""
 
     cause: Entry | None
-    change: int = 0
+    delta: int = 0
 
 
-def keep_count(changes: list[Change]) -> None:
-    """Tasks that were taken and let go of, by worker, in the order of the workers' ids."""
-    tallies: dict[str, Tally] = {}
+def update_load(work: UnitOfWork, changes: list[Change]) -> None:
+    """Update the load of the workers that gained or lost tasks, in the order of their ids."""
+    loads: dict[str, LoadChange] = {}
+    taken: list[Taken] = []
     for change in changes:
         if change.entry.to_state == RUNNING:
-            tallies.setdefault(change.entity.__dict__["worker_id"], Tally(change.entry)).change += 1
+            loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change.entry)).delta += 1
         elif change.entry.from_state == RUNNING:
-            tallies.setdefault(change.before["worker_id"], Tally(change.entry)).change -= 1
-    recall(_taken(change) for change in changes if change.entry.from_state == RUNNING and not _is_reported(change))
-    for worker_id, tally in sorted(tallies.items()):
-        _apply(worker_id, tally)
-
-
-def _is_reported(change: Change) -> bool:
-    """Its own agent says so, and not whoever has given the agent up."""
-    return change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
+            loads.setdefault(change.before["worker_id"], LoadChange(change.entry)).delta -= 1
+            # Not reported by its agent, which therefore does not know that the task was taken away.
+            if change.entry.trigger not in tasks.REPORTS or change.entry.kind != EventKind.NORMAL:
+                taken.append(_taken(change))
+    if taken:
+        recall(taken)
+    for worker_id, load in sorted(loads.items()):
+        if load.delta > 0:
+            for worker in work.lock_known(Worker, [worker_id]):
+                _add_load(work, worker, load)
+        else:
+            _remove_load(work, worker_id, load)
 
 
 def _taken(change: Change) -> Taken:
-    """Its agent may be at it until its time is over, and a little longer: nobody's clock is exact."""
+    """The agent may work on the task until its lease ends, and a little longer because clocks differ."""
     was, at = change.before, change.entry.timestamp
     until = max(was["lease_expires_at"] or at, at) + RECOVERY_WINDOW
     return Taken(was["worker_id"], change.entity.pk, was["attempt"], until)
 
 
-def _apply(worker_id: str, tally: Tally) -> None:
-    """Nobody waits to let go of a worker: while somebody else holds its row, its tasks are counted after the commit."""
-    if tally.change > 0:
-        for worker in rows.at_hand(Worker, [worker_id]):
-            _take(worker, tally)
-        return
-    found: list[Any] = rows.at_hand(Worker, [worker_id], skip_locked=True)
-    if not found:
-        transaction.on_commit(partial(perform, partial(_count_again, worker_id, tally)), robust=True)
-    for worker in found:
-        # Never below zero: a count that has gone wrong is for integrity to find, not a reason to refuse a report.
-        _hold(worker, max(worker.current_load + tally.change, 0), tally)
-
-
-def _take(worker: Any, tally: Tally) -> None:
-    """A task that was started without a claim was started on a worker that nobody had locked."""
-    load, most = worker.current_load + tally.change, worker.max_concurrent_tasks
-    if worker.state not in (State.IDLE, State.BUSY) or load > most:
+def _add_load(work: UnitOfWork, worker: Any, load: LoadChange) -> None:
+    """Refuse a task started without a claim, on a worker that has no room for it."""
+    total, most = worker.current_load + load.delta, worker.max_concurrent_tasks
+    if worker.state not in (State.IDLE, State.BUSY) or total > most:
         room = max(0, most - worker.current_load)
-        said = f"worker {worker.pk} is {worker.state} and has room for {room}, not {tally.change}"
-        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", said, worker.pk)], **worker.standing())
-    _hold(worker, load, tally)
+        detail = f"worker {worker.pk} is {worker.state} and has room for {room}, not {load.delta}"
+        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", detail, worker.pk)], **worker.current_facts())
+    _set_load(work, worker, total, load.cause)
 
 
-def _count_again(worker_id: str, tally: Tally) -> None:
-    worker = rows.lock(Worker, worker_id)
-    _hold(worker, Task.objects.filter(worker=worker_id).count(), tally)
+def _remove_load(work: UnitOfWork, worker_id: str, load: LoadChange) -> None:
+    """Does not wait for the worker's row: if it is locked elsewhere, its tasks are counted after the commit."""
+    found: list[Any] = work.lock_known(Worker, [worker_id], skip_locked=True)
+    if not found:
+        step = partial(_recount, worker_id, load.cause)
+        transaction.on_commit(partial(run_in_transaction, step), robust=True)
+    for worker in found:
+        # Never below zero: a wrong count is for the integrity check to find, not a reason to refuse a report.
+        _set_load(work, worker, max(worker.current_load + load.delta, 0), load.cause)
+
+
+def _recount(worker_id: str, cause: Entry | None, work: UnitOfWork) -> None:
+    worker = work.lock(Worker, worker_id)
+    _set_load(work, worker, Task.objects.filter(worker=worker_id).count(), cause)
 
 
 def recount() -> int:
-    """Live workers whose load is not what they hold: whoever was to count again died before it could."""
+    """Correct the load of live workers, left wrong by a process that died before its recount."""
     running = Task.objects.filter(worker=OuterRef("pk")).order_by().values("worker").annotate(n=Count("pk"))
     live = Worker.objects.filter(is_live(FINAL)).annotate(running=Coalesce(Subquery(running.values("n")), 0))
     wrong = list(live.exclude(current_load=F("running")).values_list("pk", flat=True)[:BATCH])
     for worker_id in wrong:
-        perform(partial(_count_again, worker_id, Tally(None)))
+        run_in_transaction(partial(_recount, worker_id, None))
     return len(wrong)
 
 
-def _hold(worker: Any, load: int, tally: Tally) -> None:
-    causes: Causes = {worker.pk: tally.cause}
+def _set_load(work: UnitOfWork, worker: Any, load: int, cause: Entry | None) -> None:
+    causes: Causes = {worker.pk: cause}
+    # The guards of these two read the worker only, so nothing has to be flushed for them.
     if worker.state == State.IDLE and load:
-        door.follow_up(Worker, causes, "task_assigned", params={"load": load})
+        transitions.follow_up(work, Worker, causes, "task_assigned", params={"load": load}, flush=False)
     elif worker.state == State.BUSY and not load:
-        door.follow_up(Worker, causes, "task_completed", params={"load": load})
+        transitions.follow_up(work, Worker, causes, "task_completed", params={"load": load}, flush=False)
     elif load != worker.current_load:
+        work.flush()
         worker.current_load = load
         Worker.objects.filter(pk=worker.pk).update(current_load=load)
 
 
-def let_go(changes: list[Change]) -> None:
-    """A worker that was given up loses its tasks, which are retried; one that shuts down finishes them."""
+def react(work: UnitOfWork, changes: list[Change]) -> None:
+    """A worker that is given up loses its tasks, which are retried; one that shuts down finishes them."""
     for change in changes:
-        if _is_lost(change):
-            _lose(change.entity.pk, held_by(own([change])))
-    back = own(c for c in changes if c.entry.trigger == "health_check_recovered" and c.entity.__dict__["current_load"])
-    if back:
-        door.follow_up(Worker, back, "task_assigned")
-    if done := own(change for change in changes if _may_go(change)):
-        door.follow_up(Worker, done, "shutdown_requested", reason="it was drained")
+        if change.entry.to_state == State.SHUTDOWN and change.entry.trigger in LOST_BY:
+            _fail_tasks(change.entity.pk, work, held_by(work, changed([change])))
+    recovered, drained = [], []
+    for change in changes:
+        worker = change.entity.__dict__
+        if change.entry.trigger == "health_check_recovered" and worker["current_load"]:
+            recovered.append(change)
+        if change.entry.to_state == State.IDLE and worker["draining"] and not worker["current_load"]:
+            drained.append(change)
+    if recovered:
+        transitions.follow_up(work, Worker, changed(recovered), "task_assigned")
+    if drained:
+        transitions.follow_up(work, Worker, changed(drained), "shutdown_requested", reason="it was drained")
 
 
-def _lose(worker_id: str, causes: Causes) -> None:
-    """Fail what a lost worker still runs."""
+LOST_BY = ("max_timeout_exceeded", OVERRIDDEN)
+
+
+def _fail_tasks(worker_id: str, work: UnitOfWork, causes: Causes) -> None:
+    """Fail the tasks that a lost worker still runs."""
+    work.flush()
     its_own = set(Task.objects.filter(pk__in=list(causes), worker=worker_id).values_list("pk", flat=True))
     if its_own:
         error = f"worker {worker_id} was lost"
         found = {pk: cause for pk, cause in causes.items() if pk in its_own}
-        again = partial(_lose, worker_id)
-        move(Task, "execution_failed", found, again, params={"error": error}, reason=error)
-
-
-def _may_go(change: Change) -> bool:
-    """It is drained, and holds nothing that it would have to finish."""
-    worker = change.entity.__dict__
-    return change.entry.to_state == State.IDLE and worker["draining"] and not worker["current_load"]
-
-
-def _is_lost(change: Change) -> bool:
-    return change.entry.to_state == State.SHUTDOWN and change.entry.trigger in ("max_timeout_exceeded", OVERRIDDEN)
+        reevaluate = partial(_fail_tasks, worker_id)
+        apply(work, Task, "execution_failed", found, reevaluate, params={"error": error}, reason=error)

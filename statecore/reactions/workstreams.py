@@ -1,19 +1,34 @@
-"""What follows for workstreams: their state is derived from their tasks, gates and patches."""
+"""Reactions of workstreams: their state is derived from their tasks, gates and patches."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..door.work import current
-from ..kernel.many import quoted
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import run as runs
 from ..machines.patch_ledger import PatchLedger
 from ..machines.test_gate import TestGate
-from ..machines.workstream import FINAL, LIVE, TAKING, WAITING, State, Workstream
-from .causes import Causes, handed_on
-from .consequences import move_each
-from .look import linked, look, one_stands, stands, there_is
+from ..machines.workstream import (
+    ACCEPTING,
+    FINAL,
+    LIVE,
+    WAITING,
+    State,
+    Workstream,
+)
+from ..storage.sql_params import quote_states
+from ..transitions.unit_of_work import UnitOfWork
+from .evaluation import (
+    Causes,
+    apply_each,
+    has_current_part,
+    has_linked,
+    has_no_successor,
+    has_part,
+    related,
+    related_ids,
+    run_query,
+)
 
 
 class Situation(NamedTuple):
@@ -32,13 +47,13 @@ class Situation(NamedTuple):
     patch_open: bool
     patch_quarantined: bool
 
-    def next_move(self) -> str | None:
-        """The move that follows for this workstream by itself, if any."""
+    def due_trigger(self) -> str | None:
+        """Return the trigger that the system fires next for this workstream, if any."""
         if self.state in FINAL:
             return None
         if self.run_state in runs.FINAL:
             return "cascade_cancelled"
-        # Only what executes can fail; what has not begun is called off.
+        # Only an executing workstream can fail; one that has not started is cancelled.
         if self.critical_failure:
             return "critical_task_failed" if self.state == State.EXECUTING else "cascade_cancelled"
         if self.patch_quarantined:
@@ -54,29 +69,30 @@ class Situation(NamedTuple):
                 return "tasks_created"
             case State.BLOCKED if not self.dependency_open:
                 return "dependencies_met"
-            case State.READY if self.task_started or (self._is_validated_again() and not self.has_tasks):
+            case State.READY if self.task_started or (self._is_revalidated() and not self.has_tasks):
                 return "first_task_started"
-            case State.EXECUTING if not self.task_open and (self.has_tasks or self._is_validated_again()):
+            case State.EXECUTING if not self.task_open and (self.has_tasks or self._is_revalidated()):
                 return "all_tasks_completed"
-            case State.VALIDATING if not (self.task_open or self.gate_open or self._is_without_a_patch()):
+            case State.VALIDATING if not (self.task_open or self.gate_open or self._lacks_patch()):
                 return "validation_passed"
         return None
 
-    def _is_validated_again(self) -> bool:
+    def _is_revalidated(self) -> bool:
         return self.is_retry and not self.quarantined_before
 
-    def _is_without_a_patch(self) -> bool:
-        """One of its own that is on its way, or one that those it succeeds have lost."""
+    def _lacks_patch(self) -> bool:
+        """Whether a patch is still in progress, or one of an earlier attempt is in quarantine."""
         return self.patch_open or self.quarantined_before
 
 
-OPEN_GATE, OPEN_PATCH = (f"part.state NOT IN ({quoted(flow.done)})" for flow in (TestGate.flow, PatchLedger.flow))
+OPEN_GATE, OPEN_PATCH = (f"part.state NOT IN ({quote_states(flow.done)})" for flow in (TestGate.flow, PatchLedger.flow))
 DEPENDENCIES = ("workstream_dependencies.from_workstream_id", "workstreams.to_workstream_id")
-# By one of those that it succeeds; a task done again answers for its own patch.
+# Patches in quarantine of the workstreams this one succeeds; the patch of a retried task does not count.
 LEFT_IN_QUARANTINE = f"""
 SELECT count(*) FROM {{patches}} AS patch
-WHERE patch.workstream_id = line.id AND patch.state = 'quarantined' AND {stands("patches", "patch")}
-AND (SELECT count(*) FROM {{tasks}} AS task WHERE task.patch_id = patch.id AND NOT {stands("tasks", "task")}) = 0
+WHERE patch.workstream_id = line.id AND patch.state = 'quarantined' AND {has_no_successor("patches", "patch")}
+AND (SELECT count(*) FROM {{tasks}} AS task
+     WHERE task.patch_id = patch.id AND NOT {has_no_successor("tasks", "task")}) = 0
 """
 SITUATION = f"""
 SELECT workstream.id, workstream.state, run.state,
@@ -84,9 +100,9 @@ SELECT workstream.id, workstream.state, run.state,
        THEN (SELECT count(*) FROM {{tasks}} AS task WHERE task.workstream_id = workstream.id)
             < workstream.expected_tasks
        ELSE false END,
-  {linked("workstream", *DEPENDENCIES, "other.state <> 'completed'")},
+  {has_linked("workstream", *DEPENDENCIES, "other.state <> 'completed'")},
   CASE WHEN workstream.state = 'ready'
-       THEN {there_is("workstream", "tasks", "part.started_at IS NOT NULL")}
+       THEN {has_part("workstream", "tasks", "part.started_at IS NOT NULL")}
        ELSE false END,
   workstream.retry_of_id IS NOT NULL,
   CASE WHEN workstream.retry_of_id IS NULL THEN false ELSE EXISTS (
@@ -95,77 +111,72 @@ SELECT workstream.id, workstream.state, run.state,
       UNION ALL SELECT (SELECT older.retry_of_id FROM {{workstreams}} AS older WHERE older.id = line.id) FROM line
       WHERE line.id IS NOT NULL)
     SELECT 1 FROM line WHERE ({LEFT_IN_QUARANTINE}) > 0) END,
-  {there_is("workstream", "tasks")},
-  {one_stands("workstream", "tasks", "part.state <> 'completed'")},
-  {one_stands("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
-  {one_stands("workstream", "gates", OPEN_GATE)},
-  {one_stands("workstream", "patches", OPEN_PATCH)},
-  {one_stands("workstream", "patches", f"{OPEN_PATCH} AND part.state = 'quarantined'")}
+  {has_part("workstream", "tasks")},
+  {has_current_part("workstream", "tasks", "part.state <> 'completed'")},
+  {has_current_part("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
+  {has_current_part("workstream", "gates", OPEN_GATE)},
+  {has_current_part("workstream", "patches", OPEN_PATCH)},
+  {has_current_part("workstream", "patches", f"{OPEN_PATCH} AND part.state = 'quarantined'")}
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
 WHERE workstream.id {{ids}}
 """
 
 
-def reconsider(causes: Causes) -> None:
-    """Let each of these workstreams make the move that is open to it now."""
-    found = [Situation(*row) for row in look(SITUATION, causes)] if causes else []
-    move_each(Workstream, ((each.id, each.next_move()) for each in found), causes, reconsider)
+def reevaluate(work: UnitOfWork, causes: Causes) -> None:
+    """Fire the trigger that is due for each of these workstreams."""
+    found = [Situation(*row) for row in run_query(work, SITUATION, causes)] if causes else []
+    apply_each(work, Workstream, ((each.id, each.due_trigger()) for each in found), causes, reevaluate)
 
 
-def standings(parents: Causes) -> dict[str, tuple[str, str]]:
-    """The states of workstreams and of their runs, as far as this piece of work has not seen them."""
-    seen = current().standings
-    if parents.keys() <= seen.keys():
-        return {pk: seen[pk] for pk in parents}
+def read_states(work: UnitOfWork, parents: Causes) -> dict[str, tuple[str, str]]:
+    """Return the states of workstreams and of their runs, from the claim that has read them if there was one."""
+    if parents.keys() <= work.parent_states.keys():
+        return {pk: work.parent_states[pk] for pk in parents}
     query = (
         "SELECT workstream.id, workstream.state, run.state FROM {workstreams} AS workstream "
         "JOIN {runs} AS run ON run.id = workstream.run_id WHERE workstream.id {ids}"
     )
-    return {pk: (state, of_run) for pk, state, of_run in look(query, parents)}
+    return {pk: (state, run_state) for pk, state, run_state in run_query(work, query, parents)}
 
 
-def refuse_latecomers(parents: Causes) -> None:
-    """A task is taken as long as its workstream can still start one. Asked under the lock: it may just have ended."""
-    for pk, (state, _of_run) in standings(parents).items() if parents else ():
-        if state not in TAKING:
-            said = f"workstream {pk} is {state}: it takes no more tasks"
-            raise GuardFailed("created", [Unmet("workstream_takes_no_tasks", said, pk, Workstream.flow.entity_type)])
+def refuse_late_tasks(work: UnitOfWork, parents: Causes) -> None:
+    """Refuse new tasks of a workstream that starts no more; checked under its lock, because it may just have ended."""
+    for pk, (state, _run_state) in read_states(work, parents).items() if parents else ():
+        if state not in ACCEPTING:
+            detail = f"workstream {pk} is {state}: it takes no more tasks"
+            raise GuardFailed("created", [Unmet("workstream_takes_no_tasks", detail, pk, Workstream.flow.entity_type)])
 
 
-def waiting_for_workstreams(completed: Causes) -> Causes:
-    """Workstreams that wait for one of these."""
-    if not completed:
-        return {}
+def waiting_for_workstreams(work: UnitOfWork, completed: Causes) -> Causes:
+    """Return the waiting workstreams that depend on one of these."""
     query = (
         "SELECT link.from_workstream_id, link.to_workstream_id FROM {workstream_dependencies} AS link "
         "JOIN {workstreams} AS workstream ON workstream.id = link.from_workstream_id "
-        f"WHERE link.to_workstream_id {{ids}} AND workstream.state IN ({quoted(WAITING)})"
+        f"WHERE link.to_workstream_id {{ids}} AND workstream.state IN ({quote_states(WAITING)})"
     )
-    return handed_on(look(query, completed), completed)
+    return related(work, query, completed)
 
 
-def with_heirs(parents: Causes) -> Causes:
-    """These and the newest of those that succeed them, who answer for what became of their patches."""
+def with_successors(work: UnitOfWork, parents: Causes) -> Causes:
+    """Return these workstreams and all their successors, which depend on the same patches."""
     found, newest = dict(parents), parents
     while newest:
         query = "SELECT id, retry_of_id FROM {workstreams} WHERE retry_of_id {ids}"
-        newest = handed_on(look(query, newest), newest)
+        newest = related(work, query, newest)
         found |= newest
     return found
 
 
-def runs_awaited(new: Causes) -> set[str]:
-    """Where the workstreams are that these wait for."""
+def runs_awaited(work: UnitOfWork, new: Causes) -> set[str]:
+    """Return the runs of the workstreams that these depend on."""
     query = (
         "SELECT DISTINCT other.run_id FROM {workstream_dependencies} AS link "
         "JOIN {workstreams} AS other ON other.id = link.to_workstream_id WHERE link.from_workstream_id {ids}"
     )
-    return {pk for (pk,) in look(query, new)} if new else set()
+    return related_ids(work, query, new)
 
 
-def of_runs(parents: Causes) -> Causes:
-    """The live workstreams of these runs."""
-    if not parents:
-        return {}
-    query = f"SELECT id, run_id FROM {{workstreams}} WHERE run_id {{ids}} AND state IN ({quoted(LIVE)})"
-    return handed_on(look(query, parents), parents)
+def of_runs(work: UnitOfWork, parents: Causes) -> Causes:
+    """Return the live workstreams of these runs."""
+    query = f"SELECT id, run_id FROM {{workstreams}} WHERE run_id {{ids}} AND state IN ({quote_states(LIVE)})"
+    return related(work, query, parents)

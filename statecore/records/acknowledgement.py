@@ -1,4 +1,4 @@
-"""Somebody has seen that an entity is stuck: who and when, for as long as it stays in that state."""
+"""Acknowledgements of stuck entities, valid while the entity stays in its state."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db import models
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.ulid import ID_LENGTH
+from ..kernel.ids import ID_LENGTH
 
 Key = tuple[str, str]
 
 
 class Acknowledgement(models.Model):
-    """Kept beside the state it was about: once the entity has moved, nobody has seen the new one yet."""
+    """An operator's acknowledgement of one stay in a state; the next transition makes it obsolete."""
 
     entity_type = models.CharField(max_length=32)
     entity_id = models.CharField(max_length=ID_LENGTH)
@@ -32,18 +32,18 @@ class Acknowledgement(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.entity_type} {self.entity_id}: seen by {self.actor}"
+        return f"{self.entity_type} {self.entity_id}: acknowledged by {self.actor}"
 
 
 def acknowledge(entity: Entity, name: str) -> bool:
-    """True of the first who takes notice."""
+    """Acknowledge the entity's current stay; return False if it is already acknowledged."""
     stay = {"entity_type": entity.flow.entity_type, "entity_id": entity.pk, "state_entered_at": entity.state_entered_at}
-    _kept, is_first = Acknowledgement.objects.get_or_create(**stay, defaults={"actor": name, "at": now()})
+    _row, is_first = Acknowledgement.objects.get_or_create(**stay, defaults={"actor": name, "at": now()})
     return is_first
 
 
 def acknowledged(entities: Iterable[Entity]) -> dict[Key, Acknowledgement]:
-    """Who has seen which of these, by machine and id."""
+    """Return the current acknowledgements of these entities, by machine and id."""
     since = {(entity.flow.entity_type, entity.pk): entity.state_entered_at for entity in entities}
     found = Acknowledgement.objects.filter(
         entity_type__in={kind for kind, _pk in since}, entity_id__in=[pk for _kind, pk in since]

@@ -1,4 +1,4 @@
-"""The log of an agent job, append-only: the events that drive its state and those that only tell what it did."""
+"""The append-only log of an agent job: events that change its state, and events that only describe its work."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from django.db import models
 from ..journal import EVENT_ID_LENGTH
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import rfc3339
-from ..kernel.state_field import STATE_LENGTH
+from ..kernel.fields import STATE_LENGTH
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -20,9 +20,9 @@ class AgentJobEvent(models.Model):
     sequence = models.PositiveIntegerField()
     type = models.CharField(max_length=64)
     payload = models.JSONField(default=dict)
-    # Where an override led; the other types say it themselves.
+    # The target state of an override; other types imply it.
     to_state = models.CharField(max_length=STATE_LENGTH, default="")
-    # The change of state in the journal that this event is; empty for an event that changes none.
+    # The journal event of the state change; empty if the state did not change.
     journal_event = models.CharField(max_length=EVENT_ID_LENGTH, default="")
     actor = models.CharField(max_length=NAME_LENGTH)
     at = models.DateTimeField()

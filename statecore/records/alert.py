@@ -1,16 +1,19 @@
-"""An alert: a rule that is broken for something, raised once, resolved by itself; and the notices sent about it."""
+"""Alerts, raised once per rule and key and resolved automatically, and notifications."""
 
 from __future__ import annotations
 
+import hashlib
+from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import now, rfc3339
-from ..kernel.plain import text_complaint
 from ..kernel.refusals import Invalid
+from ..kernel.validation import text_error
 
 NOTE_LENGTH = 2_000
 
@@ -54,15 +57,16 @@ class Alert(models.Model):
 
 
 class AlertNotice(models.Model):
-    """What one receiver is to be told: written with the alert, sent later, tried again until it went out."""
+    """A notification for one receiver: written with its cause, sent later, and retried until sent or given up."""
 
-    alert = models.ForeignKey(Alert, models.CASCADE, related_name="notices")
+    # None for the notice of a request for approval.
+    alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="notices")
     receiver = models.CharField(max_length=16)
     subject = models.CharField(max_length=200)
     text = models.TextField()
     attempts = models.PositiveIntegerField(default=0)
     next_try_at = models.DateTimeField()
-    # Set when there is nothing left to do: sent, or given up.
+    # Set when the notification was sent or given up.
     done_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -73,9 +77,25 @@ class AlertNotice(models.Model):
         return self.subject
 
 
+def fingerprint(url: str) -> str:
+    """Identify a receiver without revealing the secrets in its address."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def store_notices(subject: str, text: str, at: datetime, alert: Alert | None = None) -> None:
+    """Store one notice per receiver, so that retrying one receiver does not notify the others again."""
+    for url in settings.STATECORE_NOTIFY_URLS:
+        AlertNotice.objects.create(
+            alert=alert, receiver=fingerprint(url), subject=subject[:200], text=text, next_try_at=at
+        )
+
+
 def acknowledge(alert_id: int, name: str, note: str = "") -> bool:
-    """True of the first who takes notice; the alert stays open until what it tells of is over."""
-    if complaint := text_complaint(note, NOTE_LENGTH):
+    """Acknowledge an alert; return False if it already is. The alert stays open until its condition clears.
+
+    Raises Invalid for a note that cannot be stored.
+    """
+    if complaint := text_error(note, NOTE_LENGTH):
         raise Invalid({"note": [complaint]})
-    unseen = Alert.objects.filter(pk=alert_id, acknowledged_at=None)
-    return bool(unseen.update(acknowledged_by=name, acknowledged_at=now(), note=note))
+    unacknowledged = Alert.objects.filter(pk=alert_id, acknowledged_at=None)
+    return bool(unacknowledged.update(acknowledged_by=name, acknowledged_at=now(), note=note))

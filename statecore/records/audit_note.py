@@ -1,5 +1,4 @@
-"""A note of what the journal does not hold because no state changed: refused overrides, edited fields, tokens,
-what was retired."""
+"""Audit notes for actions without a state change: refused overrides, approvals, edits, tokens, archived events."""
 
 from __future__ import annotations
 
@@ -10,14 +9,16 @@ from django.db import connection, models, transaction
 
 from ..kernel.actors import NAME_LENGTH, Actor
 from ..kernel.clock import now, rfc3339
-from ..kernel.latch import opened
-from ..kernel.ulid import ID_LENGTH
+from ..kernel.ids import ID_LENGTH
+from ..storage.write_guard import allow_writes
 
 DETAIL_LIMIT = 2_000
 
 
 class Kind(models.TextChoices):
     OVERRIDE_REFUSED = "override_refused"
+    APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_DECIDED = "approval_decided"
     EDITED = "edited"
     TOKEN_MADE = "token_made"  # noqa: S105 - no password
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
@@ -50,24 +51,24 @@ class AuditNote(models.Model):
 
 
 def note(kind: Kind, *, actor: Actor, entity_type: str, entity_id: str, detail: str, facts: Mapping[str, Any]) -> None:
-    """Whatever a caller said goes in as text of bounded length: a note is never refused."""
-    with transaction.atomic(), opened(connection):
+    """Record a note; values are truncated and cleaned as needed, so that a note is never refused."""
+    with transaction.atomic(), allow_writes(connection):
         AuditNote.objects.create(
             kind=kind,
             actor=actor.name,
             actor_kind=actor.kind,
             channel=actor.channel,
             entity_type=entity_type,
-            entity_id=_kept(entity_id, ID_LENGTH),
-            detail=_kept(detail, DETAIL_LIMIT),
-            facts={name: _plain(value) for name, value in facts.items()},
+            entity_id=_clean(entity_id, ID_LENGTH),
+            detail=_clean(detail, DETAIL_LIMIT),
+            facts={name: _clean_value(value) for name, value in facts.items()},
             at=now(),
         )
 
 
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int) else _kept(value, DETAIL_LIMIT)
+def _clean_value(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int) else _clean(value, DETAIL_LIMIT)
 
 
-def _kept(value: object, limit: int) -> str:
+def _clean(value: object, limit: int) -> str:
     return str(value).replace("\0", "").encode(errors="replace").decode()[:limit]

@@ -1,4 +1,4 @@
-"""A bulk job: one trigger for many entities, worked off in portions; and what became of each of them."""
+"""Bulk jobs: one trigger for many entities, run in portions, with a result for each entity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import rfc3339
-from ..kernel.ulid import ID_LENGTH
+from ..kernel.ids import ID_LENGTH
 
 
 class BulkJob(models.Model):
@@ -19,7 +19,7 @@ class BulkJob(models.Model):
     trigger = models.CharField(max_length=64)
     params = models.JSONField(default=dict)
     reason = models.TextField(blank=True)
-    # Who asked: the rights are those they have while the job runs, not those they had when they asked.
+    # The requester; permissions are checked while the job runs, not when it was requested.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     token = models.ForeignKey("statecore.Token", models.PROTECT, null=True, related_name="+")
     actor = models.CharField(max_length=NAME_LENGTH)
@@ -49,7 +49,7 @@ class BulkJob(models.Model):
 
 
 class BulkPortion(models.Model):
-    """Some entities of a job, in the order they were given; the results are there as soon as it was their turn."""
+    """A portion of a job's entities, in the given order; `results` is set when the portion has run."""
 
     job = models.ForeignKey(BulkJob, models.CASCADE, related_name="portions")
     number = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""How far a pipeline job has come in a phase, so that whoever resumes it need not begin again."""
+"""The progress of a pipeline job in a phase, so that a resumed job need not start over."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from django.db import models, transaction
 
 from ..kernel.clock import now, rfc3339
-from ..kernel.plain import plain_payload
+from ..kernel.ids import is_valid_id
 from ..kernel.refusals import Invalid, NotFound, TerminalState
-from ..kernel.ulid import is_valid_id
+from ..kernel.validation import validate_payload
 
 PAYLOAD_LIMIT = 1_048_576
 
@@ -28,7 +28,7 @@ class Checkpoint(models.Model):
         return f"{self.job_id} {self.phase}"
 
     def as_dict(self) -> dict[str, Any]:
-        """`job` is who stored it, which may be a predecessor of the job that reads it."""
+        """Serialise for JSON; `job` is the job that stored it, possibly a predecessor of the reading job."""
         return {
             "job": self.job_id,
             "phase": self.phase,
@@ -43,8 +43,11 @@ def _jobs() -> Any:
 
 
 def store(job_id: str, phase: str, payload: object) -> Checkpoint:
-    """Keep a phase's progress, in place of what was kept before; a job that has ended makes none."""
-    plain = plain_payload(payload, PAYLOAD_LIMIT)
+    """Store a phase's progress in place of earlier progress.
+
+    Raises Invalid for a wrong phase or payload, NotFound for an unknown job, TerminalState for a finished one.
+    """
+    plain = validate_payload(payload, PAYLOAD_LIMIT)
     if not is_valid_id(phase):
         raise Invalid({"phase": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
     with transaction.atomic():
@@ -60,28 +63,29 @@ def store(job_id: str, phase: str, payload: object) -> Checkpoint:
 
 
 def read(job_id: str, phase: str) -> Checkpoint | None:
-    """The job's own checkpoint, or else that of the nearest job it is a retry of."""
-    line = lineage(job_id)
+    """Return the checkpoint of the job, or of the nearest predecessor that has one."""
+    line = list_lineage(job_id)
     found = {checkpoint.job_id: checkpoint for checkpoint in Checkpoint.objects.filter(job__in=line, phase=phase)}
     return next((found[ancestor] for ancestor in line if ancestor in found), None)
 
 
 def clear(job_id: str, phase: str | None = None) -> int:
-    """Forget a phase, or all of them, here and in the jobs this one is a retry of: what is cleared stays unread."""
-    kept = Checkpoint.objects.filter(job__in=lineage(job_id))
+    """Delete the checkpoints of a phase, or of all phases, of the job and its predecessors; return their number."""
+    kept = Checkpoint.objects.filter(job__in=list_lineage(job_id))
     deleted, _by_model = (kept if phase is None else kept.filter(phase=phase)).delete()
     return deleted
 
 
-def clear_when_done(changes: list[Any]) -> None:
-    """The reaction to success; a failure leaves the checkpoints for the one who resumes."""
+def clear_when_done(work: Any, changes: list[Any]) -> None:
+    """Clear the checkpoints of completed jobs; failed jobs keep them for a retry."""
     for change in changes:
-        if change.entry.entity_type == "pipeline_job" and change.entry.to_state in change.entity.flow.done:
+        if change.entry.to_state in change.entity.flow.done:
+            work.flush()
             clear(change.entry.entity_id)
 
 
-def lineage(job_id: str) -> list[str]:
-    """The job and those it is a retry of, nearest first."""
+def list_lineage(job_id: str) -> list[str]:
+    """Return the ids of the job and its predecessors, nearest first."""
     line: list[str] = []
     ancestor: str | None = job_id
     while ancestor is not None:

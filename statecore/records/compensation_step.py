@@ -1,4 +1,4 @@
-"""What was decided and done to take a committed patch back: who, when, what came of it. Append-only."""
+"""The append-only record of a patch's rollback: each decision and step with actor, time and result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Action(models.TextChoices):
     PLAN_WRITTEN = "plan_written"
     PLAN_APPROVED = "plan_approved"
     REQUESTED = "requested"
-    # The steps of one execution, in their order
+    # Steps of one execution, in order
     STARTED = "started"
     GIT_REVERT = "git_revert"
     RUN_TESTS = "run_tests"
@@ -25,7 +25,7 @@ class Action(models.TextChoices):
     COMMIT = "commit"
     VERIFY_CLEAN_STATE = "verify_clean_state"
     UNDONE = "undone"
-    # How it ended
+    # Results
     ROLLED_BACK = "rolled_back"
     FAILED = "failed"
 
@@ -37,7 +37,7 @@ class CompensationStep(models.Model):
     append_only = True
 
     entry = models.ForeignKey("statecore.PatchLedger", models.PROTECT, related_name="compensation_steps")
-    # Which execution it belongs to; empty for a decision.
+    # The execution of the step; empty for a decision.
     execution = models.CharField(max_length=32, default="")
     action = models.CharField(max_length=32, choices=Action.choices)
     ok = models.BooleanField()
@@ -51,7 +51,7 @@ class CompensationStep(models.Model):
     class Meta:
         default_permissions = ("view",)
         indexes = (
-            # For the sweep that looks for rollbacks to execute: there are few, among many steps.
+            # For the sweep that finds requested rollbacks, which are few among many steps.
             models.Index(fields=("entry",), condition=Q(action="requested"), name="compensation_step_requested"),
         )
 

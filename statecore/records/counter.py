@@ -1,15 +1,17 @@
-"""Exact counts of what the journal says, so that no page counts a big table. Written by the counters sink."""
+"""Exact counts of journal events, written by the counters sink, so that no page counts a large table."""
 
 from __future__ import annotations
 
 from django.db import models
 
 from ..kernel.actors import NAME_LENGTH
-from ..kernel.state_field import STATE_LENGTH
+from ..kernel.fields import STATE_LENGTH
+
+COUNTERS_SINK = "counters"  # the sink that writes these counts; its cursor is the last counted position
 
 
 class StateCount(models.Model):
-    """How many entities of a machine are in a state."""
+    """The number of entities of a machine in a state."""
 
     entity_type = models.CharField(max_length=32)
     state = models.CharField(max_length=STATE_LENGTH)
@@ -24,7 +26,7 @@ class StateCount(models.Model):
 
 
 class TransitionCount(models.Model):
-    """How often a machine went from one state to another; from no state it was created."""
+    """The number of transitions between two states; an empty `from_state` counts creations."""
 
     entity_type = models.CharField(max_length=32)
     from_state = models.CharField(max_length=STATE_LENGTH)
@@ -44,7 +46,7 @@ class TransitionCount(models.Model):
 
 
 class OverrideCount(models.Model):
-    """How often an operator forced a machine."""
+    """The number of overrides by an operator."""
 
     entity_type = models.CharField(max_length=32)
     operator = models.CharField(max_length=NAME_LENGTH)
@@ -59,14 +61,14 @@ class OverrideCount(models.Model):
 
 
 class TransitionRate(models.Model):
-    """The same by minute, for rates and for the alerts' windows; old minutes are dropped."""
+    """Transitions per minute, for rates and alert windows; old minutes are deleted."""
 
     minute = models.DateTimeField()
     entity_type = models.CharField(max_length=32)
     from_state = models.CharField(max_length=STATE_LENGTH)
     to_state = models.CharField(max_length=STATE_LENGTH)
     count = models.BigIntegerField(default=0)
-    # Of them, those that are failures by their severity, and those that an operator forced.
+    # How many of them are failures by severity, and how many are overrides.
     failures = models.BigIntegerField(default=0)
     overrides = models.BigIntegerField(default=0)
 

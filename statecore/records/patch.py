@@ -1,15 +1,14 @@
-"""A patch: the unified diff itself. Its standing is kept by its entries in the patch ledger."""
+"""A patch: the unified diff. Its state is kept in the patch ledger."""
 
 import re
 
 from django.db import models
 
 from ..kernel.clock import now
-from ..kernel.id_field import IdField
-from ..kernel.ulid import ID_LENGTH
+from ..kernel.ids import ID_LENGTH, IdField
 
 NAMED = re.compile(r"^(?:(?:---|\+\+\+) (?:[ab]/)?|(?:rename|copy) (?:from|to) )([^\t\n]+)", re.MULTILINE)
-# A file whose mode alone changes, or an empty one, is named here only; one that moves is named twice, above too.
+# Mode changes and empty files are named only in this header; renames also have the headers above.
 UNMOVED = re.compile(r"^diff --git a/(.+) b/\1$", re.MULTILINE)
 NO_FILE = "/dev/null"
 
@@ -27,6 +26,6 @@ class Patch(models.Model):
         return f"patch {self.pk}"
 
     def touched_paths(self) -> list[str]:
-        """Every path that its file headers name, before or after."""
+        """Return every path in the diff's file headers, old and new."""
         named = [*NAMED.findall(self.diff), *UNMOVED.findall(self.diff)]
         return sorted({path.strip() for path in named} - {NO_FILE})

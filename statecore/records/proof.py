@@ -1,4 +1,4 @@
-"""That a token is good, as a condition of the statement it is shown for: one question less in the commonest call."""
+"""A token's validity as an SQL condition, which saves a query in the most frequent call, the heartbeat."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Proof(NamedTuple):
     params: list[Any]
 
 
-NOT_ASKED = Proof("", [])
+NO_PROOF = Proof("", [])
 
 
 def proof(token: Token, permission: str) -> Proof:
-    """As `Token.is_good` and `find` have it, at this moment, of a token that was found before.
+    """Return the condition that a token found earlier is still valid and its owner has the permission.
 
-    One whose use has to be noted again is not among them: `find` does that.
+    The condition is false when the token's last use must be recorded again, which `find` does.
     """
     moment = connection.ops.adapt_datetimefield_value
     at = now()

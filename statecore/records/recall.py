@@ -1,4 +1,4 @@
-"""What was taken from a worker while it ran: its agent is to stop it, and is told so for as long as it may be at it."""
+"""Recalls: tasks taken from a worker while running, which its agent must stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ BATCH = 5_000
 
 
 class Recall(models.Model):
-    """One attempt at a task. Made beside the change that took it away, so that neither is there without the other."""
+    """A recalled attempt at a task, written in the transaction that took the task away.
+
+    Heartbeats return it until `until`, when the agent can no longer be working on the task.
+    """
 
     worker = models.ForeignKey("statecore.Worker", models.PROTECT, related_name="+", db_index=False)
     task = models.ForeignKey("statecore.Task", models.PROTECT, related_name="+", db_index=False)
@@ -33,7 +36,7 @@ class Recall(models.Model):
 
 
 class Taken(NamedTuple):
-    """One row, yet to be written."""
+    """A recall to be written."""
 
     worker_id: str
     task_id: str
@@ -42,7 +45,7 @@ class Taken(NamedTuple):
 
 
 def recall(taken: Iterable[Taken]) -> None:
-    """In a few statements: a run that is called off may have hundreds of tasks running."""
+    """Write the recalls in one batch, because a cancelled run may have hundreds of running tasks."""
     rows: list[Any] = [each._replace(until=_moment(each.until)) for each in taken]
     if rows:
         with connection.cursor() as cursor:
@@ -56,6 +59,6 @@ def _moment(at: datetime) -> Any:
 
 
 def forget() -> int:
-    """Those whose time is over."""
-    over = list(Recall.objects.filter(until__lte=now()).values_list("pk", flat=True)[:BATCH])
-    return Recall.objects.filter(pk__in=over).delete()[0] if over else 0
+    """Delete a batch of expired recalls and return their number."""
+    expired = list(Recall.objects.filter(until__lte=now()).values_list("pk", flat=True)[:BATCH])
+    return Recall.objects.filter(pk__in=expired).delete()[0] if expired else 0

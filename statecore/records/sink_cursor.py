@@ -1,4 +1,4 @@
-"""How far each sink has come: everything up to this position was delivered to it."""
+"""The last position delivered to each sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db import models
 class SinkCursor(models.Model):
     sink = models.CharField(primary_key=True, max_length=32)
     position = models.BigIntegerField(default=0)
-    # One more with each repair of what the sink keeps, so that two repairs at once are not both made.
+    # Incremented by each repair of the sink's data, so that of two concurrent repairs one fails.
     revision = models.PositiveIntegerField(default=0)
 
     class Meta:
@@ -20,9 +20,10 @@ class SinkCursor(models.Model):
         return f"{self.sink} at {self.position}"
 
 
-def place_of(sink: str) -> int:
+def get_position(sink: str) -> int:
+    """Return the position; creates a cursor at 0 for a new sink."""
     return SinkCursor.objects.get_or_create(sink=sink)[0].position
 
 
-def move(sinks: Sequence[str], position: int) -> None:
+def set_position(sinks: Sequence[str], position: int) -> None:
     SinkCursor.objects.filter(sink__in=sinks).update(position=position)

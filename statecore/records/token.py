@@ -1,42 +1,43 @@
-"""A token: what a program shows instead of a password. Only its hash is kept."""
+"""Tokens, used by API clients in place of a password. Only their hashes are stored."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import DEFAULT_DB_ALIAS, connection, models, transaction
-from django.db.models.base import ModelState
+from django.db import connection, models, transaction
 
 from ..kernel import registry
-from ..kernel.actors import NAME_LENGTH, NAME_PATTERN, THE_SYSTEM, Actor, Channel, Kind
+from ..kernel.actors import (
+    NAME_LENGTH,
+    THE_SYSTEM,
+    Actor,
+    Channel,
+    Kind,
+)
 from ..kernel.clock import now, rfc3339
-from ..kernel.kept_cursor import ready_cursor
 from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
-from . import audit_note
+from ..storage.rows import RowReader, ready_cursor
+from . import account_names, audit_note
 
-MARK = "stc"  # so that a token is known for one wherever it turns up
+MARK = "stc"  # makes tokens recognisable, e.g. for secret scanners
 SECRET_BYTES = 32
 USE_NOTED_EVERY = timedelta(minutes=1)
 LONGEST_LIFE_DAYS = 36_500
 
 
 class Scope(models.TextChoices):
-    """What a token is for; each includes those before it."""
+    """The scopes of a token; each includes those before it."""
 
     READ = "read"
     AGENT = "agent"
     OPERATE = "operate"
     OVERRIDE = "override"
-
-    def includes(self, other: Scope) -> bool:
-        return _ORDER[other] <= _ORDER[self]
 
 
 _ORDER = {scope: number for number, scope in enumerate(Scope)}
@@ -46,7 +47,7 @@ class Token(models.Model):
     name = models.CharField(max_length=NAME_LENGTH, unique=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     scope = models.CharField(max_length=16, choices=Scope.choices)
-    # The beginning of the token, which is no secret: people tell their tokens apart by it.
+    # The beginning of the token, which is not secret and identifies it to people.
     prefix = models.CharField(max_length=16, unique=True)
     hash = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(default=now)
@@ -61,7 +62,7 @@ class Token(models.Model):
         return f"token {self.name} ({self.prefix})"
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the hash, ready for JSON."""
+        """Serialise for JSON, without the hash."""
         moments = {name: getattr(self, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
         return {
             "name": self.name,
@@ -72,25 +73,33 @@ class Token(models.Model):
         }
 
     def may(self, scope: Scope) -> bool:
-        return Scope(self.scope).includes(scope)
+        """Whether its scope includes the given one."""
+        return _ORDER[scope] <= _ORDER[Scope(self.scope)]
 
-    def holds(self, permission: str) -> bool:
-        """What the user may do, as far as the token is for it."""
+    def has_permission(self, permission: str) -> bool:
+        """Whether the scope covers the permission and the owner has it."""
         _app, _, codename = permission.partition(".")
         needed = Scope.OVERRIDE if codename.startswith("override_") else Scope.OPERATE
         return self.may(needed) and self.owner_holds(permission)
 
     def owner_holds(self, permission: str) -> bool:
-        """Whatever the token is for: no token does what its owner may not do now."""
+        """Whether the owner has the permission now, regardless of the scope."""
         known = self.__dict__.get("known", {})
         return bool(known[permission] if permission in known else self.user.has_perm(permission))
 
     def as_agent(self) -> Actor:
-        """An agent goes by the name of its token: several of them may belong to one user."""
-        return Actor.agent(self.name, Channel.REST)
+        """Return an agent named after the token, because several agents may belong to one user."""
+        return Actor(self.name, Kind.AGENT, Channel.REST, token=self.prefix)
 
     def as_operator(self) -> Actor:
-        return Actor(self.user.get_username(), Kind.OPERATOR, Channel.REST, holds=self.holds)
+        return Actor(
+            self.user.get_username(),
+            Kind.OPERATOR,
+            Channel.REST,
+            has_permission=self.has_permission,
+            account=self.user_id,
+            token=self.prefix,
+        )
 
     def actor(self) -> Actor:
         return self.as_agent() if self.scope == Scope.AGENT else self.as_operator()
@@ -104,7 +113,7 @@ NEEDED_FOR = {Scope.READ: "view", Scope.AGENT: "operate", Scope.OPERATE: "operat
 
 
 def scopes_of(user: Any) -> list[Scope]:
-    """What a token of this user may be for. Who may only look has tokens that only look."""
+    """Return the scopes that tokens of this user may have, according to the user's permissions."""
     held = {
         action
         for action in set(NEEDED_FOR.values())
@@ -116,10 +125,13 @@ def scopes_of(user: Any) -> list[Scope]:
 def make(
     name: str, user: Any, scope: str, *, expires_in: timedelta | None = None, by: Actor = THE_SYSTEM
 ) -> tuple[Token, str]:
-    """A new token and its text, which nobody can read again; who made it, and for whom, is on record."""
+    """Create a token and return it with its text, which is not stored. An audit note records actor and owner.
+
+    Raises Invalid, PermissionDenied if the owner may not have the scope, and DuplicateId.
+    """
     errors = {}
-    if NAME_PATTERN.fullmatch(name) is None:
-        errors["name"] = [f"must be 1 to {NAME_LENGTH} characters without quotes or controls."]
+    if complaint := account_names.spelling_error(name):
+        errors["name"] = [f"{complaint}."]
     if scope not in Scope.values:
         errors["scope"] = [f"must be one of {', '.join(Scope.values)}."]
     if expires_in is not None and not timedelta() < expires_in <= timedelta(days=LONGEST_LIFE_DAYS):
@@ -130,19 +142,22 @@ def make(
         raise PermissionDenied(
             f"{user.get_username()} may not hold a token for {scope}", required=NEEDED_FOR[Scope(scope)]
         )
+    if account_names.is_username(name):
+        raise DuplicateId(f"there is a user {name!r}: choose another name for the token", id=name)
     with transaction.atomic():
-        token, text = _made(name, user, scope, expires_in)
+        token, text = _create(name, user, scope, expires_in)
         _note(audit_note.Kind.TOKEN_MADE, token, by)
     return token, text
 
 
-def _made(name: str, user: Any, scope: str, expires_in: timedelta | None) -> tuple[Token, str]:
+def _create(name: str, user: Any, scope: str, expires_in: timedelta | None) -> tuple[Token, str]:
     prefix = f"{MARK}_{secrets.token_hex(4)}"
     text = f"{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
     at = now()
     token, is_new = Token.objects.get_or_create(
-        name=name,
+        name__iexact=name,
         defaults={
+            "name": name,
             "user": user,
             "scope": scope,
             "prefix": prefix,
@@ -163,14 +178,14 @@ def _note(kind: audit_note.Kind, token: Token, by: Actor) -> None:
 
 
 def hashed(text: str) -> str:
-    """A plain hash is enough: 256 random bits cannot be guessed, so there is nothing to slow down."""
+    """Hash a token. A fast hash suffices, because 256 random bits cannot be guessed."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def find(text: str, permission: str = "") -> Token | None:
-    """The token with this text if it is good, with its user; the use is noted, at most once a minute.
+    """Return the valid token with this text and its user, or None; record its use at most once a minute.
 
-    Whether its owner has this permission is asked with the same question: almost every call wants to know one.
+    The same query reads whether the owner has the permission, which almost every call needs.
     """
     token = _with_user(hashed(text), permission)
     at = now()
@@ -181,30 +196,32 @@ def find(text: str, permission: str = "") -> Token | None:
     return token
 
 
-# Every call of the API begins with this query: put together by the ORM it would cost more than the call itself.
-NEEDED = {"id", "username", "is_active", "is_staff", "is_superuser"}
+# Every API call starts with this query; building it with the ORM would cost more than the rest of the call.
+USER_COLUMNS = {"id", "username", "is_active", "is_staff", "is_superuser"}
 
 
 @cache
-def _of_the_user() -> list[str]:
-    """In the order of the columns, as Django wants them."""
-    return [field.attname for field in get_user_model()._meta.concrete_fields if field.attname in NEEDED]
+def _readers(vendor: str) -> tuple[RowReader, RowReader]:
+    """Return the readers of the token and of the columns of its user that are needed."""
+    user = get_user_model()
+    needed = [field for field in user._meta.concrete_fields if field.attname in USER_COLUMNS]
+    return RowReader(Token, Token._meta.concrete_fields, vendor), RowReader(user, needed, vendor)
 
 
 @cache
-def _statement() -> str:
+def _statement(vendor: str) -> str:
     quote = connection.ops.quote_name
     token, user = Token._meta, get_user_model()._meta
     columns = [f"token.{quote(str(field.column))}" for field in token.concrete_fields]
-    columns += [f"owner.{quote(name)}" for name in _of_the_user()]
+    columns += [f"owner.{quote(name)}" for name in _readers(vendor)[1].names]
     return (
         f"SELECT {', '.join(columns)}, {HELD} FROM {quote(token.db_table)} AS token "  # noqa: S608 - names of columns only
         f"JOIN {quote(user.db_table)} AS owner ON owner.id = token.user_id WHERE token.hash = %s"
     )
 
 
-# As Django decides it: a superuser everything, others by themselves or by a group. The permission itself is found once,
-# before anything else; EXISTS in EXISTS would have PostgreSQL hash all that every group of the owner gives.
+# Django's rule: superusers have every permission, others by user or group. The permission's id is found first;
+# with nested EXISTS PostgreSQL would hash the permissions of every group of the owner.
 HELD = """(owner.is_superuser OR (
     SELECT held.id FROM django_content_type AS kind JOIN auth_permission AS held ON held.content_type_id = kind.id
     WHERE kind.app_label = %s AND kind.model = %s AND held.codename = %s
@@ -216,46 +233,28 @@ HELD = """(owner.is_superuser OR (
 
 
 def about(permission: str) -> list[str]:
-    """The parameters of HELD."""
+    """Return the parameters of HELD."""
     app, _, codename = permission.partition(".")
     return [app, codename.partition("_")[2], codename]
 
 
 def _with_user(hash_: str, permission: str) -> Token | None:
-    cursor = ready_cursor()
-    cursor.execute(_statement(), [*about(permission), hash_])
-    rows = cursor.fetchall()  # to the end, so that the cursor is free
+    params = [*about(permission), hash_]
+    cursor, (of_token, of_user) = ready_cursor(), _readers(connection.vendor)
+    cursor.execute(_statement(connection.vendor), params)
+    rows = cursor.fetchall()  # reads all rows, so that the cursor is free again
     for row in rows:
-        names = _of_the_token()
-        token: Token = _built(Token, names, [_aware(value) for value in row[: len(names)]])
-        token._state.fields_cache["user"] = _built(get_user_model(), _of_the_user(), row[len(names) : -1])
+        width = len(of_token.names)
+        token: Token = of_token.build(row[:width])
+        token._state.fields_cache["user"] = of_user.build(row[width:-1])
         if permission:
             token.__dict__["known"] = {permission: bool(row[-1])}
         return token
     return None
 
 
-def _built(model: Any, names: list[str], values: Sequence[Any]) -> Any:
-    """Without __init__, its signals and its defaults, which would cost as much as the question."""
-    made = model.__new__(model)
-    made.__dict__.update(zip(names, values, strict=True))
-    made._state = ModelState()
-    made._state.adding, made._state.db = False, DEFAULT_DB_ALIAS
-    return made
-
-
-@cache
-def _of_the_token() -> list[str]:
-    return [field.attname for field in Token._meta.concrete_fields]
-
-
-def _aware(value: Any) -> Any:
-    """SQLite's driver leaves out the time zone, which is always UTC."""
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
 def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:
-    """For ever, and on record; False when it was revoked before."""
+    """Revoke the token permanently, with an audit note; return False if it already was."""
     with transaction.atomic():
         is_new = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now()))
         if is_new:

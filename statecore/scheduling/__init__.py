@@ -1,20 +1,20 @@
-"""Who works on what, and until when: claims, heartbeats, time-outs, plans, breakers."""
+"""Scheduling of work: plans, claims, heartbeats, timeouts, circuit breakers and recovery."""
 
 from .claims import Exchanged, Report, claim, report_and_claim
-from .handing_in import hand_in
-from .heartbeats import beat, beat_if, drain
-from .plans import submit
+from .heartbeats import drain_worker, record_heartbeat, record_heartbeat_with_token
+from .patch_submission import submit_patch
+from .plans import submit_plan
 from .registration import register
 
 __all__ = [
     "Exchanged",
     "Report",
-    "beat",
-    "beat_if",
     "claim",
-    "drain",
-    "hand_in",
+    "drain_worker",
+    "record_heartbeat",
+    "record_heartbeat_with_token",
     "register",
     "report_and_claim",
-    "submit",
+    "submit_patch",
+    "submit_plan",
 ]

@@ -1,35 +1,36 @@
-"""Claiming: a worker takes the tasks it can do, each with a lease and a fencing number."""
+"""Claims: a worker takes tasks it can do, each with a lease and a fencing number."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from .. import door
-from ..door import rights, rows
-from ..door.work import current
+from .. import transitions
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.links import answered
-from ..kernel.many import listed
+from ..kernel.ids import is_valid_id
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
-from ..kernel.ulid import is_valid_id
 from ..machines import task as tasks
-from ..machines.task import REPORTS, Task
+from ..machines.task import REPORTS, Task, the_worker_takes_it
 from ..machines.worker import State, Worker
 from ..machines.workstream import Workstream
-from ..reactions import quiet
-from .heartbeats import beat
+from ..reactions import unobserved_completion
+from ..storage.rows import copy_instance
+from ..storage.sql_params import in_clause, in_param
+from ..transitions import rights
+from ..transitions.entity_reader import not_found, reader_of
+from ..transitions.unit_of_work import UnitOfWork
+from .heartbeats import record_heartbeat
 
-A_WHILE = timedelta(seconds=10)
-# Highest priority first, then the one that has waited longest. What another claim has locked is not waited for.
+HEARTBEAT_RENEWAL = timedelta(seconds=10)
+# Highest priority first, then longest in the queue. Tasks locked by another claim are skipped.
 CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
 CAN = {
-    # By itself the planner takes containment for a rare thing, and sorts the whole queue to find it.
+    # Without the CASE the planner expects containment to be rare, and sorts the whole queue to find it.
     "postgresql": " AND CASE WHEN row.required_capabilities <@ %s::jsonb THEN true ELSE false END",
     "sqlite": " AND NOT EXISTS (SELECT 1 FROM json_each(row.required_capabilities) AS needed "
     "WHERE needed.value NOT IN (SELECT value FROM json_each(%s)))",
@@ -39,15 +40,15 @@ NEAR = {
     "sqlite": " AND row.workstream_id IN (SELECT value FROM json_each(%s))",
 }
 
-# The states of the workstream and the run, which the reactions to a start ask for.
-STANDING = (
+# The states of the workstream and the run, which the reactions to a start need.
+PARENT_STATES = (
     ", (SELECT workstream.state FROM statecore_workstream AS workstream WHERE workstream.id = row.workstream_id)"
     ", (SELECT run.state FROM statecore_run AS run WHERE run.id = row.run_id)"
 )
 
 
 class Report(NamedTuple):
-    """How a task ended, as its worker says."""
+    """How a task ended, as reported by its worker."""
 
     task: str
     trigger: str
@@ -55,39 +56,47 @@ class Report(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What became of each report, in their order, and the tasks that come next."""
+    """The result of each report, in their order, and the claimed tasks."""
 
-    reports: list[door.Item]
+    reports: list[transitions.Item]
     tasks: list[Task]
 
 
-def claim(worker_id: str, *, actor: Actor, most: int | None = None) -> list[Task]:
-    """The tasks this worker holds from now on: as many as it has room for, at most `most`; none when none is open."""
-    return report_and_claim(worker_id, (), actor=actor, most=most).tasks
+def claim(worker_id: str, *, actor: Actor, most: int | None = None, within: UnitOfWork | None = None) -> list[Task]:
+    """Claim as many tasks as the worker has room for, at most `most`; return an empty list if no task fits.
+
+    Raises GuardFailed if the worker may not claim, for example because it is shut down.
+    """
+    return report_and_claim(worker_id, (), actor=actor, most=most, within=within).tasks
 
 
-def report_and_claim(worker_id: str, reports: Sequence[Report], *, actor: Actor, most: int | None = None) -> Exchanged:
-    """Report what is done and claim what comes next, in one transaction.
+def report_and_claim(
+    worker_id: str,
+    reports: Sequence[Report],
+    *,
+    actor: Actor,
+    most: int | None = None,
+    within: UnitOfWork | None = None,
+) -> Exchanged:
+    """Report the results of tasks and claim the next ones, in one transaction.
 
-    A worker that would be idle only to be busy again stays busy. Each report is taken or refused by itself; where the
-    worker may claim no more the reports are taken all the same. A task that only these reports make ready is claimed
-    by the next call.
+    A worker that gets a new task stays busy instead of becoming idle for a moment. Each report is accepted or refused
+    separately, even if the worker may not claim any more. Tasks that become ready through these reports are claimed by
+    the next call.
     """
     _check(reports, most)
     rights.require(actor, Worker.flow, "operate")
-    answers: dict[Any, Any] = {}
-    exchange = _Exchange(worker_id, reports, actor, most, answers)
-    with answered(answers):
-        *told, claimed = door.transition_in_turn(Task, exchange.turns(), actor=actor)
+    exchange = _Exchange(worker_id, reports, actor, most)
+    *reported, claimed = transitions.transition_in_turn(Task, exchange.turns(), actor=actor, within=within)
     if not claimed:
-        beat(worker_id, actor=actor)
+        record_heartbeat(worker_id, actor=actor, within=within)
     held: list[Any] = [item.outcome.entity for item in claimed.values() if item.outcome]
     return Exchanged(
         [
-            items.get(report.task) or door.not_there(Task, report.task)
-            for items, report in zip(told, reports, strict=True)
+            items.get(report.task) or transitions.missing_item(Task, report.task)
+            for items, report in zip(reported, reports, strict=True)
         ],
-        # One whose run was cancelled meanwhile is not held.
+        # Excludes tasks of a run that was cancelled in the same transaction.
         [task for task in held if task.worker_id == worker_id],
     )
 
@@ -105,91 +114,129 @@ def _check(reports: Sequence[Report], most: int | None) -> None:
 
 
 class _Exchange:
-    """One call under way, from the locks of what is reported to the choice of what comes next."""
+    """One call in progress: locks the reported tasks and the worker, then chooses the next tasks."""
 
-    def __init__(
-        self, worker_id: str, reports: Sequence[Report], actor: Actor, most: int | None, answers: dict[Any, Any]
-    ) -> None:
-        self.worker_id, self.reports, self.actor, self.most, self.answers = worker_id, reports, actor, most, answers
+    def __init__(self, worker_id: str, reports: Sequence[Report], actor: Actor, most: int | None) -> None:
+        self.worker_id, self.reports, self.actor, self.most = worker_id, reports, actor, most
         self.reported: dict[str, Any] = {}
         self.held: list[Any] = []
         self.worker: Any = None
 
-    def turns(self) -> list[door.Turn]:
+    def turns(self) -> list[transitions.Turn]:
         reported = [
-            door.Turn(partial(self._reported, report), report.trigger, report.params) for report in self.reports
+            transitions.Turn(partial(self._choose_reported, report), report.trigger, report.params, flush=False)
+            for report in self.reports
         ]
-        return [*reported, door.Turn(self._chosen, "worker_started", {"worker": self.worker_id})]
+        # Only tasks that the worker takes are chosen.
+        known, params = {the_worker_takes_it}, {"worker": self.worker_id}
+        return [*reported, transitions.Turn(self._choose_next, "worker_started", params, known=known, flush=False)]
 
-    def _reported(self, report: Report) -> list[Entity]:
-        """The first locks them all. Before the worker: whoever holds a worker waits for no task."""
+    def _choose_reported(self, report: Report, work: UnitOfWork) -> list[Entity]:
+        """Return the reported task. For the first report, lock all reported tasks and then the worker.
+
+        Every transaction takes these locks in this order, so that none waits for a task while it holds a worker.
+        """
         if report is self.reports[0]:
-            self._lock([each.task for each in self.reports if is_valid_id(each.task)])
+            self._lock(work, [each.task for each in self.reports if is_valid_id(each.task)])
         task = self.reported.get(report.task)
         return [task] if task else []
 
-    def _lock(self, reported: list[str]) -> None:
-        """What is to complete shares the quiet lock of its workstream along with that."""
-        work, last, params = current(), "0", []
-        if quiet.may_share() and all(report.trigger == "execution_completed" for report in self.reports):
-            last, params = quiet.sharing(one=len(reported) == 1), [listed(reported, work.connection.vendor)]
-        found, self.worker, shared = rows.lock_in_turn(Task, reported, Worker, self.worker_id, last, params)
+    def _lock(self, work: UnitOfWork, reported: list[str]) -> None:
+        """Lock the tasks and the worker, and take the shared locks of unobserved completions, in one statement."""
+        share, params = "0", []
+        completes = all(report.trigger == "execution_completed" for report in self.reports)
+        if completes and unobserved_completion.may_share_lock(work):
+            share = unobserved_completion.count_shared_locks_sql(one=len(reported) == 1)
+            params = [in_param(reported, work.connection.vendor)]
+        found, self.worker, shared = lock_tasks_and_worker(work, reported, self.worker_id, share, params)
         if shared:
             work.shared.update((Workstream, task.workstream_id) for task in found)
         self.reported = {task.pk: task for task in found}
         self.held = [task for task in found if task.worker_id == self.worker_id]
 
-    def _chosen(self) -> list[Entity]:
-        # What is reported is neither the worker nor queued.
-        with current().reading_others():
-            worker = self.worker or rows.lock(Worker, self.worker_id)
-            rights.must_hold(self.actor, worker)
-            self._note_that_it_lives(worker)
-            worker = self.answers["worker", self.worker_id] = self._relieved(worker)
-            if complaint := worker.why_not_at_all():
-                if self.reports:
-                    return []
-                unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
-                raise GuardFailed("claim", unmet, **worker.standing())
-            return _choose(worker, self.most, [*self.reported])
+    def _choose_next(self, work: UnitOfWork) -> list[Entity]:
+        # Staged reports concern neither the worker nor queued tasks.
+        worker = self.worker or work.lock(Worker, self.worker_id, flush=False)
+        rights.require_holder(self.actor, worker)
+        self._renew_heartbeat(work, worker)
+        worker = self._without_reported(worker)
+        if complaint := worker.reason_to_refuse():
+            if self.reports:
+                return []
+            unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
+            raise GuardFailed("claim", unmet, **worker.current_facts())
+        return _choose(work, worker, self.most, [*self.reported])
 
-    def _note_that_it_lives(self, worker: Any) -> None:
-        """A claim is a sign of life; one that leaves a busy worker busy would not be noted otherwise."""
-        if self.reports and (at := now()) - worker.last_heartbeat > A_WHILE:
+    def _renew_heartbeat(self, work: UnitOfWork, worker: Any) -> None:
+        """Record the claim as a heartbeat if the last one is old. A busy worker that stays busy is not written else."""
+        if self.reports and (at := now()) - worker.last_heartbeat > HEARTBEAT_RENEWAL:
+            work.flush()
             worker.last_heartbeat = at
             Worker.objects.filter(pk=worker.pk).update(last_heartbeat=at)
 
-    def _relieved(self, worker: Any) -> Any:
-        """As it would be with the reports taken; only to be looked at."""
-        let_go = sum(1 for task in self.held if task.state != tasks.State.RUNNING)
-        if not let_go:
+    def _without_reported(self, worker: Any) -> Any:
+        """Return a copy of the worker as it will be once the reports are applied."""
+        released = sum(1 for task in self.held if task.state != tasks.State.RUNNING)
+        if not released:
             return worker
-        relieved = rows.copied(worker)
-        relieved.current_load -= let_go
+        relieved = copy_instance(worker)
+        relieved.current_load -= released
         if worker.state == State.BUSY and not relieved.current_load:
             relieved.__dict__["state"] = State.IDLE
         return relieved
 
 
-def _choose(worker: Any, most: int | None, reported: list[str]) -> list[Entity]:
-    """Beside the tasks that are free stands, where their quiet locks are shared, whether what is reported is quiet."""
-    work, vendor = current(), current().connection.vendor
+def lock_tasks_and_worker(
+    work: UnitOfWork, task_ids: list[str], worker_id: str, share: str, params: list[Any]
+) -> tuple[list[Any], Any, Any]:
+    """Lock tasks, then their worker, then evaluate `share`, in one statement; return all three."""
+    if not is_valid_id(worker_id):
+        raise not_found(Worker, worker_id)
+    of_task, of_worker = reader_of(Task, work.connection.vendor), reader_of(Worker, work.connection.vendor)
+    statement = _lock_tasks_and_worker_sql(work.connection.vendor, share, one=len(task_ids) == 1)
+    found = work.query(statement, [in_param(task_ids, work.connection.vendor), worker_id, *params])
+    if not found:
+        raise not_found(Worker, worker_id)
+    width = 1 + len(of_worker.names)
+    locked = [work.remember(of_task, row[width:]) for row in found if row[width] is not None]
+    return locked, work.remember(of_worker, found[0][1:width]), found[0][0]
+
+
+@cache
+def _lock_tasks_and_worker_sql(vendor: str, share: str, *, one: bool) -> str:
+    """Return the statement. Each part counts the rows of the part before it, so that it starts when they are locked."""
+    task, worker = reader_of(Task, vendor), reader_of(Worker, vendor)
+    return (
+        f"WITH tasks AS MATERIALIZED (SELECT {task.row_columns} FROM {task.table} AS row "
+        f"WHERE row.id {in_clause(vendor, 1 if one else 2)} ORDER BY row.id{task.lock_clause}), "
+        f"worker AS MATERIALIZED (SELECT {worker.row_columns} FROM {worker.table} AS row "
+        f"WHERE row.id = %s AND (SELECT count(*) FROM tasks) >= 0{worker.lock_clause}) "
+        f"SELECT CASE WHEN (SELECT count(*) FROM worker) > 0 THEN {share} END, worker.*, tasks.* "
+        f"FROM worker LEFT JOIN tasks ON true"
+    )
+
+
+def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str]) -> list[Entity]:
+    """Lock and return the next tasks.
+
+    If the transaction shares locks, the statement also checks again that the reported completions are unobserved.
+    """
     room = worker.max_concurrent_tasks - worker.current_load
-    beside, params = STANDING, []
+    columns, params = PARENT_STATES, []
     if work.shared:
-        beside += f", {quiet.still_quiet(one=len(reported) == 1)}"
-        params.append(listed(reported, vendor))
+        columns += f", {unobserved_completion.still_unobserved_sql(one=len(reported) == 1)}"
+        params.append(in_param(reported, work.connection.vendor))
     params.append(json.dumps(worker.capabilities))
     near = ""
     if worker.affinity:
-        near = NEAR[vendor]
+        near = NEAR[work.connection.vendor]
         params.append(json.dumps(worker.affinity.get("workstreams", [])))
     most = min(room, most or room)
-    # In words when it is one, which it mostly is: for a number it is not told the server would plan each time anew.
-    condition = CHOICE.format(can=CAN[vendor], near=near, limit="1" if most == 1 else "%s")
+    # A literal for the usual case of one: with a parameter the server would plan each call.
+    condition = CHOICE.format(can=CAN[work.connection.vendor], near=near, limit="1" if most == 1 else "%s")
     params += [most] if most > 1 else []
-    found = rows.lock_chosen_with(Task, beside, condition, params)
-    work.standings = {task.workstream_id: (state, of_run) for task, state, of_run, *_ in found}
+    found = work.lock_where(Task, condition, params, columns, flush=False)
+    work.parent_states = {task.workstream_id: (state, run_state) for task, state, run_state, *_ in found}
     if found and work.shared and found[0][-1]:
-        work.quiet = set(reported)
+        work.unobserved = set(reported)
     return [task for task, *_ in found]

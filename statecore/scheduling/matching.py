@@ -1,4 +1,4 @@
-"""Who of those that wait could take a task now: asked for all of them at once, without claiming anything."""
+"""Matching of waiting workers to queued tasks, without claiming any."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from collections.abc import Sequence
 from ..machines.task import State, Task
 from ..machines.worker import Worker
 
-LOOKED_AT = 2_000  # tasks; whoever could only take one further behind finds it by claiming
+MAX_TASKS = 2_000  # a worker that only suits a task further back is not woken, and finds it with its next claim
 
 
-def worth_asking(worker_ids: Sequence[str]) -> list[str]:
-    """In the order given: those that a queued task is left for, and those that may not claim any more."""
+def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
+    """Return the workers that should repeat their waiting claim, in the given order.
+
+    These are the workers that would get a queued task, each task counted for one worker only, and those that may no
+    longer claim, so that their claim is refused.
+    """
     queued = Task.objects.filter(state=State.QUEUED).order_by("-priority", "state_entered_at", "id")
-    open_ = Counter(
+    unassigned = Counter(
         (tuple(required), workstream)
-        for required, workstream in queued.values_list("required_capabilities", "workstream_id")[:LOOKED_AT]
+        for required, workstream in queued.values_list("required_capabilities", "workstream_id")[:MAX_TASKS]
     )
     workers = Worker.objects.in_bulk(list(worker_ids))
-    return [pk for pk in worker_ids if pk not in workers or _takes_one(workers[pk], open_)]
+    return [pk for pk in worker_ids if pk not in workers or _assign(workers[pk], unassigned)]
 
 
-def _takes_one(worker: Worker, open_: Counter[tuple[tuple[str, ...], str]]) -> bool:
-    if worker.why_not_at_all():
+def _assign(worker: Worker, unassigned: Counter[tuple[tuple[str, ...], str]]) -> bool:
+    """Remove the tasks that this worker would claim from `unassigned`; return whether it must be woken."""
+    if worker.reason_to_refuse():
         return True
     room = worker.max_concurrent_tasks - worker.current_load
     found = False
-    for kind, count in open_.items():
-        if room and count and worker.why_not(kind[1], kind[0]) is None:
+    for kind, count in unassigned.items():
+        if room and count and worker.reason_to_refuse_task(kind[1], kind[0]) is None:
             taken = min(room, count)
-            open_[kind] -= taken
+            unassigned[kind] -= taken
             room -= taken
             found = True
     return found

@@ -1,29 +1,28 @@
-"""Registration: a worker that an agent brings is ready to claim at once."""
+"""Registration of workers by agents and operators."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .. import door
-from ..door import Outcome, RequestKey
-from ..door.idempotency import answer_once
-from ..door.perform import perform
-from ..door.refused import counted
+from .. import transitions
 from ..kernel.actors import THE_SYSTEM, Actor, Kind
 from ..kernel.entity import Entity
+from ..transitions import Outcome, RequestKey
+from ..transitions.outcome import counting_refusals
+from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 
 def register(model: type[Entity], *, actor: Actor, request: RequestKey | None = None, **fields: Any) -> Outcome:
-    """Create and register in one transaction; the event told is the creation, the registration follows from it."""
+    """Create a worker that is ready to claim. The outcome has its creation, and the registration in `caused`."""
 
-    def step() -> Outcome:
-        created = door.create(model, actor=actor, **fields)
-        # An operator may bring a worker too; that it is ready is for the system to say then.
-        mover = actor if actor.kind is Kind.AGENT else THE_SYSTEM
+    def create_and_register(work: UnitOfWork) -> Outcome:
+        created = transitions.create(model, actor=actor, within=work, **fields)
+        # Operators may create workers but not fire `registration_completed`.
+        registrar = actor if actor.kind is Kind.AGENT else THE_SYSTEM
         entity_id = created.entity.pk if created.entity else ""
-        ready = door.transition(model, entity_id, "registration_completed", actor=mover)
-        followed = (*created.caused, *([ready.entry] if ready.entry else ()), *ready.caused)
-        return Outcome(ready.entity, created.entry, followed)
+        ready = transitions.transition(model, entity_id, "registration_completed", actor=registrar, within=work)
+        caused = (*created.caused, *([ready.entry] if ready.entry else ()), *ready.caused)
+        return Outcome(ready.entity, created.entry, caused)
 
-    with counted(model.flow.entity_type):
-        return perform(lambda: answer_once(request, actor, step))
+    with counting_refusals(model.flow.entity_type):
+        return run_in_transaction(create_and_register, request=request, actor=actor)

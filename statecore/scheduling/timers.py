@@ -1,4 +1,7 @@
-"""What happens when time has passed: sweeps that are bounded, may run twice at once, and lose nothing when missed."""
+"""Sweeps for tasks and workers past a time limit.
+
+Each sweep handles one batch and may run concurrently with itself; a missed sweep is made up by the next one.
+"""
 
 from __future__ import annotations
 
@@ -8,67 +11,70 @@ from typing import Any
 import structlog
 from django.db import connection
 
-from .. import door
-from ..door import rows
+from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
+from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
-from ..kernel.indexes import is_live
-from ..kernel.strides import next_by_time
 from ..machines import task, worker
 from ..machines.task import Task
 from ..machines.worker import RECOVERY_WINDOW, SILENCE_LIMIT, Worker
+from ..storage.keyset_scan import next_by_time
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-# Where this process stopped last time, by trigger, so that many who are refused do not hide the others.
+# Where the last sweep of this process stopped, by trigger. The next one continues there, so that entities that refuse
+# do not keep it from reaching the others.
 _places: dict[str, Any] = {}
 
 
 def time_out_tasks() -> int:
-    """Tasks that ran longer than they may: an execution failure, retried while retries remain."""
-    return _move(Task, task.State.RUNNING, "lease_expires_at", now(), "timeout_exceeded")
+    """Fail running tasks with an expired lease; they are retried while retries remain."""
+    return _sweep(Task, task.State.RUNNING, "lease_expires_at", now(), "timeout_exceeded")
 
 
 def queue_retries() -> int:
-    """Tasks whose back-off is over."""
-    return _move(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")
+    """Queue tasks after their retry delay."""
+    return _sweep(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")
 
 
-def miss_heartbeats() -> int:
-    """Busy workers that missed two heartbeats."""
-    return _move(Worker, worker.State.BUSY, "last_heartbeat", now() - SILENCE_LIMIT, "health_check_timeout")
+def mark_unresponsive_workers() -> int:
+    """Mark busy workers that missed two heartbeats."""
+    return _sweep(Worker, worker.State.BUSY, "last_heartbeat", now() - SILENCE_LIMIT, "health_check_timeout")
 
 
-def give_up_workers() -> int:
-    """Workers that did not come back within the recovery window; the tasks of a busy one are retried."""
+def end_lost_workers() -> int:
+    """End workers without a heartbeat in the recovery window; the tasks of unresponsive ones are retried."""
     before = now() - RECOVERY_WINDOW
-    lost = _move(Worker, worker.State.UNRESPONSIVE, "last_heartbeat", before, "max_timeout_exceeded")
+    lost = _sweep(Worker, worker.State.UNRESPONSIVE, "last_heartbeat", before, "max_timeout_exceeded")
     stale = Worker.objects.filter(is_live(worker.FINAL), state=worker.State.IDLE, last_heartbeat__lte=before)
-    return lost + (_shut_down_stale(before) if stale.exists() else 0)
+    return lost + (_shut_down_idle(before) if stale.exists() else 0)
 
 
-def _shut_down_stale(before: datetime) -> int:
-    """No guard asks once more whether an idle worker is stale: one that is heard from meanwhile is not chosen."""
+def _shut_down_idle(before: datetime) -> int:
+    """Shut down idle workers without a heartbeat since `before`; return their number.
+
+    No guard checks the heartbeat of an idle worker again, so the condition is part of the query that locks.
+    """
     condition = "WHERE row.state = 'idle' AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
-    moment: Any = connection.ops.adapt_datetimefield_value(before)
-    turn = door.Turn(
-        lambda: rows.lock_chosen(Worker, condition, [moment, BATCH]),
+    before_value: Any = connection.ops.adapt_datetimefield_value(before)
+    turn = transitions.Turn(
+        lambda work: [worker for (worker,) in work.lock_where(Worker, condition, [before_value, BATCH])],
         "shutdown_requested",
-        reason="it was idle and not heard from",
+        reason="idle without a heartbeat",
     )
-    (items,) = door.transition_in_turn(Worker, [turn], actor=THE_SYSTEM)
+    (items,) = transitions.transition_in_turn(Worker, [turn], actor=THE_SYSTEM)
     return sum(1 for item in items.values() if item.outcome)
 
 
-def _move(model: type[Entity], state: str, column: str, before: datetime, trigger: str) -> int:
-    """One batch of what is due; the guards say once more whether it is, so that two sweeps harm nothing."""
+def _sweep(model: type[Entity], state: str, column: str, before: datetime, trigger: str) -> int:
+    """Fire the trigger for one batch; the guards re-check each entity, so concurrent sweeps are harmless."""
     due = model.objects.filter(is_live(model.flow.final), state=state, **{f"{column}__lte": before})
     ids = next_by_time(due, column, _places, trigger, BATCH)
     if not ids:
         return 0
-    items = door.transition_many(model, ids, trigger, actor=THE_SYSTEM)
-    moved = sum(1 for item in items if item.outcome and item.outcome.changed)
-    log.info("swept", trigger=trigger, due=len(ids), moved=moved)
-    return moved
+    items = transitions.transition_many(model, ids, trigger, actor=THE_SYSTEM)
+    changed = sum(1 for item in items if item.outcome and item.outcome.changed)
+    log.info("swept", trigger=trigger, due=len(ids), changed=changed)
+    return changed

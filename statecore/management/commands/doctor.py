@@ -1,4 +1,4 @@
-"""Looks after the installation."""
+"""`manage.py doctor`: checks the installation."""
 
 from __future__ import annotations
 
@@ -8,39 +8,38 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from statecore import doctor
-from statecore.doctor import Finding
-from statecore.doctor.finding import LEVELS
+from statecore.operations import doctor
+from statecore.operations.doctor import CheckResult
 
 MARKS = {doctor.OK: "ok", doctor.WARNING: "warning", doctor.ERROR: "ERROR"}
 
 
 class Command(BaseCommand):
-    help = "Check everything that must hold. Exit code 0 when all is well, 1 with warnings, 2 with errors."
-    # It says itself what these would say, and what is broken must not keep it from looking.
+    help = "Check the installation. Exit code 0 if all checks pass, 1 with warnings, 2 with errors."
+    # The doctor reports what the system checks would, and must run on a broken installation too.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="one object, for programs")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument("--only", action="append", default=[], choices=doctor.CHECKS, metavar="CHECK",
-                            help=f"may be repeated: {', '.join(doctor.CHECKS)}")  # fmt: skip
+                            help=f"run only this check; may be repeated: {', '.join(doctor.CHECKS)}")  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = list(doctor.examine(options["only"]))
-        worst = doctor.worst(found)
+        results = list(doctor.run_checks(options["only"]))
+        worst = doctor.find_worst_level(results)
         if options["json"]:
-            told = {"status": worst, "findings": [finding.as_dict() for finding in found]}
-            self.stdout.write(json.dumps(told, indent=2))
+            report = {"status": worst, "findings": [result.as_dict() for result in results]}
+            self.stdout.write(json.dumps(report, indent=2))
         else:
-            self._print(found)
+            self._print(results)
         if worst != doctor.OK:
-            raise SystemExit(LEVELS.index(worst))
+            raise SystemExit(doctor.LEVELS.index(worst))
 
-    def _print(self, found: list[Finding]) -> None:
-        width = max(len(finding.check) for finding in found)
-        for finding in found:
-            self.stdout.write(f"{MARKS[finding.level]:<8} {finding.check:<{width}}  {finding.says}")
-            if finding.do:
-                self.stdout.write(f"{'':<8} {'':<{width}}  → {finding.do}")
-        counts = [sum(finding.level == level for finding in found) for level in (doctor.ERROR, doctor.WARNING)]
+    def _print(self, results: list[CheckResult]) -> None:
+        width = max(len(result.check) for result in results)
+        for result in results:
+            self.stdout.write(f"{MARKS[result.level]:<8} {result.check:<{width}}  {result.message}")
+            if result.action:
+                self.stdout.write(f"{'':<8} {'':<{width}}  → {result.action}")
+        counts = [sum(result.level == level for result in results) for level in (doctor.ERROR, doctor.WARNING)]
         self.stdout.write(f"{counts[0]} errors, {counts[1]} warnings")

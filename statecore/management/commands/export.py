@@ -1,4 +1,4 @@
-"""Writes a backup."""
+"""`manage.py export`: writes a backup."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from statecore import backup
+from statecore.operations import backup
 
 
 class Command(BaseCommand):
     help = "Write the events since the last export, every table and a manifest into a new folder."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--to", type=Path, help="where exports are kept (STATECORE_BACKUP_DIR)")
-        parser.add_argument("--all", action="store_true", help="every event, whatever was exported before")
+        parser.add_argument("--to", type=Path, help="folder of the exports (default: STATECORE_BACKUP_DIR)")
+        parser.add_argument("--all", action="store_true", help="export every event, also those of earlier exports")
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = backup.export(options["to"] or settings.STATECORE_BACKUP_DIR, everything=options["all"])

@@ -1,4 +1,4 @@
-"""Verifies the journal and everything that must agree with it."""
+"""`manage.py integrity`: verifies the journal and the rows that must match it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from statecore import integrity
+from statecore.operations import integrity
 
 
 class Command(BaseCommand):
@@ -17,9 +18,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         scope = parser.add_mutually_exclusive_group()
-        scope.add_argument("--recent", action="store_true", help="only the triggers and what changed last")
-        scope.add_argument("--archives", type=Path, help="the files of what was retired too, in this folder")
-        parser.add_argument("--json", action="store_true", help="findings as JSON lines")
+        scope.add_argument("--recent", action="store_true", help="verify only the triggers and recent changes")
+        scope.add_argument(
+            "--archives", type=Path, nargs="?", const=settings.STATECORE_RETIRED_DIR, metavar="FOLDER",
+            help="verify the files of archived events too, in this folder (STATECORE_RETIRED_DIR)",
+        )  # fmt: skip
+        parser.add_argument("--json", action="store_true", help="print findings as JSON lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
         archives = options["archives"]

@@ -1,4 +1,4 @@
-"""Reads a backup."""
+"""`manage.py restore`: loads a backup."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from statecore import backup
-from statecore.records import Retirement
+from statecore.journal import Retirement
+from statecore.operations import backup
 
 
 class Command(BaseCommand):
-    help = "Load an export, and those it follows, into an empty database; kept only if everything verifies."
+    help = "Load an export and those it continues into an empty database; nothing is kept unless everything verifies."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="an export, or a folder of exports: then the newest")
-        parser.add_argument("--archives", type=Path, help="verify the files of what was retired too, in this folder")
+        parser.add_argument("folder", type=Path, help="an export, or a folder of exports to take the newest from")
+        parser.add_argument("--archives", type=Path, help="verify the files of archived events too, in this folder")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             restored = backup.restore(options["folder"], options["archives"])
-        except backup.CannotRestore as reason:
+        except backup.RestoreFailed as reason:
             raise CommandError(f"nothing was restored: {reason}") from None
         if restored.retired and not options["archives"]:
-            self.stdout.write(f"positions 1 to {restored.retired} were retired, and their files were not looked at:")
+            self.stdout.write(f"positions 1 to {restored.retired} are archived, and their files were not verified:")
             for file in Retirement.objects.order_by("pk").values_list("file", flat=True):
                 self.stdout.write(f"  {file}")
             self.stdout.write("keep them, and verify them with manage.py integrity --archives FOLDER")

@@ -1,4 +1,4 @@
-"""The sequencer as a process."""
+"""`manage.py sequencer`: runs the sequencer process."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from statecore import sinks
-from statecore.sequencer import Sequencer
+from statecore.delivery import sinks
+from statecore.delivery.sequencer import Sequencer
 
 
 class Command(BaseCommand):
-    help = "Number committed events and feed the sinks; one leads, the others stand by. TERM stops it."
-    # They were made before anything started.
+    help = "Number committed events and deliver them to the sinks. One process leads, others stand by."
+    # The launcher has run the checks already.
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
-        sequencer = Sequencer(sinks.all_sinks())
-        sequencer.obey_signals()
+        sequencer = Sequencer(sinks.create_sinks())
+        sequencer.stop_on_signals()
         sequencer.run()

@@ -1,4 +1,4 @@
-"""Makes, lists and revokes the tokens that programs call the API with."""
+"""`manage.py token`: creates, lists and revokes API tokens."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from statecore.kernel.refusals import Refusal
 from statecore.records import token as tokens
 from statecore.records.token import Scope, Token
 
-# Who has a shell here is nobody in particular.
+# A shell user is not identified, so the audit note names the command.
 BY = Actor("manage.py token", Kind.SYSTEM, Channel.CLI)
 
 
 class Command(BaseCommand):
-    help = "Tokens of the API: create NAME --user USER --scope SCOPE [--expires DAYS], list, revoke NAME."
-    # They load every page and every call, and nothing of that is needed here.
+    help = "Manage API tokens: create NAME --user USER --scope SCOPE [--expires DAYS], list, revoke NAME."
+    # The checks load every view, which this command does not need.
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="make a token and print it, once")
-        create.add_argument("name", help="what events will call its holder")
-        create.add_argument("--user", required=True, help="whose rights it has")
-        create.add_argument("--scope", required=True, choices=Scope.values, help="each includes those before it")
-        create.add_argument("--expires", type=float, metavar="DAYS", help="never, unless given")
-        listing = actions.add_parser("list", help="all tokens, newest first; never their text")
-        listing.add_argument("--json", action="store_true", dest="as_json", help="one JSON document per line")
-        revoke = actions.add_parser("revoke", help="make a token useless for ever")
-        revoke.add_argument("name", help="its name or its prefix")
+        create = actions.add_parser("create", help="create a token and print it; it cannot be shown again")
+        create.add_argument("name", help="the actor's name in events")
+        create.add_argument("--user", required=True, help="the user whose permissions limit the token")
+        create.add_argument("--scope", required=True, choices=Scope.values, help="each scope includes those before it")
+        create.add_argument("--expires", type=float, metavar="DAYS", help="days until it expires (default: never)")
+        listing = actions.add_parser("list", help="list all tokens, newest first, without their secrets")
+        listing.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object per line")
+        revoke = actions.add_parser("revoke", help="revoke a token permanently")
+        revoke.add_argument("name", help="the token's name or prefix")
 
     def handle(self, *args: Any, action: str, **options: Any) -> None:
-        deed: Any = {"create": self._create, "list": self._list, "revoke": self._revoke}[action]
-        deed(**options)
+        method: Any = {"create": self._create, "list": self._list, "revoke": self._revoke}[action]
+        method(**options)
 
     def _create(self, *, name: str, user: str, scope: str, expires: float | None, **_: Any) -> None:
         owner = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: user}).first()
@@ -68,7 +68,7 @@ def _days(days: float | None) -> timedelta | None:
     try:
         return None if days is None else timedelta(days=days)
     except (OverflowError, ValueError) as error:
-        raise CommandError(f"{days} is no number of days.") from error
+        raise CommandError(f"{days} is not a valid number of days.") from error
 
 
 def _line(token: dict[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Getting committed events to their readers: the sequencer numbers them, sinks process them, live pushes them."""

@@ -1,0 +1,21 @@
+"""Live streams: one reader of the journal per process, shared by all connected clients."""
+
+from .board import Board, get_board
+from .claim_queue import ClaimQueue, get_claim_queue
+from .hub import Hub, close_all_hubs, get_hub
+from .ring import PositionTooOld, StreamEvent
+from .subscription import EventFilter, Subscription
+
+__all__ = [
+    "Board",
+    "ClaimQueue",
+    "EventFilter",
+    "Hub",
+    "PositionTooOld",
+    "StreamEvent",
+    "Subscription",
+    "close_all_hubs",
+    "get_board",
+    "get_claim_queue",
+    "get_hub",
+]  # fmt: skip

@@ -1,0 +1,199 @@
+"""Keeps the latest events of the journal in memory, for all clients of a process.
+
+New events arrive as messages of the channel layer. Once a second the hub also checks the journal for events without a
+message, so in normal operation it queries the database once a second, however many clients there are. A client
+remembers only its position, and reads later events from the ring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from channels.layers import get_channel_layer
+
+from ...journal import archive
+from ...journal import position as positions
+from ..sinks.live import GROUP
+from . import reader
+from .reader import NO_DATABASE, Reader
+from .ring import MAX_EVENTS, Ring, StreamEvent
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS = 1.0
+CATCH_UP_TIMEOUT = 5.0
+EVENTS_PER_READ = 1_000
+
+
+class Hub:
+    def __init__(self) -> None:
+        self.watchers = 0
+        self.ring = Ring(0)
+        self.reader = Reader()
+        self.frames: dict[Any, Any] = {}  # rendered frames, shared between clients until the next event
+        self.is_ready = asyncio.Event()
+        self.closing = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._loading = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        """Keeps the hub running while the context is open: the first client starts it, the last one stops it."""
+        self.watchers += 1
+        if self.watchers == 1:
+            self.reader = Reader()
+            self._tasks = [asyncio.create_task(self._follow_journal()), asyncio.create_task(self._receive_broadcasts())]
+        try:
+            await self.is_ready.wait()
+            yield
+        finally:
+            self.watchers -= 1
+            if self.watchers == 0:
+                for task in self._tasks:
+                    task.cancel()
+                self.reader.close()
+                self.is_ready.clear()
+
+    async def wait_beyond(self, position: int, seconds: float) -> bool:
+        """Waits for an event after a position; returns False after the time-out or when the server stops."""
+        if self.ring.last > position:
+            return True  # the usual case under load, in which a timer would be a large part of the cost
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.ring.last <= position and not self.closing.is_set():
+                    await self._changed.wait()
+        return self.ring.last > position
+
+    async def catch_up_to(self, position: int) -> bool:
+        """Waits until the hub has reached a position; returns False if the journal does not have it.
+
+        A client that has read the journal with another call may be ahead of the hub.
+        """
+        if self.ring.last < position <= await self.reader.run(positions.head):
+            self._wake.set()
+            await self.wait_beyond(position - 1, CATCH_UP_TIMEOUT)
+        return self.ring.last >= position
+
+    async def load_back_to(self, position: int) -> None:
+        """Loads the events after a position into memory if they fit, so that reconnecting clients share one query.
+
+        Raises PositionTooOld if these events have been archived.
+        """
+        async with self._loading:
+            start = self.ring.start
+            if position >= start:
+                return
+            if self.ring.last - position > MAX_EVENTS:
+                await self.reader.run(reader.check_retained, position)
+                return
+            older = await self.reader.run(reader.read_retained_events, position, start)
+            if self.ring.start == start:
+                self.ring.add_older(older, position)
+
+    def close(self) -> None:
+        """Wakes all clients, which then disconnect because the server stops."""
+        self.closing.set()
+        self._notify()
+
+    async def _follow_journal(self) -> None:
+        is_down = False
+        while True:
+            try:
+                await self._catch_up()
+            except NO_DATABASE as error:
+                if not is_down:
+                    log.warning("live_lost_database", error=str(error).strip().partition("\n")[0])
+                is_down = True
+            else:
+                is_down = False
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+
+    async def _catch_up(self) -> None:
+        head = await self.reader.run(positions.head)
+        if not self.is_ready.is_set() or head - self.ring.last > MAX_EVENTS:
+            self.ring = Ring(head)
+            self.is_ready.set()
+            self._notify()
+        while self.ring.last < head:
+            last = min(head, self.ring.last + EVENTS_PER_READ)
+            events = await self.reader.run(reader.read_events, self.ring.last, last)
+            if not events and self.ring.last < await self.reader.run(archive.get_last_archived_position):
+                self.ring = Ring(head)  # the next events were archived while the database was away
+            else:
+                self._add(events, last)
+
+    def _add(self, events: list[StreamEvent], last: int) -> None:
+        if self.ring.add(events, last):
+            self._notify()
+
+    def _notify(self) -> None:
+        self.frames.clear()
+        news, self._changed = self._changed, asyncio.Event()
+        news.set()
+
+    async def _receive_broadcasts(self) -> None:
+        while not _is_cancelled():
+            try:
+                await self._receive_messages()
+            except Exception as error:  # noqa: BLE001 - without Redis, polling continues
+                log.warning("live_channel_layer_failed", error=type(error).__name__)
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _receive_messages(self) -> None:
+        layer: Any = get_channel_layer()
+        channel = await layer.new_channel()
+        await layer.group_add(GROUP, channel)
+        try:
+            while not _is_cancelled():
+                self._handle_message(await layer.receive(channel))
+        finally:
+            with suppress(Exception):
+                await layer.group_discard(GROUP, channel)
+
+    def _handle_message(self, message: dict[str, Any]) -> None:
+        """Adds the events if the ring has all events before them; otherwise wakes the task that reads the journal."""
+        if not self.is_ready.is_set() or message["last"] <= self.ring.last:
+            return
+        if message["events"] is None or message["first"] > self.ring.last + 1:
+            self._wake.set()
+            return
+        events = [StreamEvent.serialize(each["position"], each["event"]) for each in message["events"]]
+        self._add(events, message["last"])
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was cancelled.
+
+    It is checked explicitly, because the Redis client may swallow a cancellation that arrives just after it has sent a
+    command (redis/redis-py#2028; `asyncio.wait_for` of Python 3.11).
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def get_hub() -> Hub:
+    """Returns the hub of the running event loop. A server process has one loop, so it has one hub."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+def close_all_hubs() -> None:
+    """Disconnects all clients because the server stops; can be called from a signal handler or another thread."""
+    for loop, each in list(_hubs.items()):
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(each.close)

@@ -1,0 +1,7 @@
+"""Numbers committed events, one leader at a time, and feeds the sinks in order."""
+
+from .lag import measure_lag
+from .process import Sequencer
+from .wakeup import wake_sequencer
+
+__all__ = ["Sequencer", "measure_lag", "wake_sequencer"]

@@ -1,0 +1,79 @@
+"""The main loop of the sequencer: wait for leadership, number events, feed the sinks, stop on a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+import structlog
+from django.db import Error, connection
+
+from ...kernel.clock import now
+from ..sinks.sink import Sink
+from .feed import Feed, feed_sinks
+from .leadership import Leadership
+from .numbering import Numberer
+from .wakeup import WakeupListener
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS = 0.2  # the longest delay that a lost wake-up can cause
+GATHER_SECONDS = 0.01  # under load, so that several events share a round
+STANDBY_SECONDS = 0.5
+TICK_SECONDS = 5.0
+
+
+class Sequencer:
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.feeds = [Feed(sink) for sink in sinks]
+        self.numberer = Numberer()
+        self.leadership = Leadership()
+        self.stopping = threading.Event()
+        self.next_tick = 0.0
+
+    def stop(self, signal_number: int = 0, frame: FrameType | None = None) -> None:
+        self.stopping.set()
+
+    def stop_on_signals(self) -> None:
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, self.stop)
+
+    def run(self) -> None:
+        """Runs until stop(). After a database error the sequencer gives up leadership and tries again."""
+        while not self.stopping.is_set():
+            try:
+                if self.leadership.acquire():
+                    self._lead()
+                    self.leadership.release()
+                else:
+                    self.stopping.wait(STANDBY_SECONDS)
+            except Error as error:
+                log.warning("sequencer_lost_database", error=str(error).strip().partition("\n")[0])
+                self.leadership.release()
+                self.stopping.wait(STANDBY_SECONDS)
+
+    def _lead(self) -> None:
+        log.info("sequencer_leads", database=connection.vendor)
+        wakeups = WakeupListener()
+        try:
+            self.numberer.load_mark()
+            while not self.stopping.is_set() and self.leadership.is_held:
+                is_busy = self.run_round()
+                wakeups.wait(GATHER_SECONDS if is_busy else POLL_SECONDS)
+        finally:
+            wakeups.close()
+            for feed in self.feeds:
+                feed.close()
+
+    def run_round(self) -> bool:
+        """Numbers new events and delivers a batch to each sink; returns whether there may be more to do."""
+        count = self.numberer.number_new_events()
+        is_behind = feed_sinks(self.feeds, self.numberer.head)
+        if time.monotonic() >= self.next_tick:
+            self.next_tick = time.monotonic() + TICK_SECONDS
+            for feed in self.feeds:
+                feed.tick(now())
+        return count > 0 or is_behind

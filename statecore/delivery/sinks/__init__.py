@@ -1,0 +1,18 @@
+"""Consumers of numbered events: one module per sink, each with a deliver() method."""
+
+from .alerts import Alerts
+from .counters import Counters
+from .journal_file import JournalFile
+from .live import Live
+from .metrics import Metrics
+from .sink import Sink
+from .tree import Tree
+from .workstream_archive import WorkstreamArchive
+
+
+def create_sinks() -> list[Sink]:
+    """Returns all sinks in the order of delivery: alerts read the counts that the counters have written."""
+    return [Tree(), JournalFile(), Counters(), Live(), Alerts(), WorkstreamArchive(), Metrics()]
+
+
+__all__ = ["Sink", "create_sinks"]

@@ -1,0 +1,185 @@
+"""The nine alert rules: three react to single events, six evaluate counts and deadlines every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q, Sum
+
+from ...kernel import registry
+from ...kernel.clock import format_utc
+from ...kernel.flow import Flow
+from ...kernel.transition import Severity
+from ...machines.circuit_breaker import CircuitBreaker
+from ...machines.circuit_breaker import State as Breaker
+from ...machines.patch_ledger import PatchLedger
+from ...machines.patch_ledger import State as Patch
+from ...machines.task import State as TaskState
+from ...machines.task import Task
+from ...machines.worker import State as WorkerState
+from ...machines.worker import Worker
+from ...records import StateCount, TransitionRate
+from ...scheduling import deadlines
+
+MAX_STUCK_IDS = 20  # listed in one alert
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a rule found. `key` identifies its subject; a rule has at most one open alert for a key."""
+
+    key: str
+    detail: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRule:
+    """Opens an alert when an entity enters `state`.
+
+    The alert resolves when the entity enters a state of `ends_in` or, if that is empty, after some minutes.
+    """
+
+    name: str
+    severity: Severity
+    flow: Flow
+    state: str
+    detail: str
+    condition: str
+    ends_in: Collection[str] = ()
+    minutes: str = ""  # the setting that holds the minutes
+    # For states that neither open nor resolve the alert: the text that an open alert then has.
+    still_open: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CountRule:
+    """Opens an alert for each violation that `check` finds; the alert resolves when `check` no longer finds it."""
+
+    name: str
+    severity: Severity
+    condition: str
+    check: Callable[[datetime], Iterator[Violation]]
+
+
+def get_limit(name: str) -> float:
+    return float(settings.STATECORE_ALERTS[name])
+
+
+def _select_rates(at: datetime, minutes: str) -> Any:
+    """Returns the rates of the last minutes, including the whole minute in which the window begins."""
+    start = (at - timedelta(minutes=get_limit(minutes))).replace(second=0, microsecond=0)
+    return TransitionRate.objects.filter(minute__gte=start)
+
+
+def find_too_many_failures(at: datetime) -> Iterator[Violation]:
+    changes = _select_rates(at, "failure_minutes").exclude(from_state="")
+    sums = changes.aggregate(all=Sum("count"), failed=Sum("failures"))
+    yield from _check_share("failures", sums["failed"] or 0, sums["all"] or 0, "failure", "transitions failed")
+
+
+def find_too_many_retries(at: datetime) -> Iterator[Violation]:
+    ended = _select_rates(at, "retry_minutes").filter(entity_type=Task.flow.entity_type, from_state=TaskState.RUNNING)
+    sums = ended.aggregate(all=Sum("count"), retried=Sum("count", filter=Q(to_state=TaskState.RETRYING)))
+    yield from _check_share("retries", sums["retried"] or 0, sums["all"] or 0, "retry", "task attempts need a retry")
+
+
+def _check_share(key: str, some: int, total: int, kind: str, description: str) -> Iterator[Violation]:
+    if total >= get_limit(f"{kind}_least") and some * 100 > get_limit(f"{kind}_percent") * total:
+        minutes = get_limit(f"{kind}_minutes")
+        detail = f"{some} of {total} {description} in {minutes:.0f} minutes ({some * 100 / total:.0f} %)"
+        yield Violation(key, detail, {"count": some, "of": total, "minutes": minutes})
+
+
+def find_too_many_overrides(at: datetime) -> Iterator[Violation]:
+    count = _select_rates(at, "override_minutes").aggregate(sum=Sum("overrides"))["sum"] or 0
+    if count > get_limit("override_count"):
+        yield Violation(
+            "overrides", f"{count} overrides in {get_limit('override_minutes'):.0f} minutes", {"count": count}
+        )
+
+
+def find_too_many_quarantined(at: datetime) -> Iterator[Violation]:
+    entered = _select_rates(at, "quarantine_minutes").filter(
+        entity_type=PatchLedger.flow.entity_type, to_state=Patch.QUARANTINED
+    )
+    count = entered.aggregate(sum=Sum("count"))["sum"] or 0
+    if count > get_limit("quarantine_count"):
+        detail = f"{count} patches quarantined in {get_limit('quarantine_minutes'):.0f} minutes"
+        yield Violation("quarantined", detail, {"count": count})
+
+
+def find_too_many_blocked(at: datetime) -> Iterator[Violation]:
+    blocked = StateCount.objects.filter(entity_type=Task.flow.entity_type, state=TaskState.BLOCKED)
+    count = blocked.values_list("count", flat=True).first() or 0
+    if count > get_limit("blocked_count"):
+        yield Violation("blocked", f"{count} tasks are blocked", {"count": count})
+
+
+def find_stuck(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each machine and state in which entities are far past their deadline."""
+    for flow in registry.flows():
+        for state in flow.timing:
+            if found := deadlines.find_overdue(flow, state, at, MAX_STUCK_IDS, beyond=get_limit("stuck_factor")):
+                yield _describe_stuck(flow, state, found, at)
+
+
+def _describe_stuck(flow: Flow, state: str, found: list[Any], at: datetime) -> Violation:
+    """Returns the violation with the number of these entities, and the ids of those that are overdue longest."""
+    count = len(found)
+    if count == MAX_STUCK_IDS:
+        count = deadlines.count_overdue(flow, state, at, beyond=get_limit("stuck_factor"))
+    subject = f"{flow.entity_type} {found[0].pk} has" if count == 1 else f"{count} {flow.collection} have"
+    detail = (
+        f"{subject} been {state} for far longer than expected, since {format_utc(deadlines.get_clock_start(found[0]))}"
+    )
+    return Violation(f"{flow.entity_type}.{state}", detail, {"count": count, "ids": [entity.pk for entity in found]})
+
+
+ENTRY_RULES = (
+    # A half-open breaker keeps the alert open, so that alternating between open and half-open is one alert.
+    EntryRule(
+        "breaker_open", Severity.CRITICAL, CircuitBreaker.flow, Breaker.OPEN, "circuit breaker {} is open",
+        "a circuit breaker is open, or half-open and on trial: its tool failed too often", ends_in={Breaker.CLOSED},
+        still_open={Breaker.HALF_OPEN: "circuit breaker {} is half-open: trial calls decide whether it closes"},
+    ),
+    EntryRule(
+        "rollback", Severity.CRITICAL, PatchLedger.flow, Patch.ROLLED_BACK, "patch {} was rolled back",
+        "a committed patch was rolled back within the last {rollback_minutes} minutes", minutes="rollback_minutes",
+    ),
+    EntryRule(
+        "worker_unresponsive", Severity.WARNING, Worker.flow, WorkerState.UNRESPONSIVE, "worker {} is unresponsive",
+        "a worker that holds tasks has missed its heartbeats", ends_in=set(WorkerState) - {WorkerState.UNRESPONSIVE},
+    ),
+)  # fmt: skip
+
+COUNT_RULES = (
+    CountRule(
+        "failure_rate", Severity.CRITICAL,
+        "of at least {failure_least} transitions within {failure_minutes} minutes, more than {failure_percent} % were "
+        "failures", find_too_many_failures,
+    ),
+    CountRule(
+        "override_spike", Severity.CRITICAL,
+        "more than {override_count} states were forced within {override_minutes} minutes", find_too_many_overrides,
+    ),
+    CountRule(
+        "stuck", Severity.CRITICAL, "an entity has been in its state for more than {stuck_factor} times its deadline",
+        find_stuck,
+    ),
+    CountRule(
+        "retry_rate", Severity.WARNING,
+        "of at least {retry_least} task attempts that ended within {retry_minutes} minutes, more than "
+        "{retry_percent} % need a retry", find_too_many_retries,
+    ),
+    CountRule(
+        "quarantined_patches", Severity.WARNING,
+        "more than {quarantine_count} patches were quarantined within {quarantine_minutes} minutes",
+        find_too_many_quarantined,
+    ),
+    CountRule("blocked_tasks", Severity.WARNING, "more than {blocked_count} tasks are blocked", find_too_many_blocked),
+)  # fmt: skip

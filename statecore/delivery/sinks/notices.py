@@ -1,0 +1,60 @@
+"""Sends stored notifications of alerts and requests for approval through apprise, in another process."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.db.models import F
+
+from ... import notifications
+from ...kernel.clock import format_utc, now
+from ...notifications import NotificationFailed
+from ...records import Alert, AlertNotice
+from ...records import alert as alert_records
+from ...records.alert import fingerprint
+
+log = structlog.get_logger(__name__)
+
+BATCH_SIZE = 20
+MAX_ATTEMPTS = 12
+FIRST_RETRY, MAX_RETRY = timedelta(seconds=10), timedelta(minutes=30)
+
+
+def store_notices(alert: Alert, subject: str, at: datetime) -> None:
+    text = f"{subject}\nrule: {alert.rule}\nsince: {format_utc(alert.opened_at)}"
+    alert_records.store_notices(subject, text, at, alert)
+
+
+def send_due() -> int:
+    """Sends the notices that are due and returns how many were sent.
+
+    Safe to run concurrently: each attempt is reserved in the database first.
+    """
+    receivers = {fingerprint(url): url for url in settings.STATECORE_NOTIFY_URLS}
+    due = AlertNotice.objects.filter(done_at=None, next_try_at__lte=now()).order_by("next_try_at", "pk")
+    return sum(_attempt(notice, receivers.get(notice.receiver)) for notice in due[:BATCH_SIZE])
+
+
+def _attempt(notice: AlertNotice, url: str | None) -> bool:
+    wait = min(MAX_RETRY, FIRST_RETRY * 2**notice.attempts)
+    unchanged = AlertNotice.objects.filter(pk=notice.pk, attempts=notice.attempts, done_at=None)
+    if not unchanged.update(attempts=F("attempts") + 1, next_try_at=now() + wait):
+        return False
+    is_sent = url is not None and _send(url, notice)
+    is_last = url is None or notice.attempts + 1 >= MAX_ATTEMPTS
+    if is_sent or is_last:
+        AlertNotice.objects.filter(pk=notice.pk).update(done_at=now())
+    if not is_sent:
+        # The URL is never logged, because any part of it may be a secret.
+        log.warning("notice_not_sent", receiver=notice.receiver, subject=notice.subject, given_up=is_last)
+    return is_sent
+
+
+def _send(url: str, notice: AlertNotice) -> bool:
+    try:
+        notifications.send([url], notice.subject, notice.text)
+    except NotificationFailed:
+        return False
+    return True

@@ -1,1 +1,0 @@
-"""What is read off the declarations: diagrams, pages, versions."""

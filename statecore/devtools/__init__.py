@@ -1,0 +1,1 @@
+"""Tools for developers: generated documentation, machine versions and the simulation."""

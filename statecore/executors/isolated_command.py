@@ -1,0 +1,25 @@
+"""Execution of one command of a gate, a patch or a rollback: allowed, in a checkout of its own and in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import allowed_commands, checkouts, sandbox
+from .checkouts import Source
+from .command import STOPPED, Result
+from .errors import CommandRejected, GitFailed, WorkerStopping
+from .process_guard import NOT_EXECUTABLE
+
+
+def run(command_line: str, source: Source, *, timeout: float, extra: Mapping[str, str] | None = None) -> Result:
+    """Return the result of the command, or the reason why it did not run; raises NotEnabled."""
+    try:
+        arguments = allowed_commands.resolve_arguments(command_line)
+        with checkouts.create(source) as checkout:
+            return sandbox.run(arguments, checkout, timeout, extra)
+    except CommandRejected as rejected:
+        return Result(rejected.exit_code, stderr=str(rejected), ran=False)
+    except WorkerStopping:
+        return Result(STOPPED, stderr="the worker is stopping", stopped=True, ran=False)
+    except (GitFailed, OSError) as error:
+        return Result(NOT_EXECUTABLE, stderr=f"the checkout of {source.folder} failed: {error}", ran=False)

@@ -1,0 +1,234 @@
+"""The execution of a compensation plan. Each step is recorded when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from .. import notifications, transitions
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.ids import new_id
+from ..kernel.refusals import Refusal
+from ..machines.patch_ledger import PatchLedger
+from ..notifications import NotificationFailed
+from ..records.compensation_step import Action, CompensationStep
+from ..storage.write_guard import allow_writes
+from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from . import verification
+from .checkouts import Source
+from .compensation_plan import Notify, Plan, Revert, RunTests
+from .compensation_plan import Step as PlannedStep
+from .errors import GitFailed, RollbackFailed
+from .output import LIMIT, keep_end
+from .repository import Repository
+from .verification import VerificationCommand
+from .work_tree_recovery import ROLLBACK, TRAILERS, recover_work_tree
+
+TRAILER = TRAILERS[ROLLBACK]
+
+
+def steps_of(entry_id: str) -> QuerySet[CompensationStep]:
+    return CompensationStep.objects.filter(entry=entry_id).order_by("pk")
+
+
+def record_step(
+    entry_id: str,
+    action: Action,
+    actor: Actor,
+    *,
+    started_at: datetime | None = None,
+    execution: str = "",
+    output: str = "",
+    error: str = "",
+    details: dict[str, Any] | None = None,
+    within: UnitOfWork | None = None,
+) -> CompensationStep:
+    """Record a step that has ended; a step with an error has failed."""
+
+    def step(work: UnitOfWork) -> CompensationStep:
+        with allow_writes(work.connection):
+            return CompensationStep.objects.create(
+                entry_id=entry_id,
+                execution=execution,
+                action=action,
+                ok=not error,
+                output=keep_end(output, LIMIT),
+                error=keep_end(error, LIMIT),
+                details=details or {},
+                actor=actor.name,
+                started_at=started_at or now(),
+                ended_at=now(),
+            )
+
+    return run_in_transaction(step, within=within)
+
+
+class StepFailed(Exception):
+    def __init__(self, error: str, output: str = "") -> None:
+        super().__init__(error)
+        self.output = output
+
+
+class Step(NamedTuple):
+    """`run` returns the output; raises StepFailed, GitFailed, NotificationFailed or a Refusal."""
+
+    action: Action
+    run: Callable[[], str]
+    details: dict[str, Any]
+    required: bool = True
+
+
+class Rollback:
+    def __init__(self, entry: PatchLedger, plan: Plan, actor: Actor, reason: str) -> None:
+        self.entry, self.plan, self.actor, self.reason = entry, plan, actor, reason
+        self.id = new_id("comp")
+        self.base = self.tree = self.commit_sha = ""
+
+    def run(self, repository: Repository | None) -> PatchLedger:
+        """Run all steps and return the rolled-back entry; raises RollbackFailed after undoing the changes."""
+        if repository is not None:
+            recover_work_tree(repository)
+            repository.check()
+            self.base = repository.head()
+            repository.begin(ROLLBACK, self.entry.pk, self.base)
+        self._record(Action.STARTED, details={"reason": self.reason, "base": self.base})
+        try:
+            for step in self._steps(repository):
+                self._run_step(step)
+            rolled_back = self._fire_rollback()
+        except (StepFailed, Refusal) as failure:
+            self._undo(repository)
+            self._record(Action.FAILED, error=str(failure))
+            raise RollbackFailed(f"{self.entry} stays committed: {failure}", execution=self.id) from failure
+        if repository is not None:
+            repository.end()
+        self._record(Action.ROLLED_BACK, details={"commit_sha": self.commit_sha})
+        return rolled_back
+
+    def _steps(self, repository: Repository | None) -> Iterator[Step]:
+        """Yield the steps one by one, because later ones depend on the results of earlier ones."""
+        for planned in self.plan.steps:
+            yield self._planned_step(planned, repository)
+        if repository is None:
+            return
+        for gate_type in self.plan.required_gates:
+            run = partial(self._run_gates, repository, gate_type)
+            yield Step(Action.REQUIRED_GATE, run, {"gate_type": gate_type})
+        if self.tree:
+            yield Step(Action.COMMIT, lambda: self._commit(repository), {})
+        if self.plan.verify_clean_state:
+            yield Step(Action.VERIFY_CLEAN_STATE, lambda: self._verify_clean(repository), {})
+
+    def _planned_step(self, planned: PlannedStep, repository: Repository | None) -> Step:
+        if isinstance(planned, Notify):
+            details = {"channels": planned.channels, "recipients": planned.recipients}
+            return Step(Action.NOTIFY, lambda: self._notify(planned), details, planned.required)
+        assert repository is not None  # noqa: S101 - a plan with other steps than Notify needs the repository
+        if isinstance(planned, RunTests):
+            suite = {"test_suite": planned.test_suite}
+            return Step(Action.RUN_TESTS, lambda: self._run_tests(repository, planned), suite, planned.required)
+        reverted = {"commit_sha": self.entry.commit_sha}
+        return Step(Action.GIT_REVERT, lambda: self._revert(repository, planned), reverted)
+
+    def _run_step(self, step: Step) -> None:
+        """Run and record a step; raises StepFailed only if the step is required."""
+        started = now()
+        details = {**step.details, "required": step.required}
+        try:
+            output = step.run()
+        except (StepFailed, GitFailed, NotificationFailed, Refusal) as failure:
+            output = getattr(failure, "output", "")
+            self._record(step.action, started_at=started, error=str(failure), output=output, details=details)
+            if step.required:
+                raise StepFailed(f"{step.action}: {failure}") from failure
+        else:
+            self._record(step.action, started_at=started, output=output, details=details)
+
+    def _revert(self, repository: Repository, planned: Revert) -> str:
+        if planned.branch and (branch := repository.branch()) != planned.branch:
+            raise StepFailed(f"the repository is on {branch or 'no branch'}, not on {planned.branch}")
+        if existing := repository.find_commit(TRAILER, self.entry.pk, since=self.entry.commit_sha):
+            return f"already reverted by {existing}"
+        self.tree = repository.revert(self.entry.commit_sha)
+        repository.restore(self.base)
+        return f"{self.entry.commit_sha} is reverted; the commit follows after the other steps"
+
+    def _run_tests(self, repository: Repository, planned: RunTests) -> str:
+        commands = verification.commands_from_settings()
+        if not commands:
+            raise StepFailed("there are no tests to run: STATECORE_PATCH_TEST_COMMAND is empty")
+        return self._verify(repository, commands, {"STATECORE_TEST_SUITE": planned.test_suite})
+
+    def _run_gates(self, repository: Repository, gate_type: str) -> str:
+        """Run the commands of the workstream's gates of this type; the gates themselves do not change."""
+        commands = verification.commands_of_workstream(self.entry.workstream_id, gate_type)
+        if not commands:
+            raise StepFailed(f"workstream {self.entry.workstream_id} has no gate of type {gate_type}")
+        return self._verify(repository, commands)
+
+    def _verify(
+        self, repository: Repository, commands: list[VerificationCommand], extra: dict[str, str] | None = None
+    ) -> str:
+        source = Source(repository.path, self.base, self.tree or f"{self.base}^{{tree}}")
+        results = verification.run_until_failure(source, commands, extra)
+        output = "".join(f"{each.describe()}\n{each.result.stdout}{each.result.stderr}" for each in results)
+        if not results[-1].passed:
+            raise StepFailed(results[-1].describe(), output)
+        return output
+
+    def _notify(self, planned: Notify) -> str:
+        addressees = [*planned.recipients, *planned.channels]
+        suffix = f" For: {', '.join(addressees)}." if addressees else ""
+        body = f"{self.reason}\nRequested by {self.actor.name}, workstream {self.entry.workstream_id}.{suffix}"
+        subject = f"Patch {self.entry.pk} is being rolled back"
+        sent = notifications.send(settings.STATECORE_NOTIFY_URLS, subject, body)
+        return f"sent to {sent} addresses"
+
+    def _commit(self, repository: Repository) -> str:
+        subject = f"Revert: {' '.join(self.reason.split())[:200]}"
+        message = f"{subject}\n\n{TRAILER}: {self.entry.pk}\nStatecore-Reverts: {self.entry.commit_sha}\n"
+        self.commit_sha = repository.commit(self.tree, self.base, message)
+        return self.commit_sha
+
+    def _verify_clean(self, repository: Repository) -> str:
+        if changes := repository.changes():
+            raise StepFailed(f"the work tree is not clean: {', '.join(changes[:5])}")
+        return f"clean at {self.commit_sha or self.base}"
+
+    def _fire_rollback(self) -> PatchLedger:
+        """Fire the transition with the version and the plan from the start of the rollback."""
+
+        def step(work: UnitOfWork) -> PatchLedger:
+            entry = work.lock(PatchLedger, self.entry.pk)
+            if entry.compensation_plan != self.entry.compensation_plan:
+                raise StepFailed("the plan was changed during its execution")
+            outcome = transitions.transition(
+                PatchLedger,
+                self.entry.pk,
+                "rollback_requested",
+                actor=self.actor,
+                params={"error": self.reason},
+                reason=self.reason,
+                metadata={"execution": self.id, "revert_commit": self.commit_sha or None},
+                expected_version=self.entry.version,
+                within=work,
+            )
+            return cast("PatchLedger", outcome.entity)
+
+        return run_in_transaction(step)
+
+    def _undo(self, repository: Repository | None) -> None:
+        if repository is None:
+            return
+        repository.restore(self.base)
+        repository.end()
+        self._record(Action.UNDONE, output=f"the repository is restored to {self.base}")
+
+    def _record(self, action: Action, **fields: Any) -> None:
+        record_step(self.entry.pk, action, self.actor, execution=self.id, **fields)

@@ -1,0 +1,32 @@
+"""The append-only record of every change: events in hash chains, their positions, Merkle tree and archives."""
+
+from .archive import Anchor, Retirement
+from .checkpoints import SignedCheckpoint, Witness
+from .events import (
+    COLUMNS,
+    ENDPOINT_LENGTH,
+    EVENT_ID_LENGTH,
+    GENESIS,
+    KEY_LENGTH,
+    MIRRORED,
+    OVERRIDDEN,
+    Entry,
+    Event,
+    EventKind,
+    IdempotencyRecord,
+    actor_kind_prefix,
+    build_entry,
+    digest,
+    dwell_seconds,
+    expire_idempotency_records,
+    parse_event,
+)
+from .position import Numbering, Position
+from .tree import TreeHashes
+
+__all__ = [
+    "COLUMNS", "ENDPOINT_LENGTH", "EVENT_ID_LENGTH", "GENESIS", "KEY_LENGTH", "MIRRORED", "OVERRIDDEN", "Anchor",
+    "Entry", "Event", "EventKind", "IdempotencyRecord", "Numbering", "Position", "Retirement", "SignedCheckpoint",
+    "TreeHashes", "Witness",
+    "actor_kind_prefix", "build_entry", "digest", "dwell_seconds", "expire_idempotency_records", "parse_event",
+]  # fmt: skip

@@ -1,0 +1,191 @@
+"""Signed checkpoints: stored in the database and in a file beside it, and cosigned by witnesses.
+
+Before it signs, the journal compares the tree with the checkpoint in the file, which a writer of the database cannot
+reach: a rewritten history is reported and not signed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+from django.conf import settings
+from django.db import models
+
+from ..kernel.clock import now
+from ..transparency.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from ..transparency.notes import InvalidNote, Note, Signer, VerifierKey
+from . import signing
+from .position import Numbering
+from .signing import SigningFailed
+from .tree import Frontier, compute_root_at, tree_size
+
+log = structlog.get_logger(__name__)
+
+CHECKPOINT_FILE = "checkpoint"
+
+
+class SignedCheckpoint(models.Model):
+    """The signature protects it; of each hour, the newest and the cosigned ones are kept."""
+
+    size = models.BigIntegerField(primary_key=True)
+    epoch = models.PositiveIntegerField(default=1)
+    root = models.BinaryField()
+    note = models.TextField()
+    verifier_key = models.CharField(max_length=300)
+    # Cosignatures of witnesses, one per line.
+    cosignatures = models.TextField(default="")
+    signed_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"checkpoint at position {self.size}"
+
+    @property
+    def text(self) -> str:
+        """The signed note with the cosignatures."""
+        return self.note + self.cosignatures
+
+    def open(self) -> Checkpoint:
+        """Returns the checkpoint, verified with the key that it was stored with. Raises InvalidNote."""
+        return open_checkpoint(self.note, VerifierKey.parse(self.verifier_key))
+
+
+def current_epoch() -> int:
+    return Numbering.objects.values_list("epoch", flat=True).first() or 1
+
+
+def latest_checkpoint() -> SignedCheckpoint | None:
+    return SignedCheckpoint.objects.order_by("-size").first()
+
+
+def find_checkpoint(position: int) -> SignedCheckpoint | None:
+    """Returns the newest checkpoint that includes a position; a cosigned one if there is any."""
+    covering = SignedCheckpoint.objects.filter(size__gte=position).order_by("-size")
+    return covering.exclude(cosignatures="").first() or covering.first()
+
+
+def publish_checkpoint(frontier: Frontier) -> SignedCheckpoint | None:
+    """Signs the tree and stores the checkpoint in the database and in the file, unless both are up to date.
+
+    Returns None, and logs why, if the key cannot be used or the tree contradicts the file.
+    """
+    newest, epoch = latest_checkpoint(), current_epoch()
+    if newest and (newest.size, newest.epoch) == (frontier.size, epoch) and _get_path().exists():
+        return newest
+    try:
+        signer = _get_signer(newest)
+        if problem := find_contradiction(signer.verifier):
+            log.error("journal_rewritten", problem=problem)
+            return None
+        checkpoint = Checkpoint(signer.verifier.name, frontier.size, frontier.root(), epoch)
+        note = sign_checkpoint(checkpoint, signer)
+    except SigningFailed as error:
+        log.error("checkpoint_not_signed", reason=str(error))
+        return None
+    _write_file(str(note))
+    return _store(checkpoint, note, signer.verifier)
+
+
+def _get_signer(newest: SignedCheckpoint | None) -> Signer:
+    """Creates the first key. A lost key is not replaced silently: outsiders trust the old one."""
+    if signer := signing.find_signer():
+        return signer
+    if newest is not None and newest.size:
+        raise SigningFailed(
+            f"{signing.get_key_path()} is missing, but checkpoints were signed with {newest.verifier_key}: "
+            "restore the file, or create another key with `manage.py checkpoint --new-key`."
+        )
+    return signing.create_key()
+
+
+def _store(checkpoint: Checkpoint, note: Note, key: VerifierKey) -> SignedCheckpoint:
+    signed_at = now()
+    values = {"epoch": checkpoint.epoch, "root": checkpoint.root, "note": str(note), "verifier_key": str(key)}
+    stored, _is_new = SignedCheckpoint.objects.update_or_create(
+        size=checkpoint.size, defaults={**values, "cosignatures": "", "signed_at": signed_at}
+    )
+    this_hour = signed_at.replace(minute=0, second=0, microsecond=0)
+    outdated = SignedCheckpoint.objects.filter(signed_at__gte=this_hour, size__lt=checkpoint.size, cosignatures="")
+    outdated.delete()
+    return stored
+
+
+def read_saved(key: VerifierKey) -> Checkpoint | None:
+    """Returns the checkpoint in the file, or None if there is none by this key."""
+    try:
+        return open_checkpoint(_get_path().read_text("utf-8"), key)
+    except (OSError, UnicodeError, InvalidNote):
+        return None
+
+
+def find_contradiction(key: VerifierKey) -> str | None:
+    """Returns how the stored tree contradicts the checkpoint in the file, or None."""
+    saved = read_saved(key)
+    if saved is None or saved.epoch != current_epoch():
+        return None
+    if saved.size > tree_size():
+        return f"the tree ends at position {tree_size()}, but position {saved.size} was signed"
+    if compute_root_at(saved.size) != saved.root:
+        return f"the tree up to position {saved.size} differs from the one that was signed"
+    return None
+
+
+@contextmanager
+def set_saved_aside() -> Iterator[None]:
+    """Renames the checkpoint in the file, because an operator restores another history; not if the block fails."""
+    path = _get_path()
+    if not path.exists():
+        yield
+        return
+    aside = path.rename(path.with_name(f"{CHECKPOINT_FILE}-until-{now():%Y%m%dT%H%M%S%fZ}"))
+    try:
+        yield
+    except BaseException:
+        aside.rename(path)
+        raise
+
+
+def _get_path() -> Path:
+    return Path(settings.STATECORE_HOME) / CHECKPOINT_FILE
+
+
+def _write_file(text: str) -> None:
+    """Replaces the file in one step; a reader sees the old or the new checkpoint."""
+    path = _get_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+class Witness(models.Model):
+    """What a configured witness has cosigned last, and why the last attempt failed."""
+
+    name = models.CharField(primary_key=True, max_length=200)
+    url = models.CharField(max_length=500)
+    size = models.BigIntegerField(default=0)
+    cosigned_at = models.DateTimeField(null=True)
+    tried_at = models.DateTimeField(null=True)
+    error = models.TextField(default="")
+
+    class Meta:
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.name} at position {self.size}"
+
+
+def newest_before(moment: datetime) -> int:
+    """Returns the size of the newest checkpoint that was signed at or before a time; 0 without one."""
+    found = SignedCheckpoint.objects.filter(signed_at__lte=moment).order_by("-size")
+    return found.values_list("size", flat=True).first() or 0

@@ -1,0 +1,1 @@
+"""Running an installation: backup, retention, integrity checks and the doctor."""

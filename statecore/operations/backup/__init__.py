@@ -1,0 +1,13 @@
+"""Exports the journal and the tables, and restores them into an empty database. Every restore is verified.
+
+An export contains the events since the previous export and a snapshot of Statecore's other tables. A chain of exports
+restores the complete database, with positions and tree. Exports do not contain users and permissions, idempotency
+records, unsent alert notices, or files: `transitions.jsonl`, which is continued or rewritten automatically, and
+`archive/`.
+"""
+
+from .drill import DrillFailed, DrillReport, drill
+from .export import export
+from .restore import RestoreFailed, restore
+
+__all__ = ["DrillFailed", "DrillReport", "RestoreFailed", "drill", "export", "restore"]

@@ -1,0 +1,169 @@
+"""Loads a chain of exports into an empty database, and commits only if everything verifies."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.core.exceptions import ValidationError
+from django.db import DataError, IntegrityError, connection, transaction
+
+from ...journal import COLUMNS, MIRRORED, Event, Numbering, Position, commit_order, digest
+from ...journal.archive import get_last_archived_position
+from ...journal.checkpoints import set_saved_aside
+from ...journal.tree import compute_root_at
+from ...kernel import registry
+from ...storage import triggers
+from ...storage.files import sha256
+from ...transparency.notes import encode
+from .. import integrity
+from . import tables
+from .manifest import EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports
+
+POSITION_COLUMNS = ["position", "event_id", "entity_type", "kind", "severity", "actor", "run_id"]
+# Raised by lines and manifests with correct hashes but an unexpected structure.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error, ValidationError)
+
+
+class RestoreFailed(Exception):
+    """The export does not verify, or the database is not empty. Nothing was changed."""
+
+
+def restore(source: Path, archives: Path | None = None) -> Manifest:
+    """Restores an export, or the newest export in a folder, with the exports that it continues.
+
+    Events that were archived when the export was made are not loaded: they stay in their files, which are verified too
+    if `archives` names their folder.
+    """
+    try:
+        return _restore(source, archives)
+    except MALFORMED as error:
+        raise RestoreFailed(f"the export is malformed: {type(error).__name__}: {error}") from error
+
+
+def _restore(source: Path, archives: Path | None) -> Manifest:
+    chain = _read_chain(source)
+    for folder, manifest in chain:
+        _check_files(folder, manifest)
+    if Event.objects.exists() or any(flow.model.objects.exists() for flow in registry.flows()):
+        raise RestoreFailed("the database is not empty")
+    try:
+        with set_saved_aside(), transaction.atomic():
+            # After an error the rollback restores the triggers; `triggers.disabled()` would install them a second time.
+            triggers.remove(connection)
+            _load(chain)
+            triggers.install(connection)
+            _verify(chain[-1][1], archives)
+    except (IntegrityError, DataError) as error:
+        raise RestoreFailed(f"the database refuses a row: {str(error).splitlines()[0]}") from error
+    return chain[-1][1]
+
+
+def _read_chain(source: Path) -> list[tuple[Path, Manifest]]:
+    """Returns the exports oldest first, without a gap after the archived events or, if there are none, position 1."""
+    newest = source if (source / MANIFEST_FILE).exists() else next(iter(list_exports(source)[::-1]), None)
+    if newest is None:
+        raise RestoreFailed(f"there is no export in {source}")
+    chain = [(newest, _read_manifest(newest))]
+    while (manifest := chain[0][1]).previous:
+        folder = newest.parent / manifest.previous
+        if not (folder / MANIFEST_FILE).exists():
+            raise RestoreFailed(f"{chain[0][0].name} continues {manifest.previous}, which is missing")
+        if sha256(folder / MANIFEST_FILE) != manifest.previous_sha256:
+            raise RestoreFailed(f"the manifest of {folder.name} was changed")
+        chain.insert(0, (folder, _read_manifest(folder)))
+        if chain[0][1].last_position + 1 != manifest.first_position:
+            raise RestoreFailed(f"{folder.name} does not end where {chain[1][0].name} begins")
+    archived = chain[-1][1].retired
+    if chain[0][1].first_position > archived + 1:
+        first = (
+            f"the first event after the archived ones, at position {archived + 1}" if archived else "the first event"
+        )
+        raise RestoreFailed(f"{chain[0][0].name} does not begin with {first}")
+    return chain
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        manifest = Manifest.read(folder)
+    except (OSError, TypeError, orjson.JSONDecodeError):
+        raise RestoreFailed(f"the manifest of {folder.name} is unreadable") from None
+    if manifest.format != FORMAT:
+        raise RestoreFailed(f"{folder.name} has format {manifest.format}, but only format {FORMAT} is supported")
+    return manifest
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    for name, facts in manifest.files.items():
+        if not (folder / name).exists():
+            raise RestoreFailed(f"{folder.name}/{name} is missing")
+        if sha256(folder / name) != facts["sha256"]:
+            raise RestoreFailed(f"{folder.name}/{name} does not match its hash in the manifest")
+
+
+def _load(chain: list[tuple[Path, Manifest]]) -> None:
+    newest, manifest = chain[-1]
+    for folder, _manifest in chain:
+        _load_events(_read_remaining_events(folder, manifest.retired))
+        positions = map(_build_position_row, _read_remaining_events(folder, manifest.retired))
+        tables.insert_rows(Position._meta.db_table, POSITION_COLUMNS, positions)
+    # Only those of the newest export: events that waited in an older one have their position in a later one.
+    _load_events(_read_lines(newest / WAITING_FILE))
+    for model in tables.list_tables():
+        name = f"{model._meta.db_table}.jsonl.gz"
+        if name in manifest.files:
+            tables.load_rows(model, _read_lines(newest / name))
+    tables.reset_sequences()
+    # `seen` is empty, so that the sequencer numbers every event without a position. The loaded events have
+    # transaction ids of this server, hence its `cluster`.
+    numbering = {"head": manifest.last_position, "seen": "", "cluster": commit_order.get_server_identifier()}
+    Numbering.objects.update_or_create(pk=1, defaults=numbering)
+
+
+def _load_events(lines: Iterator[dict[str, Any]]) -> None:
+    tables.insert_rows(Event._meta.db_table, list(COLUMNS), map(_build_event_row, lines))
+
+
+def _read_remaining_events(folder: Path, archived: int) -> Iterator[dict[str, Any]]:
+    """Yields the events of an export, except those that were archived before the newest export."""
+    return (line for line in _read_lines(folder / EVENTS_FILE) if line["position"] > archived)
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rb") as file:
+        for line in file:
+            yield orjson.loads(line)
+
+
+def _build_event_row(line: dict[str, Any]) -> list[Any]:
+    """Returns the columns of an event, taken from its body; raises RestoreFailed if the body has another hash."""
+    if digest(line["body"]) != line["hash"]:
+        raise RestoreFailed(f"the event at position {line['position']} does not match its hash")
+    members = orjson.loads(line["body"])
+    at = datetime.fromisoformat(members["timestamp"])
+    members["timestamp"] = connection.ops.adapt_datetimefield_value(at)
+    return [*(members[name] for name in MIRRORED), line["body"], line["hash"]]
+
+
+def _build_position_row(line: dict[str, Any]) -> list[Any]:
+    members = orjson.loads(line["body"])
+    run_id = members["details"]["context"].get("run_id", "")
+    return [line["position"], *(members[name] for name in POSITION_COLUMNS[1:-1]), run_id]
+
+
+def _verify(manifest: Manifest, archives: Path | None) -> None:
+    archived = get_last_archived_position()
+    if archived != manifest.retired:
+        raise RestoreFailed(f"the last archived position is {archived}, but {manifest.retired} in the manifest")
+    errors = [finding for finding in integrity.check_all(archives) if finding.severity == integrity.ERROR]
+    if errors:
+        raise RestoreFailed(f"the restored data does not verify ({len(errors)} errors, the first: {errors[0]})")
+    if Event.objects.count() != manifest.last_position - manifest.retired + manifest.waiting:
+        raise RestoreFailed("the number of events differs from the manifest")
+    if manifest.root and encode(compute_root_at(manifest.tree_size)) != manifest.root:
+        raise RestoreFailed("the tree differs from the manifest")

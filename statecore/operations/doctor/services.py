@@ -1,0 +1,191 @@
+"""Checks of the services that an installation uses: Redis, Celery workers, Celery beat and the database server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error, connection
+from django.db.migrations.executor import MigrationExecutor
+from redis import Redis
+from redis.exceptions import RedisError
+
+from ...kernel.clock import now
+from ...storage import triggers
+from .results import CheckResult, error, get_first_line, ok, warning
+
+REDIS_TIMEOUT = 5.0
+WORKER_TIMEOUT = 2.0
+QUEUES = ("celery", "gates", "patches")
+LONG_QUEUE = 1_000
+# Holds the time at which each sweep last started.
+SWEEPS_KEY = "statecore:sweeps"
+# A sweep is late after this many seconds plus this many of its intervals: workers are busy now and then.
+LATE_SECONDS, LATE_INTERVALS = 60.0, 3
+OLDEST_POSTGRESQL = 14
+MANY_CONNECTIONS = 0.8
+CLOCK_SKEW, LARGE_CLOCK_SKEW = 1.0, 10.0
+
+
+def open_redis() -> Redis:
+    return Redis.from_url(settings.REDIS_URL, socket_connect_timeout=REDIS_TIMEOUT, socket_timeout=REDIS_TIMEOUT)
+
+
+@cache
+def _get_redis() -> Redis:
+    return open_redis()
+
+
+def record_sweep(name: str) -> None:
+    """Records that a sweep starts now. Failures are ignored, so that they never stop the sweep."""
+    if name in settings.CELERY_BEAT_SCHEDULE:
+        with suppress(RedisError):
+            _get_redis().hset(SWEEPS_KEY, name, time.time())
+
+
+def get_sweep_ages() -> dict[str, float]:
+    """Returns the seconds since each sweep last started."""
+    with open_redis() as redis:
+        current = time.time()
+        started = dict(redis.hgetall(SWEEPS_KEY))
+        return {name.decode(): max(0.0, current - float(at)) for name, at in started.items()}
+
+
+def check_redis() -> Iterator[CheckResult]:
+    try:
+        with open_redis() as redis:
+            info: Any = redis.info()
+            lengths = {name: redis.llen(name) for name in QUEUES}
+    except (RedisError, OSError, ValueError) as exception:
+        yield error(
+            f"Redis is unreachable: {get_first_line(exception)}",
+            "start Redis or correct REDIS_URL; the journal works without it",
+        )
+        return
+    yield ok(f"Redis {info['redis_version']}, {info['used_memory_human']} in use")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("maxmemory") and policy != "noeviction":
+        yield warning(f"Redis evicts keys when its memory is full ({policy})", "set maxmemory-policy to noeviction")
+    for name, length in lengths.items():
+        if length > LONG_QUEUE:
+            yield warning(f"{length} messages wait in {name}", "start more workers, or see their log for errors")
+
+
+def check_workers() -> Iterator[CheckResult]:
+    with open_redis() as redis:
+        redis.ping()  # fails at once, while Celery would retry
+    found = current_app.control.inspect(timeout=WORKER_TIMEOUT).active_queues() or {}
+    consumed = {queue["name"] for queues in found.values() for queue in queues}
+    if "celery" not in consumed:
+        yield error("no worker responds: there are no timeouts and no retries", "start a worker (statecore-worker@)")
+    else:
+        yield ok(f"{len(found)} respond: {', '.join(sorted(found))}")
+    runs_commands = bool(settings.STATECORE_GATE_COMMANDS or settings.STATECORE_REPOSITORY)
+    if runs_commands and "gates" not in consumed:
+        yield error(
+            "gates and patches are enabled, but no executor responds", "start the executors (statecore-executors@)"
+        )
+
+
+def check_beat() -> Iterator[CheckResult]:
+    """Beat cannot be queried. The sweeps that it schedules show that it runs."""
+    ages = get_sweep_ages()
+    schedule: dict[str, Any] = settings.CELERY_BEAT_SCHEDULE
+    intervals = {name: entry["schedule"].total_seconds() for name, entry in schedule.items()}
+    frequent = [name for name, seconds in intervals.items() if seconds <= LATE_SECONDS]
+    late = sorted(
+        name
+        for name, age in ages.items()
+        if name in intervals and age > LATE_SECONDS + LATE_INTERVALS * intervals[name]
+    )
+    if not any(ages.get(name, LATE_SECONDS) < LATE_SECONDS for name in frequent):
+        yield error("no sweep has run in the last minute", "start beat (statecore-beat), and a worker if none runs")
+    elif late:
+        yield warning(f"late: {', '.join(late)}", "see the workers' log for errors of these tasks")
+    else:
+        yield ok(f"the latest sweep started {min(ages.values()):.1f} s ago")
+
+
+def find_connection_error() -> CheckResult | None:
+    try:
+        _select_value("SELECT 1")
+    except (Error, ImproperlyConfigured, UnicodeError) as exception:
+        return error(
+            f"the database is unreachable: {get_first_line(exception)}", "start the database or correct DATABASE_URL"
+        )
+    return None
+
+
+def check_database() -> Iterator[CheckResult]:
+    if connection.vendor == "sqlite":
+        yield ok(f"SQLite {_select_value('SELECT sqlite_version()')}, {connection.settings_dict['NAME']}")
+        return
+    version = str(_select_value("SHOW server_version"))
+    if int(version.partition(".")[0].split()[0]) < OLDEST_POSTGRESQL:
+        yield error(f"PostgreSQL {version} is too old", f"use PostgreSQL {OLDEST_POSTGRESQL} or later")
+    else:
+        yield ok(f"PostgreSQL {version}")
+    if _select_value("SELECT pg_is_in_recovery()"):
+        yield error("the server is a read-only standby", "set DATABASE_URL to the primary")
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        if _select_value(f"SHOW {name}") == "off":
+            yield warning(f"{name} is off: a power failure can lose committed changes", f"ALTER SYSTEM SET {name} = on")
+    used = int(_select_value("SELECT count(*) FROM pg_stat_activity"))
+    limit = int(_select_value("SHOW max_connections"))
+    if used > MANY_CONNECTIONS * limit:
+        yield warning(
+            f"{used} of {limit} connections are in use", "raise max_connections, or lower STATECORE_DATABASE_POOL"
+        )
+
+
+def check_migrations() -> Iterator[CheckResult]:
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    missing = [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+    if missing:
+        yield error(f"{len(missing)} are not applied, the first: {missing[0]}", "manage.py migrate")
+    unknown = set(executor.loader.applied_migrations) - set(executor.loader.disk_migrations)
+    if unknown:
+        newest = ".".join(max(unknown))
+        yield warning(
+            f"the database has {newest}, which this version lacks", "run the version that applied this migration"
+        )
+    if not missing and not unknown:
+        yield ok(f"all {len(executor.loader.applied_migrations)} are applied")
+
+
+def check_triggers() -> Iterator[CheckResult]:
+    missing = triggers.missing(connection)
+    if missing:
+        yield error(
+            f"{len(missing)} are missing or changed, the first: {missing[0]}", "manage.py migrate installs them"
+        )
+    else:
+        yield ok(f"{len(triggers.installed(connection))} protect the states and the journal")
+
+
+def check_clock() -> Iterator[CheckResult]:
+    """Processes compare deadlines and leases with their own clocks, which therefore must agree."""
+    if connection.vendor == "sqlite":
+        yield ok("the database uses the clock of this host")
+        return
+    database_time: datetime = _select_value("SELECT clock_timestamp()")
+    skew = abs((now() - database_time).total_seconds())
+    message = f"{skew:.2f} s difference between this host and the database"
+    if skew >= CLOCK_SKEW:
+        yield (error if skew >= LARGE_CLOCK_SKEW else warning)(message, "synchronize both hosts with a time server")
+    else:
+        yield ok(message)
+
+
+def _select_value(query: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return cursor.fetchone()[0]

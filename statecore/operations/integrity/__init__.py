@@ -1,0 +1,12 @@
+"""Verifies stored data: the hash chains, the Merkle tree, the archives, the rows, constraints and invariants."""
+
+from .chain import find_mismatched_columns, verify_chain
+from .findings import ERROR, WARNING, Finding
+from .invariants import sweep_invariants
+from .tree import check_checkpoints, verify_tree
+from .verification import check_all, check_entity, check_range, check_recent
+
+__all__ = [
+    "ERROR", "WARNING", "Finding", "check_all", "check_checkpoints", "check_entity", "check_range", "check_recent",
+    "find_mismatched_columns", "sweep_invariants", "verify_chain", "verify_tree",
+]  # fmt: skip

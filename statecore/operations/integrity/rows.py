@@ -1,0 +1,125 @@
+"""Checks of the rows: each matches the last event of its chain, each chain has a row, and the constraints hold.
+
+If the last event of an entity is archived, the row is compared with its anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connection
+from django.db.models import CheckConstraint, Count, Min
+
+from ...journal import Anchor, Event, EventKind
+from ...kernel import registry
+from ...kernel.flow import Flow
+from ...scheduling import agent_job_replay
+from .findings import ERROR, LIMIT, WARNING, Finding
+
+
+def check_rows(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
+    """Compares all rows or the given ones with the journal.
+
+    One statement reads row and event, so that a concurrent transition is not reported.
+    """
+    for entity_id, state, to_state, later_event in _select(_DISAGREEING, flow, ids):
+        if to_state is None:
+            detail = "the journal has no event for its version"
+        elif later_event:
+            detail = "the journal has events after its version"
+        else:
+            detail = f"its state is {state}, but its last event has the state {to_state} or another hash"
+        yield Finding("row", ERROR, flow.entity_type, entity_id, detail)
+
+
+def check_orphaned_chains(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
+    for (entity_id,) in (*_select(_ORPHANED, flow, ids), *_select(_ORPHANED_ANCHORS, flow, ids)):
+        yield Finding("row", ERROR, flow.entity_type, entity_id, "it has events, but no row")
+
+
+def check_final_states(flow: Flow) -> Iterator[Finding]:
+    """Reports every event that left a final state, except by a declared exit."""
+    exits = flow.final_exits()
+    left = Event.objects.filter(entity_type=flow.entity_type, from_state__in=flow.final)
+    for entity_id, from_state, to_state in left.values_list("entity_id", "from_state", "to_state").iterator():
+        if (from_state, to_state) not in exits:
+            detail = f"it left the final state {from_state} for {to_state}"
+            yield Finding("final", ERROR, flow.entity_type, entity_id, detail)
+
+
+def check_transitions(flow: Flow) -> Iterator[Finding]:
+    """Reports undeclared transitions as warnings: an earlier version may have declared them."""
+    declared = {(each.trigger, source, each.target) for each in flow.transitions for source in each.sources}
+    events = Event.objects.filter(entity_type=flow.entity_type, kind__in=(EventKind.NORMAL, EventKind.PROPAGATED))
+    grouped = events.order_by().values_list("trigger", "from_state", "to_state").annotate(one=Min("entity_id"))
+    for trigger, from_state, to_state, entity_id in grouped:
+        if (trigger, from_state, to_state) not in declared:
+            detail = f"its transition {trigger} from {from_state} to {to_state} is not declared"
+            yield Finding("transition", WARNING, flow.entity_type, entity_id, detail)
+
+
+def check_machines() -> Iterator[Finding]:
+    """Reports events of machines that this version does not have."""
+    known = [flow.entity_type for flow in registry.flows()]
+    unknown = Event.objects.exclude(entity_type__in=known).order_by("event_id").values_list("entity_type", "entity_id")
+    for entity_type, entity_id in unknown[:LIMIT]:
+        yield Finding("machine", WARNING, entity_type, entity_id, "there is no such machine")
+
+
+def check_unique_ids(flow: Flow) -> Iterator[Finding]:
+    """The primary key ensures this, unless its index is corrupt."""
+    duplicates = flow.model.objects.values("pk").annotate(rows=Count("*")).filter(rows__gt=1)
+    for pk in duplicates.values_list("pk", flat=True)[:LIMIT]:
+        yield Finding("unique", ERROR, flow.entity_type, pk, "several rows have this id")
+
+
+def check_constraints(flow: Flow) -> Iterator[Finding]:
+    """The database enforces them, unless they were lost when a dump was restored or a table rebuilt."""
+    for constraint in flow.model._meta.constraints:
+        if isinstance(constraint, CheckConstraint):
+            for pk in flow.model.objects.exclude(constraint.condition).values_list("pk", flat=True)[:LIMIT]:
+                yield Finding(constraint.name, ERROR, flow.entity_type, pk, f"it violates {constraint.name}")
+
+
+def check_agent_job_logs() -> Iterator[Finding]:
+    for mismatch in agent_job_replay.find_mismatches():
+        detail = f"its state is {mismatch.column}, but its log results in {mismatch.replayed or 'no state'}"
+        yield Finding("log", ERROR, "agent_job", mismatch.job_id, detail)
+    for violation in agent_job_replay.find_violations():
+        yield Finding(violation.invariant, ERROR, "agent_job", violation.job_id, violation.sentence)
+
+
+_DISAGREEING = """
+    SELECT row.id, row.state, coalesce(last.to_state, anchor.to_state), later.event_id FROM {table} AS row
+    LEFT JOIN {events} AS last
+      ON last.entity_type = %s AND last.entity_id = row.id AND last.sequence = row.version
+    LEFT JOIN {anchors} AS anchor
+      ON anchor.entity_type = %s AND anchor.entity_id = row.id AND anchor.sequence = row.version
+    LEFT JOIN {events} AS later
+      ON later.entity_type = %s AND later.entity_id = row.id AND later.sequence = row.version + 1
+    WHERE (coalesce(last.event_id, anchor.event_id) IS NULL OR later.event_id IS NOT NULL
+       OR coalesce(last.hash, anchor.hash) <> row.chain_head
+       OR coalesce(last.to_state, anchor.to_state) <> row.state) {among}
+    ORDER BY row.id LIMIT {limit}
+"""
+
+_ORPHANED = """
+    SELECT entity_id FROM {events} WHERE entity_type = %s AND sequence = 1
+    AND NOT EXISTS (SELECT 1 FROM {table} AS row WHERE row.id = entity_id) {among} ORDER BY entity_id LIMIT {limit}
+"""
+
+_ORPHANED_ANCHORS = """
+    SELECT DISTINCT entity_id FROM {anchors} WHERE entity_type = %s
+    AND NOT EXISTS (SELECT 1 FROM {table} AS row WHERE row.id = entity_id) {among} ORDER BY entity_id LIMIT {limit}
+"""
+
+
+def _select(query: str, flow: Flow, ids: list[str] | None = None) -> list[tuple[Any, ...]]:
+    names = {"table": flow.model._meta.db_table, "events": Event._meta.db_table, "anchors": Anchor._meta.db_table}
+    marks = ", ".join(["%s"] * len(ids or ()))
+    among = f"AND {'row.id' if query is _DISAGREEING else 'entity_id'} IN ({marks})" if ids else ""
+    with connection.cursor() as cursor:
+        params = [flow.entity_type] * query.count("%s")
+        cursor.execute(query.format(**names, limit=LIMIT, among=among), [*params, *(ids or ())])
+        return list(cursor.fetchall())

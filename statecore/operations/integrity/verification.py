@@ -1,0 +1,130 @@
+"""Combines the checks: of everything, of recent changes, of one entity, or of a range of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connection
+
+from ...journal import Event, Position
+from ...journal.archive import get_last_archived_position
+from ...journal.tree import tree_size
+from ...kernel import registry
+from ...storage import triggers
+from .archives import check_archive_files, check_archive_records
+from .chain import verify_chain
+from .findings import Finding, build_journal_error
+from .invariants import check_invariants
+from .positions import check_position_range, check_positions
+from .rows import (
+    check_agent_job_logs,
+    check_constraints,
+    check_final_states,
+    check_machines,
+    check_orphaned_chains,
+    check_rows,
+    check_transitions,
+    check_unique_ids,
+)
+from .tree import check_checkpoints, verify_tree
+
+RECENT_EVENTS = 1_000
+
+
+@contextmanager
+def _tolerate_invalid_text() -> Iterator[None]:
+    """Lets SQLite return texts that a flipped bit made undecodable, so that the checks can report them."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    connection.connection.text_factory = lambda raw: raw.decode(errors="replace")
+    try:
+        yield
+    finally:
+        connection.connection.text_factory = str
+
+
+def _retry_if_archived(check: Callable[[], list[Finding]]) -> list[Finding]:
+    """Repeats a check with findings if events were archived during it, because it may have read a mixed state."""
+    while True:
+        before, findings = get_last_archived_position(), check()
+        if not findings or get_last_archived_position() == before:
+            return findings
+
+
+@_tolerate_invalid_text()
+def check_all(archives: Path | None = None) -> list[Finding]:
+    """Verifies the whole database, and the archive files if their folder is given."""
+    return _retry_if_archived(lambda: [*_check_database(), *(check_archive_files(archives) if archives else ())])
+
+
+def _check_database() -> list[Finding]:
+    findings = list(check_triggers())
+    findings += check_archive_records()
+    if broken_event := verify_chain():
+        findings.append(broken_event)
+    findings += check_positions()
+    findings += verify_tree()
+    findings += check_checkpoints()
+    for flow in registry.flows():
+        findings += check_unique_ids(flow)
+        findings += check_rows(flow)
+        findings += check_orphaned_chains(flow)
+        findings += check_final_states(flow)
+        findings += check_transitions(flow)
+        findings += check_constraints(flow)
+        findings += check_invariants(flow)
+    return [*findings, *check_machines(), *check_agent_job_logs()]
+
+
+@_tolerate_invalid_text()
+def check_recent(count: int = RECENT_EVENTS) -> list[Finding]:
+    """Verifies the triggers, the latest events with their entities and leaves, and the newest checkpoint.
+
+    Fast enough for every start.
+    """
+    latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
+    findings = list(check_triggers())
+    findings += _check_entities(list(dict.fromkeys(latest)))
+    findings += verify_tree(max(0, tree_size() - count))
+    findings += check_checkpoints(latest=1)
+    return findings
+
+
+@_tolerate_invalid_text()
+def check_entity(entity_type: str, entity_id: str) -> list[Finding]:
+    """Verifies the row of one entity and its events in the database."""
+    return _retry_if_archived(lambda: _check_entities([(entity_type, entity_id)]))
+
+
+@_tolerate_invalid_text()
+def check_range(after: int, upto: int) -> list[Finding]:
+    """Verifies the positions after `after` and up to `upto`, their leaves, and the entities concerned."""
+    return _retry_if_archived(lambda: _check_range(max(after, get_last_archived_position()), upto))
+
+
+def _check_range(after: int, upto: int) -> list[Finding]:
+    entities = Position.objects.filter(position__gt=after, position__lte=upto).values_list(
+        "event__entity_type", "event__entity_id"
+    )
+    findings = _check_entities(list(dict.fromkeys(pair for pair in entities if None not in pair)))
+    findings += check_position_range(after, upto)
+    findings += verify_tree(after, upto)
+    return findings
+
+
+def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
+    findings = [broken_event] if (broken_event := verify_chain(entities)) else []
+    for entity_type in sorted({kind for kind, _ in entities} & {flow.entity_type for flow in registry.flows()}):
+        ids = [pk for kind, pk in entities if kind == entity_type]
+        findings += check_rows(registry.flow(entity_type), ids)
+        findings += check_orphaned_chains(registry.flow(entity_type), ids)
+    return findings
+
+
+def check_triggers() -> Iterator[Finding]:
+    for name in triggers.missing(connection):
+        yield build_journal_error("triggers", f"the trigger {name} is missing: run manage.py migrate")

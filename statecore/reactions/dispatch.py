@@ -1,0 +1,199 @@
+"""Decides which entities a change affects, and the order in which they are re-evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from django.db import transaction
+
+from ..machines import patch_ledger, run, task, test_gate, workstream
+from ..machines.run import Run
+from ..machines.test_gate import TestGate
+from ..machines.workstream import Workstream
+from ..transitions.change import Change
+from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from . import gates, locks, runs, tasks, unobserved_completion, workers, workstreams
+from .evaluation import changed, parents_of
+
+UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
+
+
+# Tasks
+
+
+def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    workers.update_load(work, changes)
+    started, progressed = [], []
+    for change in changes:
+        if change.entry.to_state == task.State.RUNNING:
+            started.append(change)
+        # Tasks that unobserved_completion.py is completing need no reaction.
+        elif change.entity.pk not in work.completing:
+            progressed.append(change)
+    if started:
+        _tasks_started(work, started)
+    if progressed and not unobserved_completion.complete(work, progressed):
+        _tasks_progressed(work, progressed)
+
+
+def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
+    """Takes no lock on the workstream, because many tasks start at once.
+
+    If the workstream ends concurrently, that transaction re-evaluates these tasks.
+    """
+    parents = parents_of(changes, "workstream_id")
+    states = workstreams.read_states(work, parents)
+    begun = {pk: parents[pk] for pk, (state, _run_state) in states.items() if state == workstream.State.READY}
+    workstreams.reevaluate(work, begun)
+    ended = {pk for pk, (state, run_state) in states.items() if state in workstream.FINAL or run_state in run.FINAL}
+    orphans = [change for change in changes if change.entity.__dict__["workstream_id"] in ended]
+    tasks.reevaluate(work, changed(orphans))
+
+
+def _tasks_progressed(work: UnitOfWork, changes: list[Change], *, after_commit: bool = False) -> None:
+    """Lock the workstreams, then re-evaluate the tasks, their dependents and the workstreams."""
+    changes = _lock_workstreams(work, changes)
+    if not after_commit:
+        workstreams.refuse_late_tasks(work, parents_of(filter(_is_new, changes), "workstream_id"))
+    completed = changed(_in_states(changes, task.State.COMPLETED))
+    live = changed(change for change in changes if change.entry.to_state not in task.FINAL)
+    tasks.reevaluate(work, live | tasks.waiting_for_tasks(work, completed))
+    # A new task may be the one that its workstream needed to be complete.
+    ended = [change for change in changes if change.entry.to_state in task.FINAL or _is_new(change)]
+    workstreams.reevaluate(work, parents_of(ended, "workstream_id"))
+
+
+def _lock_workstreams(work: UnitOfWork, changes: list[Change]) -> list[Change]:
+    """Lock the workstreams of the tasks, and the gates and workstreams that new tasks wait for.
+
+    A gate or workstream that does not see the new task could end without unblocking it. Tasks with a lock held
+    elsewhere are postponed until after the commit; the others are returned.
+    """
+    new = changed(filter(_is_new, changes))
+    gates_left = locks.take(work, TestGate, tasks.gates_of(work, new))
+    awaited = tasks.workstreams_awaited(work, new)
+    left = locks.take(work, Workstream, parents_of(changes, "workstream_id").keys() | awaited)
+    if not left and not gates_left:
+        return changes
+    postponed = new if gates_left or left & awaited else {}
+    return _postpone(
+        changes,
+        lambda change: change.entity.__dict__["workstream_id"] in left or change.entity.pk in postponed,
+        partial(_tasks_progressed, after_commit=True),
+    )
+
+
+# Workstreams and runs
+
+
+def _workstreams_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    changes = _lock_runs(work, changes)
+    ended = _in_states(changes, *workstream.FINAL)
+    live = changed(change for change in changes if change.entry.to_state not in workstream.FINAL)
+    completed = changed(_in_states(changes, workstream.State.COMPLETED))
+    workstreams.reevaluate(work, live | workstreams.waiting_for_workstreams(work, completed))
+    ready, unfinished = changed(_in_states(changes, workstream.State.READY)), changed(_in_states(changes, *UNFINISHED))
+    pending = tasks.of_workstreams(work, ready, task.State.PENDING)
+    tasks.reevaluate(work, pending | tasks.of_workstreams(work, unfinished))
+    runs.reevaluate(work, parents_of(ended, "run_id"))
+
+
+def _lock_runs(work: UnitOfWork, changes: list[Change]) -> list[Change]:
+    """Lock the runs of new and ended workstreams, and the runs that new workstreams wait for."""
+    new = changed(filter(_is_new, changes))
+    awaited = workstreams.runs_awaited(work, new)
+    left = locks.take(work, Run, parents_of(filter(_affects_run, changes), "run_id").keys() | awaited)
+    postponed = new if left & awaited else {}
+    return _postpone(
+        changes,
+        lambda change: (
+            change.entity.pk in postponed or (_affects_run(change) and change.entity.__dict__["run_id"] in left)
+        ),
+        _workstreams_changed,
+    )
+
+
+def _affects_run(change: Change) -> bool:
+    return change.entry.to_state in workstream.FINAL or _is_new(change)
+
+
+def _runs_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    started_or_ended = changed(change for change in changes if change.entry.to_state != run.State.PENDING)
+    workstreams.reevaluate(work, workstreams.of_runs(work, started_or_ended))
+
+
+# Gates and patches
+
+
+def _gates_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    _gates_created(work, [change for change in changes if _is_new(change)])
+    _gates_decided(work, _in_states(changes, *test_gate.FINAL))
+
+
+def _gates_created(work: UnitOfWork, changes: list[Change]) -> None:
+    """Lock the gates that new ones wait for, as for a new task."""
+    new = changed(changes)
+    if locks.take(work, TestGate, gates.awaited(work, new)):
+        _postpone(changes, lambda _change: True, _gates_created)
+        return
+    gates.reevaluate(work, new)
+
+
+def _gates_decided(work: UnitOfWork, changes: list[Change]) -> None:
+    if not changes:
+        return
+    decided, parents = changed(changes), parents_of(changes, "workstream_id")
+    if locks.take(work, Workstream, parents.keys() | tasks.workstreams_behind_gates(work, decided)):
+        _postpone(changes, lambda _change: True, _gates_decided)
+        return
+    tasks.reevaluate(work, tasks.behind_gates(work, decided))
+    gates.reevaluate(work, gates.dependents(work, decided))
+    workstreams.reevaluate(work, parents)
+
+
+def _patches_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    ended, verified = _in_states(changes, *patch_ledger.FINAL), _in_states(changes, *task.VERIFIED)
+    if not ended and not verified:
+        return
+    parents = workstreams.with_successors(work, parents_of(ended, "workstream_id"))
+    if locks.take(work, Workstream, parents.keys() | parents_of(verified, "workstream_id").keys()):
+        _postpone(changes, lambda _change: True, _patches_changed)
+        return
+    tasks.reevaluate(work, tasks.with_patches(work, changed(verified)))
+    workstreams.reevaluate(work, parents)
+
+
+# The machine and its rules; registered in statecore/apps.py.
+REACTIONS: list[tuple[str, Callable[[UnitOfWork, list[Change]], None]]] = [
+    ("task", _tasks_changed),
+    ("workstream", _workstreams_changed),
+    ("run", _runs_changed),
+    ("test_gate", _gates_changed),
+    ("patch_ledger", _patches_changed),
+    ("worker", workers.react),
+]
+
+
+# Helpers
+
+
+def _in_states(changes: Iterable[Change], *states: str) -> list[Change]:
+    return [change for change in changes if change.entry.to_state in states]
+
+
+def _is_new(change: Change) -> bool:
+    return not change.entry.from_state
+
+
+def _postpone(
+    changes: list[Change], waits: Callable[[Change], bool], react: Callable[[UnitOfWork, list[Change]], None]
+) -> list[Change]:
+    """React to some changes after the commit, when no lock is held and waiting is safe; return the others."""
+    if later := [change for change in changes if waits(change)]:
+        transaction.on_commit(partial(run_in_transaction, partial(_react_later, react, later)), robust=True)
+    return [change for change in changes if not waits(change)]
+
+
+def _react_later(react: Callable[[UnitOfWork, list[Change]], None], changes: list[Change], work: UnitOfWork) -> None:
+    react(work, changes)

@@ -1,0 +1,56 @@
+"""The number of stuck entities by machine, counted at most every few seconds for all viewers of a process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from datetime import datetime
+from typing import NamedTuple
+
+from ..stuck import Kind, count_stuck
+from ..stuck.overdue import count_overdue
+
+CACHE_SECONDS = 5.0
+
+
+class StuckCounts(NamedTuple):
+    """Counts by machine: past the deadline, waiting for a decision or an approval, and the whole stuck list."""
+
+    overdue: dict[str, int]
+    waiting: dict[str, int]
+    listed: dict[str, int]
+
+
+class StuckCountsCache:
+    """One result for all callers in the process; while one caller counts, the others wait for its result."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.counts = StuckCounts({}, {}, {})
+        self.until = 0.0
+
+    def get(self, at: datetime) -> StuckCounts:
+        with self.lock:
+            if time.monotonic() >= self.until:
+                self.counts = _count(at)
+                self.until = time.monotonic() + CACHE_SECONDS
+            return self.counts
+
+    def clear(self) -> None:
+        self.until = 0.0
+
+
+def _count(at: datetime) -> StuckCounts:
+    overdue, waiting, listed = Counter[str](), Counter[str](), Counter[str]()
+    for entity_type, _state, count in count_overdue(at):
+        overdue[entity_type] += count
+    for (entity_type, kind), count in count_stuck(at).items():
+        listed[entity_type] += count
+        if kind is not Kind.OVERDUE:
+            waiting[entity_type] += count
+    # Unary plus drops the zeros: machines without stuck entities are omitted.
+    return StuckCounts(dict(+overdue), dict(+waiting), dict(+listed))
+
+
+cache = StuckCountsCache()

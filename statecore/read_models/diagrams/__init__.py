@@ -1,0 +1,1 @@
+"""State diagrams of the machines, drawn from their declarations."""

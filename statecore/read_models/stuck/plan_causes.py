@@ -1,0 +1,189 @@
+"""What runs, workstreams, tasks, gates and patches wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...kernel import phrasing
+from ...kernel.entity import Entity
+from ...kernel.fields import related
+from ...machines import patch_ledger, run, task, test_gate, worker, workstream
+from ...machines.patch_ledger import PatchLedger
+from ...machines.run import Run
+from ...machines.task import Task
+from ...machines.test_gate import TestGate
+from ...machines.worker import SILENCE_LIMIT
+from ...machines.workstream import Workstream, all_its_tasks_are_created
+from ...storage.links import cached_for_batch
+from .executor_causes import is_silent
+from .transition_checks import build_system_facts
+from .waits import Cause, Detail, Wait, find_wait
+
+UNBLOCKED = "nothing blocks it"
+MAX_WORKERS = 1_000
+PATCH_STEPS = {
+    patch_ledger.State.CREATED: "not validated yet",
+    patch_ledger.State.QUEUED: "not applied yet",
+    patch_ledger.State.APPLIED: "no test results yet",
+    patch_ledger.State.VERIFIED: "not committed yet",
+}
+
+
+def find_run_cause(entity: Run, at: datetime) -> Cause:
+    if entity.state == run.State.PENDING:
+        return phrasing.describe_state(entity, at, "not started yet")
+    wait = find_wait("waits for", entity, "workstreams", done=("completed", "skipped"))
+    return wait or phrasing.describe_state(entity, at, "it has no unfinished workstream")
+
+
+def find_workstream_cause(entity: Workstream, at: datetime) -> Cause:
+    if entity.state in (workstream.State.PLANNED, workstream.State.BLOCKED):
+        return _find_cause_before_start(entity, at)
+    for children, done in _list_parts(entity):
+        if found := find_wait("waits for", entity, children, done=done):
+            return found
+    if quarantined := entity.left_in_quarantine():
+        return Wait("waits for", quarantined)
+    return phrasing.describe_state(entity, at, "it has no unfinished task, gate or patch")
+
+
+def _find_cause_before_start(entity: Workstream, at: datetime) -> Cause:
+    if found := find_wait("waits for", entity, "depends_on", done={workstream.State.COMPLETED}):
+        return found
+    if missing := all_its_tasks_are_created(entity, build_system_facts(at)):
+        return phrasing.describe_state(entity, at, missing.detail)
+    if entity.run.state == "pending":
+        return Wait("waits for", entity.run)
+    return phrasing.describe_state(entity, at, UNBLOCKED)
+
+
+def _list_parts(entity: Workstream) -> Iterator[tuple[str, set[str]]]:
+    """Yields the links to the parts in the order in which the workstream waits for them, and their completed states."""
+    yield "tasks", {"completed"}
+    if entity.state == workstream.State.VALIDATING:
+        yield "gates", {"PASSED"}
+        yield "patches", {"committed", "dropped"}
+
+
+def find_task_cause(entity: Task, at: datetime) -> Cause:
+    return _TASK_CAUSES[task.State(entity.state)](entity, at)
+
+
+def _find_cause_before_queue(entity: Task, at: datetime) -> Cause:
+    failed = ("FAILED",)
+    found = _find_gate(entity, "gates", failed) or _find_gate(entity, "entry_gates", failed)
+    found = found or find_wait("waits for", entity, "depends_on", done={task.State.COMPLETED})
+    found = found or _find_gate(entity, "entry_gates")
+    if found:
+        return found
+    if entity.workstream.state not in ("ready", "executing"):
+        return Wait("waits for", entity.workstream)
+    return phrasing.describe_state(entity, at, UNBLOCKED)
+
+
+def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:
+    return Detail(phrasing.describe_state(entity, at, _explain_unclaimed(entity, at)), about="worker")
+
+
+def _find_cause_while_running(entity: Task, at: datetime) -> Cause:
+    holder: Any = entity.worker
+    if is_silent(holder, at):
+        return Wait("runs on", holder)
+    timeout = phrasing.format_duration(timedelta(seconds=entity.timeout_sec))
+    late = f", past its timeout of {timeout}" if entity.times_out_at() < at else ""
+    return f"{phrasing.describe_state(entity, at)} on worker {holder.pk}{late}"
+
+
+def _find_cause_in_validation(entity: Task, at: datetime) -> Cause:
+    if found := _find_gate(entity, "gates"):
+        return found
+    if entity.patch is not None and entity.patch.state not in ("verified", "committed"):
+        return Wait("waits for", entity.patch)
+    return phrasing.describe_state(entity, at, UNBLOCKED)
+
+
+def _find_cause_before_retry(entity: Task, at: datetime) -> Cause:
+    due = phrasing.format_due(entity.retry_at or entity.state_entered_at, at)
+    return f"retrying after {phrasing.first_line(entity.last_error) or 'a failure'}: the next attempt {due}"
+
+
+_TASK_CAUSES: dict[task.State, Callable[[Task, datetime], Cause]] = {
+    task.State.PENDING: _find_cause_before_queue,
+    task.State.BLOCKED: _find_cause_before_queue,
+    task.State.QUEUED: _find_cause_in_queue,
+    task.State.RUNNING: _find_cause_while_running,
+    task.State.VALIDATING: _find_cause_in_validation,
+    task.State.RETRYING: _find_cause_before_retry,
+}
+
+
+def _explain_unclaimed(entity: Task, at: datetime) -> str:
+    """Explains why no worker claims a queued task: none is live, capable, of the right affinity, or free."""
+    live = _find_live_workers(entity, at)
+    if not live:
+        return "there is no live worker"
+    required = phrasing.join_quoted(entity.required_capabilities)
+    capable = [each for each in live if not each.missing_capabilities(entity.required_capabilities)]
+    if not capable:
+        known = {capability for each in live for capability in each.capabilities}
+        unknown = [capability for capability in entity.required_capabilities if capability not in known]
+        return f"no live worker has {phrasing.join_quoted(unknown) if unknown else f'{required} together'}"
+    near = [each for each in capable if each.has_affinity_for(entity.workstream_id)]
+    if not near:
+        with_required = f" with {required}" if entity.required_capabilities else ""
+        return f"no live worker{with_required} has affinity to workstream {entity.workstream_id}"
+    free = [each for each in near if each.reason_to_refuse() is None]
+    return f"worker {free[0].pk} could take it but has not claimed it" if free else _describe_unavailable(near)
+
+
+def _find_live_workers(entity: Task, at: datetime) -> list[Any]:
+    working = (worker.State.IDLE, worker.State.BUSY)
+    live = related(entity, "worker").objects.filter(state__in=working, last_heartbeat__gte=at - SILENCE_LIMIT)
+    return cached_for_batch(entity, (_find_live_workers, at), lambda _ids: list(live.order_by("pk")[:MAX_WORKERS]))
+
+
+def _describe_unavailable(workers: list[Any]) -> str:
+    are_busy = [each.state == worker.State.BUSY for each in workers]
+    how = "busy or full" if len({*are_busy}) == 2 else "busy" if are_busy[0] else "full"
+    if len(workers) == 1:
+        return f"the only suitable worker, {workers[0].pk}, is {how}"
+    return f"all {len(workers)} suitable workers are {how}"
+
+
+def find_gate_cause(entity: TestGate, at: datetime) -> Cause:
+    if entity.state == test_gate.State.RUNNING:
+        timeout = f"its timeout {phrasing.format_due(entity.times_out_at, at)}" if entity.times_out_at else ""
+        return phrasing.describe_state(entity, at, timeout)
+    if entity.abandoned:
+        return phrasing.describe_state(entity, at, f"its workstream {entity.workstream_id} has ended")
+    return _find_gate(entity, "depends_on") or phrasing.describe_state(entity, at, "not started yet")
+
+
+def _find_gate(entity: Entity, link: str, only: Iterable[str] = ()) -> Wait | None:
+    """Returns the wait for a linked gate that has not passed: `blocked by` if the gate failed, else `waits for`."""
+    found = find_wait("waits for", entity, link, done={test_gate.State.PASSED}, only=only)
+    if found and found.entity.state in (test_gate.State.FAILED, test_gate.State.BLOCKED):
+        return Wait("blocked by", found.entity, found.others)
+    return found
+
+
+def find_patch_cause(entity: PatchLedger, at: datetime) -> Cause:
+    if entity.abandoned:
+        return phrasing.describe_state(entity, at, f"its workstream {entity.workstream_id} has ended")
+    if entity.state == patch_ledger.State.VALIDATED:
+        objection = entity.phase.objection(entity.patch.touched_paths())
+        return phrasing.describe_state(entity, at, objection or "not accepted for merge yet")
+    if entity.state == patch_ledger.State.APPLY_FAILED:
+        return phrasing.describe_state(entity, at, phrasing.first_line(entity.last_error))
+    return phrasing.describe_state(entity, at, PATCH_STEPS[patch_ledger.State(entity.state)])
+
+
+CAUSES: dict[str, Callable[[Any, datetime], Cause]] = {
+    "run": find_run_cause,
+    "workstream": find_workstream_cause,
+    "task": find_task_cause,
+    "test_gate": find_gate_cause,
+    "patch_ledger": find_patch_cause,
+}

@@ -1,0 +1,121 @@
+"""The sources of the stuck list: queries that each return some of its rows, ordered by when they were due.
+
+No entity is in two sources, so the list is their merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from django.db.models import Q, QuerySet
+
+from ...kernel import registry
+from ...kernel.clock import rfc3339
+from ...kernel.entity import Entity
+from ...kernel.flow import Flow
+from ...kernel.ids import is_valid_id
+from ...scheduling import deadlines
+from ...scheduling.recovery import build_approval_condition, find_awaiting_approval
+from . import decisions
+from .overdue import find_overdue_states
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+IsWanted = Callable[[str], bool]
+
+
+class ListCursor(NamedTuple):
+    """The place of an entity in the list, which stays the same as long as the entity is stuck.
+
+    Entities due at the same moment are ordered by source and, within a source, by id in the collation of the database.
+    """
+
+    due: datetime
+    source: str
+    pk: str
+
+    def __str__(self) -> str:
+        return ",".join((rfc3339(self.due), self.source, self.pk))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parses the result of str(); raises ValueError for any other text."""
+        moment, source, pk = text.split(",")
+        due = datetime.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        if due < EARLIEST or not is_valid_id(pk):
+            raise ValueError("not a cursor of the stuck list")
+        return cls(due, source, pk)
+
+
+class StuckEntity(NamedTuple):
+    entity: Entity
+    since: datetime
+    cursor: ListCursor
+    is_decision: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.entity.flow.entity_type, self.entity.pk
+
+    def compute_overdue(self, at: datetime) -> timedelta:
+        return max(at - self.cursor.due, timedelta())
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Some rows of the list. A row is due `grace` after the time in its `clock` field."""
+
+    name: str
+    rows: QuerySet[Any]
+    clock: str
+    grace: timedelta = timedelta()
+    is_decision: bool = False
+    # Matches the rows that wait for an approval; None if no row does.
+    approval: Q | None = None
+
+    def read_after(self, cursor: ListCursor | None, limit: int) -> list[StuckEntity]:
+        rows = self.rows if cursor is None else self._filter_after(cursor)
+        return [self._read_row(row) for row in rows.order_by(self.clock, "pk")[:limit]]
+
+    def _filter_after(self, cursor: ListCursor) -> QuerySet[Any]:
+        start = cursor.due - self.grace
+        later, same_or_later = Q(**{f"{self.clock}__gt": start}), Q(**{f"{self.clock}__gte": start})
+        if self.name == cursor.source:
+            return self.rows.filter(same_or_later & (later | Q(pk__gt=cursor.pk)))
+        return self.rows.filter(same_or_later if self.name > cursor.source else later)
+
+    def _read_row(self, row: Any) -> StuckEntity:
+        since = getattr(row, self.clock)
+        return StuckEntity(row, since, ListCursor(since + self.grace, self.name, row.pk), self.is_decision)
+
+
+def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
+    """Yields the sources: overdue entities, others that wait for an approval, and those that need a decision."""
+    for entity_type, state in find_overdue_states(at):
+        if is_wanted(entity_type):
+            yield _build_overdue_source(registry.flow(entity_type), state, at)
+    yield from _build_approval_sources(at, is_wanted)
+    for name, rows in decisions.find_undecided().items():
+        if is_wanted(rows.model.flow.entity_type):
+            yield Source(name, rows, decisions.SINCE, is_decision=True)
+
+
+def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
+    """Returns the overdue entities of a state, without those that need a decision and are in another source."""
+    deadline = flow.deadline(state) or timedelta()
+    rows = decisions.exclude_undecided(deadlines.select_past_deadline(flow, state, at, deadline), state)
+    approval = build_approval_condition(flow.entity_type, state, at)
+    clock = deadlines.get_clock_field(flow, state)
+    return Source(f"late {flow.entity_type}.{state}", rows, clock, deadline, approval=approval)
+
+
+def _build_approval_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
+    """Yields a source for each state with entities that wait for an approval but are not overdue."""
+    for flow, state, ids in find_awaiting_approval(at):
+        if is_wanted(flow.entity_type):
+            clock, deadline = deadlines.get_clock_field(flow, state), flow.deadline(state)
+            rows = flow.model.objects.filter(pk__in=ids, state=state)
+            rows = rows if deadline is None else rows.filter(**{f"{clock}__gte": at - deadline})
+            yield Source(f"approval {flow.entity_type}.{state}", rows, clock, deadline or timedelta(), approval=Q())

@@ -1,0 +1,107 @@
+"""Entities past the deadline of their state.
+
+The deadline is measured from the clock of the entity: when it entered the state or, for some states, its last
+heartbeat. There is one bounded query for each machine and state. It reads a partial index of unfinished entities in the
+order of their clock, so finished entities cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from django.db.models import QuerySet
+
+from ..kernel.constraints import is_live
+from ..kernel.entity import Entity
+from ..kernel.flow import Flow
+from ..machines.circuit_breaker import CircuitBreaker
+from ..machines.pipeline_job import WORKING
+from ..machines.workstream import Workstream
+from ..storage.links import cached_for_batch
+
+ENTERED = "state_entered_at"
+
+
+def get_clock_field(flow: Flow, state: str) -> str:
+    """Return the column from which the deadline of a state is measured."""
+    return flow.measured_from.get(state, ENTERED)
+
+
+def get_clock_start(entity: Entity) -> datetime:
+    return cast(datetime, getattr(entity, get_clock_field(entity.flow, entity.state)))
+
+
+def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
+    """Return how long an entity is past the deadline of its state; None if it is not."""
+    deadline = entity.flow.deadline(entity.state)
+    if deadline is None or at - get_clock_start(entity) <= deadline:
+        return None
+    return at - get_clock_start(entity) - deadline
+
+
+def is_stuck(entity: Entity, at: datetime) -> bool:
+    """Whether an entity is past its deadline and should not be, such as a task in a workstream that has not started."""
+    deadline = entity.flow.deadline(entity.state)
+    if deadline is None or compute_overdue(entity, at) is None:
+        return False
+    flow, state = entity.flow, entity.state
+
+    def find_stuck_ids(ids: list[str]) -> set[str]:
+        batch = flow.model.objects.filter(pk__in=ids, state=state)
+        return set(_exclude_waiting(flow, state, batch, at - deadline, at).values_list("pk", flat=True))
+
+    return entity.pk in cached_for_batch(entity, (is_stuck, flow.entity_type, state, at), find_stuck_ids)
+
+
+def find_overdue(flow: Flow, state: str, at: datetime, limit: int, beyond: float = 1.0) -> list[Any]:
+    """Return the entities past the deadline times `beyond`, longest overdue first."""
+    deadline = flow.deadline(state)
+    if deadline is None or flow.is_final(state):
+        return []
+    return list(select_past_deadline(flow, state, at, deadline * beyond)[:limit])
+
+
+def count_overdue(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> int:
+    deadline = flow.deadline(state)
+    if deadline is None or flow.is_final(state):
+        return 0
+    return select_past_deadline(flow, state, at, deadline * beyond).count()
+
+
+def select_past_deadline(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
+    clock = get_clock_field(flow, state)
+    rows = flow.model.objects.filter(is_live(flow.final), state=state, **{f"{clock}__lt": at - deadline})
+    return _exclude_waiting(flow, state, rows, at - deadline, at).order_by(clock)
+
+
+def _exclude_waiting(flow: Flow, state: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    if any(field.name == "abandoned" for field in flow.model._meta.concrete_fields):
+        rows = rows.filter(abandoned=False)
+    narrow = FILTERS.get((flow.entity_type, state))
+    return narrow(rows, cutoff, at) if narrow else rows
+
+
+def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude tasks of a workstream that has not started: they wait for the workstream, which has its own deadline."""
+    started = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("ready", "executing", "validating"))
+    return rows.filter(workstream__in=started)
+
+
+def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude breakers with a configured cooldown that exceeds the deadline. There is only one row for each tool."""
+    cooling = [row.pk for row in CircuitBreaker.objects.filter(state="OPEN") if row.cools_down_at() > at]
+    return rows.exclude(pk__in=cooling)
+
+
+def _exclude_recent_progress(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude pipeline jobs with a new checkpoint or a resumption, which restart the clock: their stages take long."""
+    return rows.exclude(resumed_at__gte=cutoff).exclude(checkpoints__updated_at__gte=cutoff)
+
+
+FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
+    ("task", "pending"): _keep_started_workstreams,
+    ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
+    **{("pipeline_job", str(state)): _exclude_recent_progress for state in WORKING},
+}

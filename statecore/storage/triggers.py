@@ -1,0 +1,235 @@
+"""Database triggers that protect states, final entities and the journal from writes outside the transition service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.apps import apps
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ..kernel import registry
+from ..kernel.flow import Flow
+from .write_guard import RETENTION, TRANSITIONS, WriteGuard
+
+PREFIX = "statecore_guard_"
+
+
+def install(connection: BaseDatabaseWrapper) -> None:
+    """Installs every trigger. Idempotent; runs after each migrate, because rebuilding a table drops its triggers."""
+    dialect = _dialect(connection)
+    with connection.cursor() as cursor:
+        for guarded in _guarded_tables(connection):
+            for statement in dialect.statements(guarded):
+                cursor.execute(statement)
+
+
+def remove(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        for name, table in sorted(installed(connection)):
+            cursor.execute(f"DROP TRIGGER {name}{_dialect(connection).on(table)}")
+
+
+@contextmanager
+def disabled(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Removes the triggers inside the block: for restoring a backup and for emptying a test database."""
+    remove(connection)
+    try:
+        yield
+    finally:
+        install(connection)
+
+
+def missing(connection: BaseDatabaseWrapper) -> list[str]:
+    """Returns the names of the triggers of existing tables that are absent or differ from their definition."""
+    dialect = _dialect(connection)
+    found = installed(connection)
+    expected = {key: text for guarded in _guarded_tables(connection) for key, text in dialect.texts(guarded).items()}
+    return sorted(name for (name, table), text in expected.items() if found.get((name, table)) != text)
+
+
+def installed(connection: BaseDatabaseWrapper) -> dict[tuple[str, str], str]:
+    """Returns the source of each trigger, on PostgreSQL of its function, by its name and table."""
+    with connection.cursor() as cursor:
+        cursor.execute(_dialect(connection).installed, [PREFIX])
+        return {(name, table): text for name, table, text in cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTable:
+    """A table with triggers: the table of a machine has a flow, the others are append-only."""
+
+    table: str
+    flow: Flow | None
+    # Whether retention may delete rows; only from the tables of the journal.
+    retires: bool = False
+
+
+def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
+    found = [
+        GuardedTable(model._meta.db_table, None, getattr(model, "retires", False))
+        for model in apps.get_models()
+        if getattr(model, "append_only", False)
+    ]
+    found += [GuardedTable(flow.model._meta.db_table, flow) for flow in registry.flows()]
+    existing = set(connection.introspection.table_names())
+    return [guarded for guarded in found if guarded.table in existing]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _states(states: Iterable[str]) -> str:
+    return ", ".join(_quoted(str(state)) for state in sorted(states))
+
+
+def _illegal_exit(flow: Flow) -> str:
+    """SQL that is true if an UPDATE leaves a final state other than by a declared exit."""
+    if not flow.final:
+        return "FALSE"
+    exits = [
+        f"(OLD.state = {_quoted(source)} AND NEW.state = {_quoted(target)})"
+        for source, target in sorted(flow.final_exits())
+    ]
+    return f"NEW.state <> OLD.state AND OLD.state IN ({_states(flow.final)}) AND NOT ({' OR '.join(exits) or 'FALSE'})"
+
+
+def _illegal_edit(flow: Flow, differs: str) -> str:
+    """SQL that is true if an UPDATE changes a frozen field or decreases a monotonic number."""
+    rules = [f"NEW.{name} < OLD.{name}" for name in flow.monotonic]
+    for name, states in flow.frozen.items():
+        while_open = f" AND OLD.state NOT IN ({_states(states)})" if states else ""
+        rules.append(f"(NEW.{name} {differs} OLD.{name}{while_open})")
+    return " OR ".join(rules) or "FALSE"
+
+
+def _deletion_error(guarded: GuardedTable) -> str:
+    exception = " except by retention" if guarded.retires else ""
+    return f"rows of {guarded.table} cannot be deleted{exception}"
+
+
+def _state_is_unchanged(same: str) -> str:
+    return " AND ".join(f"NEW.{column} {same} OLD.{column}" for column in ("id", "state", "version", "chain_head"))
+
+
+class _SQLite:
+    actions = ("insert", "update", "delete")
+    installed = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
+
+    @staticmethod
+    def is_closed(guard: WriteGuard) -> str:
+        return f"NOT {guard.function}()"
+
+    @staticmethod
+    def on(table: str) -> str:
+        return ""
+
+    def statements(self, guarded: GuardedTable) -> Iterator[str]:
+        for (name, _table), text in self.texts(guarded).items():
+            yield f"DROP TRIGGER IF EXISTS {name}"
+            yield text
+
+    def texts(self, guarded: GuardedTable) -> dict[tuple[str, str], str]:
+        texts = {}
+        for action, (when, sentence) in zip(self.actions, self._rules(guarded), strict=True):
+            name = f"{PREFIX}{guarded.table}_{action}"
+            texts[name, guarded.table] = (
+                f"CREATE TRIGGER {name} BEFORE {action.upper()} ON {guarded.table} WHEN {when} "
+                f"BEGIN SELECT RAISE(ABORT, {_quoted(sentence)}); END"
+            )
+        return texts
+
+    def _rules(self, guarded: GuardedTable) -> Iterator[tuple[str, str]]:
+        """Yields the condition and the error message of each trigger, in the order of the actions."""
+        flow = guarded.flow
+        if flow is None:
+            yield (self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}")
+            yield ("TRUE", f"{guarded.table} is append-only: rows cannot be changed")
+        else:
+            yield (
+                f"{self.is_closed(TRANSITIONS)} OR NEW.state <> {_quoted(flow.initial)}",
+                f"only the transition service creates {flow.entity_type} rows",
+            )
+            changed = f"NOT ({_state_is_unchanged('IS')})"
+            illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
+            yield (
+                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS NOT')}",
+                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+            )
+        yield (self.is_closed(RETENTION) if guarded.retires else "TRUE", _deletion_error(guarded))
+
+
+class _PostgreSQL:
+    actions = ("insert", "update", "delete", "truncate")
+    # ENABLE ALWAYS triggers fire even with session_replication_role = replica.
+    installed = (
+        "SELECT t.tgname::text, t.tgrelid::regclass::text, f.prosrc FROM pg_trigger AS t "
+        "JOIN pg_proc AS f ON f.oid = t.tgfoid "
+        "WHERE NOT t.tgisinternal AND t.tgenabled = 'A' AND t.tgqual IS NULL AND starts_with(t.tgname::text, %s)"
+    )
+
+    @staticmethod
+    def is_closed(guard: WriteGuard) -> str:
+        return f"current_setting('{guard.setting}', true) IS DISTINCT FROM 'open'"
+
+    @staticmethod
+    def on(table: str) -> str:
+        return f" ON {table}"
+
+    def statements(self, guarded: GuardedTable) -> Iterator[str]:
+        function = f"{PREFIX}{guarded.table}"
+        body = self._body(guarded)
+        yield f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $guard${body}$guard$"
+        # A table with pending deferred constraints cannot be altered.
+        yield "SET CONSTRAINTS ALL IMMEDIATE"
+        for (name, table), action in zip(self.texts(guarded), self.actions, strict=True):
+            each = "STATEMENT" if action == "truncate" else "ROW"
+            yield (
+                f"CREATE OR REPLACE TRIGGER {name} BEFORE {action.upper()} ON {table} "
+                f"FOR EACH {each} EXECUTE FUNCTION {function}()"
+            )
+            yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        yield "SET CONSTRAINTS ALL DEFERRED"
+
+    def texts(self, guarded: GuardedTable) -> dict[tuple[str, str], str]:
+        body = self._body(guarded)
+        return {(f"{PREFIX}{guarded.table}_{action}", guarded.table): body for action in self.actions}
+
+    def _body(self, guarded: GuardedTable) -> str:
+        """The comparisons are in the body because columns used in a WHEN clause cannot be altered."""
+        flow = guarded.flow
+        if flow is None:
+            insert = self._refuse(
+                self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}"
+            )
+            update = self._refuse("TRUE", f"{guarded.table} is append-only: rows cannot be changed")
+        else:
+            insert = self._refuse(
+                f"{self.is_closed(TRANSITIONS)} OR NEW.state <> {_quoted(flow.initial)}",
+                f"only the transition service creates {flow.entity_type} rows",
+            )
+            changed = f"NOT ({_state_is_unchanged('=')})"
+            illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
+            update = self._refuse(
+                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
+                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+            )
+        delete = self._refuse("TRUE", _deletion_error(guarded))
+        if guarded.retires:
+            refuse = self._refuse(self.is_closed(RETENTION), _deletion_error(guarded))
+            delete = f"IF TG_OP = 'DELETE' THEN {refuse} RETURN OLD; END IF; {delete}"
+        return (
+            f" BEGIN IF TG_OP = 'INSERT' THEN {insert} RETURN NEW; "
+            f"ELSIF TG_OP = 'UPDATE' THEN {update} RETURN NEW; END IF; {delete} END "
+        )
+
+    @staticmethod
+    def _refuse(when: str, sentence: str) -> str:
+        error = "USING ERRCODE = 'integrity_constraint_violation'"
+        return f"IF {when} THEN RAISE EXCEPTION {_quoted(sentence)} {error}; END IF;"
+
+
+def _dialect(connection: BaseDatabaseWrapper) -> _SQLite | _PostgreSQL:
+    return _PostgreSQL() if connection.vendor == "postgresql" else _SQLite()

@@ -1,0 +1,201 @@
+"""Creating an entity, which is recorded as an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.backends.base.operations import BaseDatabaseOperations
+
+from ..journal import Entry, EventKind
+from ..kernel.actors import Actor
+from ..kernel.clock import now
+from ..kernel.entity import Entity
+from ..kernel.fields import column
+from ..kernel.ids import is_valid_id, new_id
+from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
+from ..kernel.transition import Facts, Severity
+from ..kernel.validation import field_error, json_error, text_error
+from . import rights
+from .change import Change, EventSpec, record, validate_reason_and_metadata
+from .idempotency import RequestKey
+from .outcome import Outcome, counting_refusals
+from .successors import resolve_links
+from .unit_of_work import UnitOfWork, run_in_transaction
+
+
+def create(
+    model: type[Entity],
+    *,
+    actor: Actor,
+    id: str | None = None,  # noqa: A002 - the name of the field
+    reason: str = "",
+    cause: Entry | None = None,
+    request: RequestKey | None = None,
+    dry_run: bool = False,
+    within: UnitOfWork | None = None,
+    **fields: Any,
+) -> Outcome:
+    """Create an entity in its initial state, with its links and the first event of its chain."""
+
+    def insert(work: UnitOfWork) -> Outcome:
+        change = insert_entity(work, model, entity_id, fields, Facts(now(), actor, {}, reason), cause=cause)
+        caused = work.react([change])
+        return Outcome(work.latest(change.entity), change.entry, caused)
+
+    entity_id = new_id(model.flow.prefix) if id is None else id
+    with counting_refusals(model.flow.entity_type):
+        rights.require(actor, model.flow, "operate")
+        validate_reason_and_metadata(reason, {})
+        return run_in_transaction(insert, within=within, dry_run=dry_run, request=request, actor=actor)
+
+
+def insert_entity(
+    work: UnitOfWork,
+    model: type[Entity],
+    entity_id: str,
+    fields: Mapping[str, Any],
+    facts: Facts,
+    *,
+    cause: Entry | None = None,
+    trigger: str = "",
+    retry_of: Entity | None = None,
+) -> Change:
+    """Insert an entity and its links without running the reactions."""
+    plain, links = _split_fields(model, fields)
+    targets = resolve_links(work, model, entity_id, links)
+    change = _record_new(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
+    _insert(work, [change])
+    for name, ids in targets.items():
+        getattr(change.entity, name).add(*ids)
+    return change
+
+
+def insert_entities(
+    work: UnitOfWork, model: type[Entity], new: Mapping[str, Mapping[str, Any]], facts: Facts, cause: Entry | None
+) -> list[Change]:
+    """Insert many entities of one machine, by id, in a few statements.
+
+    Their links must lead to entities that exist or that the same transaction inserts next.
+    """
+    if taken := work.lock_many(model, list(new)):
+        raise DuplicateId(f"the id {taken[0].pk!r} is taken", id=taken[0].pk)
+    changes, links = [], []
+    for entity_id, fields in new.items():
+        try:
+            plain, its_links = _split_fields(model, fields)
+            changes.append(_record_new(model, entity_id, plain, facts, cause))
+        except Invalid as refusal:
+            raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
+        links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
+    _insert(work, changes)
+    for link in model._meta.many_to_many:
+        own, other = link.m2m_column_name(), link.m2m_reverse_name()
+        through: Any = link.remote_field.through
+        made = [through(**{own: source, other: target}) for name, source, target in links if name == link.name]
+        through.objects.bulk_create(made, batch_size=5_000)
+    return changes
+
+
+def _record_new(
+    model: type[Entity],
+    entity_id: str,
+    plain: dict[str, Any],
+    facts: Facts,
+    cause: Entry | None,
+    *,
+    trigger: str = "",
+    retry_of: Entity | None = None,
+) -> Change:
+    """Build the entity and record its first event."""
+    model.derive_fields(plain)
+    entity = _build(model, entity_id, plain)
+    entity.retry_of = retry_of
+    entity.facts = facts
+    caused_by = cause.event_id if cause else ""
+    trigger = trigger or model.creation_trigger
+    return record(entity, {}, EventSpec(EventKind.CREATED, trigger, Severity.INFO, facts, {}, caused_by))
+
+
+# PostgreSQL names the id in its error. On SQLite, the only writer has checked all ids before.
+_TAKEN = re.compile(r"\(id\)=\((.+?)\)")
+
+
+def _insert(work: UnitOfWork, changes: list[Change]) -> None:
+    try:
+        work.insert(changes)
+    except ConstraintViolated as violation:
+        constraint = str(violation.facts["constraint"])
+        if constraint.endswith(("_pkey", ".id")):
+            taken = _TAKEN.search(str(violation.__cause__))
+            entity_id = taken[1] if taken else changes[0].entity.pk
+            raise DuplicateId(f"the id {entity_id!r} is taken", id=entity_id) from violation
+        raise
+
+
+def _split_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if "state" in fields:
+        raise StateIsProtected(f"{model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
+    links = {field.name for field in model._meta.many_to_many}
+    plain = model.editable_fields()
+    if unknown := fields.keys() - links - plain:
+        raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
+    errors = {name: [found] for name in fields.keys() & plain if (found := field_complaint(model, name, fields[name]))}
+    if errors:
+        raise Invalid(errors)
+    return (
+        {name: value for name, value in fields.items() if name in plain},
+        {name: value for name, value in fields.items() if name in links},
+    )
+
+
+def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Entity:
+    if not is_valid_id(entity_id):
+        raise Invalid({"id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
+    values = {}
+    for name, value in plain.items():
+        field = column(model, name)
+        is_key = isinstance(field, models.ForeignKey) and not isinstance(value, models.Model)
+        values[field.attname if is_key else name] = value
+    entity = model(id=entity_id, **values)
+    # Related rows given as instances exist, so they need no query each.
+    checked = {name for name in model.editable_fields() if not isinstance(plain.get(name), models.Model)}
+    try:
+        entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+    return entity
+
+
+def field_complaint(model: type[Entity], name: str, value: Any) -> str | None:
+    """Find what Django's validation misses: it skips empty values and converts others to the wanted type."""
+    field = column(model, name)
+    if value is None:
+        return None if field.null else "may not be null."
+    if isinstance(field, models.JSONField):
+        return json_error(value) or field_error(field, value)
+    if isinstance(field, models.ForeignKey):
+        return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
+    wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        return "has the wrong type."
+    if isinstance(value, int) and isinstance(field, models.IntegerField):
+        return _range_complaint(field, value)
+    return text_error(value) if isinstance(value, str) else None
+
+
+def _range_complaint(field: models.Field[Any, Any], value: int) -> str | None:
+    """SQLite stores any number, PostgreSQL only those within the range of the column."""
+    low, high = BaseDatabaseOperations.integer_field_ranges[field.get_internal_type()]
+    return None if low <= value <= high else f"must be between {low} and {high}."
+
+
+_TYPES: tuple[tuple[type[models.Field[Any, Any]], type], ...] = (
+    (models.BooleanField, bool),
+    (models.IntegerField, int),
+    (models.CharField, str),
+    (models.TextField, str),
+)
