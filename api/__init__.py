@@ -1,1 +1,1 @@
-"""REST over the doors: routes from the registry, tokens and sessions, refusals as problem+json, OpenAPI."""
+"""The REST API: routes from the registry, tokens and sessions, refusals as problem+json, OpenAPI."""

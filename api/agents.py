@@ -1,4 +1,4 @@
-"""The calls that agents make beside those of every machine."""
+"""Calls for agents: plans, circuit breakers, checkpoints and the logs of agent jobs."""
 
 from __future__ import annotations
 
@@ -7,125 +7,134 @@ from typing import Any
 from django.http import HttpResponse
 from django.urls import path
 
-from statecore import agent_events, scheduling
+from statecore import scheduling
+from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import NotFound
-from statecore.kernel.ulid import is_valid_id
 from statecore.machines.agent_job import AgentJob
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.machines.run import Run
 from statecore.records import checkpoint
-from statecore.scheduling import breakers
+from statecore.scheduling import agent_job_log, breakers
+from statecore.transitions.unit_of_work import UnitOfWork
 
-from . import bodies, entities, idempotency, sequences
-from .actors import acting, acting_as_agent
+from . import entities, pages
+from .access import actor_of, agent_of
 from .claims import Claim
 from .heartbeat import Heartbeat
-from .posted import Posted
 from .request import Request
-from .views import ApiView, answer
+from .request_body import Body, RequestBody, outcome_response, read_body
+from .responses import json_response
+from .views import ApiView
 
 
 class Submit(ApiView):
-    """The run itself, and how much of a plan it is."""
+    """Create a run from a plan; returns the run and the numbers of its parts."""
 
     flow = Run.flow
 
     def post(self, request: Request) -> HttpResponse:
-        asked = Posted(request, bodies.Body, takes_more=True)
-        outcome = scheduling.submit(asked.further, actor=acting(request), request=asked.key)
-        told = outcome.as_dict()
-        counts = {name: told[name] for name in ("workstreams", "tasks", "gates")}
-        return idempotency.reply(outcome, {**told["entity"], **counts}, 201)
+        body = RequestBody(request, Body, takes_more=True)
+        outcome = scheduling.submit_plan(body.extra, actor=actor_of(request), request=body.key)
+        submitted = outcome.as_dict()
+        counts = {name: submitted[name] for name in ("workstreams", "tasks", "gates")}
+        return outcome_response(outcome, {**submitted["entity"], **counts}, 201)
 
 
 class Acquire(ApiView):
-    """Leave to call a tool, or 503 and when to ask again."""
+    """Permit a call of a tool, or refuse with 503 and `Retry-After` while its circuit breaker is open."""
 
     flow = CircuitBreaker.flow
 
     def post(self, request: Request, tool: str) -> HttpResponse:
-        asked, actor = Posted(request, bodies.Body), acting_as_agent(request)
-        return asked.once(actor, lambda: breakers.acquire(_tool(tool), actor=actor).as_dict())
+        body, actor = RequestBody(request, Body), agent_of(request)
+        return body.respond_once(
+            actor, lambda work: breakers.acquire(_check_tool(tool), actor=actor, within=work).as_dict()
+        )
 
 
 class Report(ApiView):
+    """Record whether a call of a tool succeeded; the circuit breaker counts failures."""
+
     flow = CircuitBreaker.flow
 
-    class Told(bodies.Body):
+    class Fields(Body):
         success: bool
         error: str = ""
 
     def post(self, request: Request, tool: str) -> HttpResponse:
-        asked, actor = Posted(request, self.Told), acting_as_agent(request)
-        told = asked.said
+        body, actor = RequestBody(request, self.Fields), agent_of(request)
+        fields = body.fields
 
-        def note() -> dict[str, Any]:
-            return breakers.report(_tool(tool), success=told.success, error=told.error, actor=actor).as_dict()
+        def report(work: UnitOfWork | None) -> dict[str, Any]:
+            success, error = fields.success, fields.error
+            return breakers.report(_check_tool(tool), success=success, error=error, actor=actor, within=work).as_dict()
 
-        return asked.once(actor, note)
+        return body.respond_once(actor, report)
 
 
-def _tool(tool: str) -> str:
+def _check_tool(tool: str) -> str:
     if not is_valid_id(tool):
         raise NotFound(f"there is no tool {tool!r}")
     return tool
 
 
 class Checkpoint(ApiView):
-    """What was stored is read as it was stored; who stored it, and when, stands in the headers."""
+    """A checkpoint of a pipeline job: the body is the stored JSON, the headers name the job and the time."""
 
     flow = PipelineJob.flow
 
     def get(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        entities.found(PipelineJob, job_id)
+        entities.get_entity(PipelineJob, job_id)
         found = checkpoint.read(job_id, phase) if is_valid_id(phase) else None
         if found is None:
             raise NotFound(f"pipeline_job {job_id} has no checkpoint of {phase!r}")
-        return _stored(found)
+        return _checkpoint_response(found)
 
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        entities.found(PipelineJob, job_id)
-        return _stored(checkpoint.store(job_id, phase, bodies.read(request)))
+        entities.get_entity(PipelineJob, job_id)
+        return _checkpoint_response(checkpoint.store(job_id, phase, read_body(request)))
 
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        entities.found(PipelineJob, job_id)
+        entities.get_entity(PipelineJob, job_id)
         if is_valid_id(phase):
             checkpoint.clear(job_id, phase)
         return HttpResponse(status=204)
 
 
-def _stored(found: checkpoint.Checkpoint) -> HttpResponse:
-    told = found.as_dict()
-    return answer(told["payload"], Checkpoint_Job=told["job"], Checkpoint_Updated_At=told["updated_at"])
+def _checkpoint_response(found: checkpoint.Checkpoint) -> HttpResponse:
+    fields = found.as_dict()
+    return json_response(fields["payload"], Checkpoint_Job=fields["job"], Checkpoint_Updated_At=fields["updated_at"])
 
 
 class JobEvents(ApiView):
+    """The log of an agent job: list its events, or append one."""
+
     flow = AgentJob.flow
 
-    class Appended(bodies.Body):
+    class Fields(Body):
         type: str
         payload: dict[str, Any] = {}
         reason: str = ""
         expected_version: int | None = None
 
     def get(self, request: Request, job_id: str) -> HttpResponse:
-        entities.found(AgentJob, job_id)
-        return answer(sequences.page(request, agent_events.events_of(job_id)))
+        entities.get_entity(AgentJob, job_id)
+        return json_response(pages.paginate_log(request, agent_job_log.events_of(job_id)))
 
     def post(self, request: Request, job_id: str) -> HttpResponse:
-        asked = Posted(request, self.Appended)
-        given = asked.said
-        outcome = agent_events.append(
+        body = RequestBody(request, self.Fields)
+        fields = body.fields
+        outcome = agent_job_log.append_event(
             job_id,
-            given.type,
-            actor=acting_as_agent(request),
-            payload=given.payload,
-            reason=given.reason,
-            expected_version=given.expected_version,
-            request=asked.key,
+            fields.type,
+            actor=agent_of(request),
+            payload=fields.payload,
+            reason=fields.reason,
+            expected_version=fields.expected_version,
+            request=body.key,
         )
-        return idempotency.reply(outcome, status=201)
+        return outcome_response(outcome, status=201)
 
 
 urlpatterns = [

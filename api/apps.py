@@ -1,4 +1,4 @@
-"""The Django application of the API; it has no models of its own."""
+"""The Django application of the API; it has no models."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""A worker asks for tasks, and says how the last ones ended."""
+"""Claims: a worker takes tasks, and may report the results of its previous ones in the same call."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from typing import Annotated, Any, Literal
 from django.http import HttpResponse
 from msgspec import Meta
 
-from statecore import bulk, scheduling
+from statecore import scheduling
 from statecore.kernel.actors import Actor
+from statecore.kernel.ids import ID_PATTERN
 from statecore.kernel.refusals import Invalid
-from statecore.kernel.ulid import ID_PATTERN
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
+from statecore.transitions import bulk_jobs
+from statecore.transitions.unit_of_work import UnitOfWork
 
-from . import bodies
-from .actors import acting_as_agent
-from .permissions import require_right
-from .posted import Posted
+from .access import agent_of, require_permission
 from .request import Request
+from .request_body import Body, RequestBody
 from .views import ApiView
 
-LONGEST_WAIT = 30
-MOST_HELD = 1_000
-LARGEST_ATTEMPT = 2**31 - 1
+MAX_WAIT_SECONDS = 30
+MAX_HELD = 1_000
+MAX_ATTEMPT = 2**31 - 1
 
 
-class Held(bodies.Body):
+class HeldTask(Body):
+    """A task that a worker holds, and its attempt."""
+
     task: Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
-    attempt: Annotated[int, Meta(ge=0, le=LARGEST_ATTEMPT)]
+    attempt: Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)]
 
 
-class Ended(Held):
-    """How a task ended: the fields of the trigger beside it, as when it is fired alone."""
+class TaskResult(HeldTask):
+    """The result of a task, with the fields of the trigger that reports it."""
 
     trigger: Literal["execution_completed", "execution_failed"]
     exit_code: int | None = None
@@ -40,40 +42,44 @@ class Ended(Held):
     error: str | None = None
 
     def report(self) -> scheduling.Report:
-        beside = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error")}
-        given = {name: value for name, value in beside.items() if value is not None}
+        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error")}
+        given = {name: value for name, value in fields.items() if value is not None}
         return scheduling.Report(self.task, self.trigger, given)
 
 
-class Wanted(bodies.Body):
-    """How many tasks, and how many seconds to wait for the first of them; before that, how the last ones ended."""
+class ClaimFields(Body):
+    """The number of tasks to claim, the seconds to wait for the first one, and results to record before the claim."""
 
     max: Annotated[int, Meta(ge=1)] | None = None
-    wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0
-    reports: Annotated[list[Ended], Meta(max_length=MOST_HELD)] = []
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    reports: Annotated[list[TaskResult], Meta(max_length=MAX_HELD)] = []
 
 
-def claim_once(worker_id: str, wanted: Wanted, actor: Actor) -> dict[str, Any]:
-    """One look at the queue, and the answer to it: no tasks when there are none."""
-    if not wanted.reports:
-        return {"tasks": [task.as_dict() for task in scheduling.claim(worker_id, actor=actor, most=wanted.max)]}
-    if wanted.wait:
-        raise Invalid({"wait": ["is for a claim without reports, which are taken at once."]})
-    reports = [ended.report() for ended in wanted.reports]
-    made = scheduling.report_and_claim(worker_id, reports, actor=actor, most=wanted.max)
-    return {"tasks": [task.as_dict() for task in made.tasks], "reports": [bulk.told(item) for item in made.reports]}
+def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOfWork | None = None) -> dict[str, Any]:
+    """Record the results and claim tasks, without waiting; the list is empty if no task is ready."""
+    if not fields.reports:
+        claimed = scheduling.claim(worker_id, actor=actor, most=fields.max, within=within)
+        return {"tasks": [task.as_dict() for task in claimed]}
+    if fields.wait:
+        raise Invalid({"wait": ["cannot be combined with reports, which are recorded at once."]})
+    reports = [result.report() for result in fields.reports]
+    exchange = scheduling.report_and_claim(worker_id, reports, actor=actor, most=fields.max, within=within)
+    return {
+        "tasks": [task.as_dict() for task in exchange.tasks],
+        "reports": [bulk_jobs.serialize_item(item) for item in exchange.reports],
+    }
 
 
 class Claim(ApiView):
     flow = Worker.flow
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        asked, actor = Posted(request, Wanted), acting_as_agent(request)
-        if asked.said.reports:
-            require_right(request, Task.flow.permission("operate"))
+        body, actor = RequestBody(request, ClaimFields), agent_of(request)
+        if body.fields.reports:
+            require_permission(request, Task.flow.permission("operate"))
 
-        def ask() -> dict[str, Any]:
-            return claim_once(worker_id, asked.said, actor)
+        def respond(work: UnitOfWork | None) -> dict[str, Any]:
+            return claim_once(worker_id, body.fields, actor, work)
 
-        # Nothing done is nothing to repeat: a poll that waits asks again under its key.
-        return asked.once(actor, ask, is_kept=lambda told: bool(told["tasks"] or told.get("reports")))
+        # An empty claim changed nothing and is not stored: a waiting claim repeats the request under the same key.
+        return body.respond_once(actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")))

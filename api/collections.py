@@ -1,4 +1,4 @@
-"""The calls that every machine has, made from the registry: a new machine needs no line here."""
+"""The calls that every machine has; the routes come from the registry, so a new machine needs no line here."""
 
 from __future__ import annotations
 
@@ -8,123 +8,133 @@ from typing import Any, ClassVar
 from django.http import HttpResponse
 from django.urls import URLPattern, path
 
-from statecore import door, stuck
-from statecore.door import Outcome, rows
+from statecore import scheduling, transitions
 from statecore.journal import Event
+from statecore.journal.archive import list_anchors
 from statecore.kernel import registry
-from statecore.kernel.actors import Actor
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
-from statecore.kernel.refusals import Invalid, PermissionDenied, Refusal
-from statecore.records.retirement import anchors_of
+from statecore.kernel.refusals import Invalid
+from statecore.kernel.second_person import policies_for
+from statecore.read_models import stuck
 from statecore.records.token import Scope, Token
+from statecore.transitions import Outcome
+from statecore.transitions.entity_reader import read_entities
 
-from . import authentication, bodies, entities, idempotency, pages, permissions, sequences
-from .actors import acting, firing
-from .creation import creators
-from .posted import Posted
-from .refusals import NotAuthenticated
+from . import entities, pages
+from .access import actor_for_trigger, actor_of, visible_types
 from .request import Request
-from .views import ApiView, answer
+from .request_body import Body, RequestBody, convert_body, outcome_response, read_body
+from .responses import json_response
+from .views import ApiView
 
 
-class OfMachine(ApiView):
-    """A view of one machine; `flow` is given where its address is made."""
+class MachineView(ApiView):
+    """A view of one machine; `flow` is set by the route."""
 
     flow: ClassVar[Flow]
+    model: ClassVar[type[Entity]]
 
-    @property
-    def model(self) -> type[Entity]:
-        return self.flow.model
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "flow" in cls.__dict__:
+            cls.model = cls.flow.model
 
-    def linked(self, row: dict[str, Any]) -> dict[str, Any]:
+    def with_links(self, row: dict[str, Any]) -> dict[str, Any]:
         return entities.with_links(self.model, [row])[0]
 
-    def moved(self, outcome: Outcome) -> HttpResponse:
-        """What happened, and the entity as every call tells it: only a machine with links costs a query more."""
-        told = outcome.as_dict()
-        return idempotency.reply(outcome, {**told, "entity": self.linked(dict(told["entity"]))})
+    def transition_response(self, outcome: Outcome) -> HttpResponse:
+        """Return the event, its consequences and the entity; only a machine with links costs another query."""
+        body = outcome.as_dict()
+        return outcome_response(outcome, {**body, "entity": self.with_links(dict(body["entity"]))})
 
-    def newborn(self, outcome: Outcome) -> HttpResponse:
-        """The new entity itself, and what happened."""
-        told = outcome.as_dict()
-        body = {**self.linked(dict(told["entity"])), "event": told["event"], "caused": told["caused"]}
-        return idempotency.reply(outcome, body, 201)
+    def created_response(self, outcome: Outcome) -> HttpResponse:
+        """Return the new entity with its event and consequences."""
+        fields = outcome.as_dict()
+        body = {**self.with_links(dict(fields["entity"])), "event": fields["event"], "caused": fields["caused"]}
+        return outcome_response(outcome, body, 201)
 
 
-class Collection(OfMachine):
+class Collection(MachineView):
     def get(self, request: Request) -> HttpResponse:
-        def tell(found: list[Entity]) -> list[dict[str, Any]]:
-            return entities.told(self.model, found)
+        def serialize(found: list[Entity]) -> list[dict[str, Any]]:
+            return entities.serialize_many(self.model, found)
 
-        return answer(pages.page(request, self.model.objects.all(), tell, pages.NEWEST_FIRST, rows.read))
+        return json_response(
+            pages.paginate(request, self.model.objects.all(), serialize, pages.NEWEST_FIRST, read_entities)
+        )
 
     def post(self, request: Request) -> HttpResponse:
-        asked = Posted(request, bodies.Body, takes_more=True)
-        fields = asked.further
+        body = RequestBody(request, Body, takes_more=True)
+        fields = body.extra
         entity_id, reason = fields.pop("id", None), fields.pop("reason", "")
-        create: Callable[..., Outcome] = creators.get(self.flow.entity_type, door.create)
+        create: Callable[..., Outcome] = CREATE_FUNCTIONS.get(self.flow.entity_type, transitions.create)
         given = {name: value for name, value in fields.items() if name.isidentifier()}
-        if strange := fields.keys() - given.keys() or fields.keys() & SAID_BY_THE_SERVER:
-            raise Invalid({name: ["is not a field that can be set."] for name in sorted(strange)})
-        outcome = create(self.model, actor=acting(request), id=entity_id, reason=reason, request=asked.key, **given)
-        return self.newborn(outcome)
+        if unknown := fields.keys() - given.keys() or fields.keys() & SERVICE_ARGUMENTS:
+            raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
+        outcome = create(self.model, actor=actor_of(request), id=entity_id, reason=reason, request=body.key, **given)
+        return self.created_response(outcome)
 
 
-# Words of the door's own that stand beside the fields of an entity.
-SAID_BY_THE_SERVER = {"actor", "model", "cause", "request", "dry_run"}
+# The machines that need more than a new row, and the functions that create their entities.
+CREATE_FUNCTIONS: dict[str, Callable[..., Outcome]] = {
+    "worker": scheduling.register,
+    "patch_ledger": scheduling.submit_patch,
+}
+# Arguments of `transitions.create` beside the fields of an entity; callers cannot set them.
+SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within"}
 
 
-class Detail(OfMachine):
+class Detail(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
-        return answer(self.linked(entities.found(self.model, entity_id).as_dict()))
+        return json_response(self.with_links(entities.get_entity(self.model, entity_id).as_dict()))
 
     def patch(self, request: Request, entity_id: str) -> HttpResponse:
-        fields = bodies.read(request)
-        version = bodies.shaped({"expected_version": fields.pop("expected_version", None)}, Expected).expected_version
-        entity = door.edit(self.model, entity_id, fields, actor=acting(request), expected_version=version)
-        return answer(self.linked(entity.as_dict()))
+        fields = read_body(request)
+        version = convert_body({"expected_version": fields.pop("expected_version", None)}, Expected).expected_version
+        entity = transitions.edit(self.model, entity_id, fields, actor=actor_of(request), expected_version=version)
+        return json_response(self.with_links(entity.as_dict()))
 
 
-class Expected(bodies.Body):
+class Expected(Body):
     expected_version: int | None = None
 
 
-class Transitions(OfMachine):
+class Transitions(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         """The history, oldest first."""
-        entities.found(self.model, entity_id)
+        entities.get_entity(self.model, entity_id)
         events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
-        told = sequences.page(request, events)
-        return answer({**told, "retired": self._retired(entity_id, told["results"])})
+        found = pages.paginate_log(request, events)
+        return json_response({**found, "retired": self._archive_of(entity_id, found["results"])})
 
-    def _retired(self, entity_id: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Where the events are that the first of these follows; null where it follows none, or they are here."""
+    def _archive_of(self, entity_id: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Return the archive that holds the events before these; None if there are none or none are archived."""
         if events and events[0]["sequence"] == 1:
             return None
-        anchor = anchors_of(self.flow.entity_type, entity_id).first()
+        anchor = list_anchors(self.flow.entity_type, entity_id).first()
         return {"upto_sequence": anchor.sequence, **anchor.retirement.as_dict()} if anchor else None
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        posted = Posted(request, Firing, takes_more=True)
-        asked = posted.said
-        outcome = door.transition(
+        body = RequestBody(request, Firing, takes_more=True)
+        fields = body.fields
+        outcome = transitions.transition(
             self.model,
             entity_id,
-            asked.trigger,
-            actor=firing(request, self.flow, asked.trigger),
-            params=posted.further,
-            reason=asked.reason,
-            metadata=asked.metadata,
-            expected_version=asked.expected_version,
-            request=posted.key,
-            dry_run=asked.dry_run,
+            fields.trigger,
+            actor=actor_for_trigger(request, self.flow, fields.trigger),
+            params=body.extra,
+            reason=fields.reason,
+            metadata=fields.metadata,
+            expected_version=fields.expected_version,
+            request=body.key,
+            dry_run=fields.dry_run,
         )
-        return self.moved(outcome)
+        return self.transition_response(outcome)
 
 
-class Firing(bodies.Body):
-    """What stands beside a trigger's own fields, which the door reads."""
+class Firing(Body):
+    """The fields of a call beside those of the trigger, which the transition service validates."""
 
     trigger: str
     reason: str = ""
@@ -133,20 +143,20 @@ class Firing(bodies.Body):
     dry_run: bool = False
 
 
-class Explain(OfMachine):
+class Explain(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
-        """For somebody who only reads: as seen by whoever may fire each move."""
+        """A caller that can only read gets the answer for an actor that may fire each transition."""
         reads_only = isinstance(request.auth, Token) and not request.auth.may(Scope.AGENT)
-        actor = None if reads_only else acting(request)
-        told = stuck.explain(self.model, entity_id, actor=actor, sight=permissions.sight(request))
-        return answer(told.as_dict())
+        actor = None if reads_only else actor_of(request)
+        explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
+        return json_response(explanation.as_dict())
 
 
-class Override(OfMachine):
-    # Whether somebody may override is for the door to say: what it refuses, it keeps on record.
-    writes_need, action, leaves_rights_to_the_door = Scope.READ, "override", True
+class Override(MachineView):
+    # The transition service checks the permission, because it records refused overrides.
+    writes_need, action, checks_permission_later = Scope.READ, "override", True
 
-    class Asked(bodies.Body):
+    class Fields(Body):
         to_state: str
         reason: str
         category: str
@@ -155,66 +165,64 @@ class Override(OfMachine):
         dry_run: bool = False
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        posted = Posted(request, self.Asked)
-        asked = posted.said
-        outcome = door.override(
+        body = RequestBody(request, self.Fields)
+        fields = body.fields
+        outcome = transitions.override(
             self.model,
             entity_id,
-            asked.to_state,
-            actor=acting(request),
-            reason=asked.reason,
-            category=asked.category,
-            approver=_approver(request),
-            metadata=asked.metadata,
-            expected_version=asked.expected_version,
-            request=posted.key,
-            dry_run=asked.dry_run,
+            fields.to_state,
+            actor=actor_of(request),
+            reason=fields.reason,
+            category=fields.category,
+            metadata=fields.metadata,
+            expected_version=fields.expected_version,
+            request=body.key,
+            dry_run=fields.dry_run,
         )
-        return self.moved(outcome)
+        if "approval" in outcome.as_dict():
+            return outcome_response(outcome, status=202)
+        if fields.dry_run:
+            return self._preview_response(outcome)
+        return self.transition_response(outcome)
+
+    def _preview_response(self, outcome: Outcome) -> HttpResponse:
+        """Add the policies under which the override would wait for approval."""
+        body = outcome.as_dict()
+        entered = [(event["entity_type"], event["to_state"]) for event in (body["event"], *body["caused"])]
+        policies = [str(policy) for policy in policies_for(entered)]
+        entity = self.with_links(dict(body["entity"]))
+        return outcome_response(outcome, {**body, "entity": entity, "policies": policies})
 
 
-def _approver(request: Request) -> Actor | Refusal | None:
-    """The second person, who shows a token of their own: whose name it is need not be believed.
-
-    One that is no good is for the door to refuse, which keeps what it refuses.
-    """
-    try:
-        token = authentication.read(request.META.get(APPROVER, ""))
-    except NotAuthenticated:
-        return PermissionDenied("the second person's token is not valid", required="second_person")
-    return token.as_operator() if token else None
-
-
-APPROVER = "HTTP_APPROVER_AUTHORIZATION"
-
-
-class Retry(OfMachine):
-    class Asked(bodies.Body):
+class Retry(MachineView):
+    class Fields(Body):
         reason: str = ""
         dry_run: bool = False
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        posted, actor = Posted(request, self.Asked), acting(request)
-        asked, key = posted.said, posted.key
-        return self.newborn(
-            door.retry(self.model, entity_id, actor=actor, reason=asked.reason, request=key, dry_run=asked.dry_run)
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        fields, key = body.fields, body.key
+        return self.created_response(
+            transitions.retry(
+                self.model, entity_id, actor=actor, reason=fields.reason, request=key, dry_run=fields.dry_run
+            )
         )
 
 
 BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
 
 
-def addresses(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
+def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
     from .bulk import BulkTransitions
 
-    made = []
+    found = []
     for flow in registry.flows() if flows is None else flows:
         name, entity = flow.collection, f"{flow.collection}/<str:entity_id>"
-        made += [
-            path(f"{name}/", Collection.made_for(flow=flow), name=f"{name}-list"),
-            path(f"{name}/bulk-transitions/", BulkTransitions.made_for(flow=flow), name=f"{name}-bulk"),
-            path(f"{entity}/", Detail.made_for(flow=flow), name=f"{name}-detail"),
+        found += [
+            path(f"{name}/", Collection.as_view_for(flow=flow), name=f"{name}-list"),
+            path(f"{name}/bulk-transitions/", BulkTransitions.as_view_for(flow=flow), name=f"{name}-bulk"),
+            path(f"{entity}/", Detail.as_view_for(flow=flow), name=f"{name}-detail"),
         ]
         for call, view in BY_ENTITY:
-            made.append(path(f"{entity}/{call}/", view.made_for(flow=flow), name=f"{name}-{call}"))
-    return made
+            found.append(path(f"{entity}/{call}/", view.as_view_for(flow=flow), name=f"{name}-{call}"))
+    return found

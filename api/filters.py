@@ -1,4 +1,4 @@
-"""Filters of a list, read off the fields of a model: the same words in a query string and in a bulk call."""
+"""Filters of lists and bulk calls, derived from the fields of a model."""
 
 from __future__ import annotations
 
@@ -12,79 +12,80 @@ from django.db import models
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
+from statecore.kernel.ids import DOT_SEGMENTS, ID_PATTERN, is_valid_id
 from statecore.kernel.refusals import Invalid
-from statecore.kernel.ulid import ID_PATTERN, UNREACHABLE, is_valid_id
 
-MOST_VALUES = 100
-TEXT_LENGTH = 200
+MAX_VALUES = 100
+MAX_TEXT_LENGTH = 200
 NUMBER_LIMIT = 2**31
-# As a pattern, for a schema can say of a text only what it looks like.
-IN_32_BITS = (
+# A pattern, because JSON schema cannot limit a number that is written as text.
+INT32_PATTERN = (
     "-2147483648|-?([01]?[0-9]{1,9}|20[0-9]{8}|21[0-3][0-9]{7}|214[0-6][0-9]{6}|2147[0-3][0-9]{5}|21474[0-7][0-9]{4}"
     "|214748[0-2][0-9]{3}|2147483[0-5][0-9]{2}|21474836[0-3][0-9]|214748364[0-7])"
 )
 
 
 class Filter(NamedTuple):
-    """`lookup` is Django's; `read` turns a text into a value or raises ValueError with the rest of a sentence."""
+    """`parse` converts a text for Django's `lookup`, or raises ValueError with a message about the field."""
 
     lookup: str
-    read: Callable[[str], Any]
+    parse: Callable[[str], Any]
     schema: Mapping[str, Any]
     repeatable: bool
 
 
 @cache
-def filters(model: type[models.Model]) -> dict[str, Filter]:
-    made: dict[str, Filter] = {}
+def derive_filters(model: type[models.Model]) -> dict[str, Filter]:
+    """Return the filters of a list by name: one for each field, and two for a time, `created_after` and `_before`."""
+    found: dict[str, Filter] = {}
     for field in model._meta.concrete_fields:
         if isinstance(field, models.DateTimeField):
             stem = field.name.removesuffix("_at")
-            made[f"{stem}_after"] = Filter(f"{field.name}__gt", moment, MOMENT, repeatable=False)
-            made[f"{stem}_before"] = Filter(f"{field.name}__lt", moment, MOMENT, repeatable=False)
+            found[f"{stem}_after"] = Filter(f"{field.name}__gt", parse_time, TIME, repeatable=False)
+            found[f"{stem}_before"] = Filter(f"{field.name}__lt", parse_time, TIME, repeatable=False)
         elif field.name == "id" or isinstance(field, models.ForeignKey):
-            made[field.name] = Filter(f"{field.attname}__in", _id, ID, repeatable=True)
+            found[field.name] = Filter(f"{field.attname}__in", _parse_id, ID, repeatable=True)
         elif field.choices:
-            made[field.name] = _choice(field)
+            found[field.name] = _build_choice_filter(field)
         elif isinstance(field, models.BooleanField):
-            made[field.name] = Filter(field.name, _flag, {"type": "boolean"}, repeatable=False)
+            found[field.name] = Filter(field.name, _parse_flag, {"type": "boolean"}, repeatable=False)
         elif isinstance(field, models.IntegerField):
-            made[field.name] = Filter(f"{field.name}__in", _number, NUMBER, repeatable=True)
+            found[field.name] = Filter(f"{field.name}__in", _parse_number, NUMBER, repeatable=True)
         elif isinstance(field, models.CharField) and field.name != "chain_head":
-            made[field.name] = Filter(f"{field.name}__in", _text, TEXT, repeatable=True)
-    return made
+            found[field.name] = Filter(f"{field.name}__in", _parse_text, TEXT, repeatable=True)
+    return found
 
 
-# In a body a number or a flag may be written as one, or as in a query string.
+# In a body, numbers and flags may also be written as text, as in a query string.
 AS_TEXT: dict[Any, dict[str, Any]] = {
-    "integer": {"type": "string", "pattern": f"^({IN_32_BITS})$"},
+    "integer": {"type": "string", "pattern": f"^({INT32_PATTERN})$"},
     "boolean": {"type": "string", "pattern": "^(true|false)$"},
 }
-_KINDS = {"string": str, "integer": int, "boolean": bool}
-_NAMES = {"string": "a text", "integer": "a whole number", "boolean": "true or false"}
+_PYTHON_TYPES = {"string": str, "integer": int, "boolean": bool}
+_TYPE_NAMES = {"string": "a text", "integer": "a whole number", "boolean": "true or false"}
 
 
-def words(model: type[models.Model], given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """A filter of a body, as it would stand in a query string; what the words mean is for `narrowed` to say."""
-    known, errors, found = filters(model), {}, {}
+def normalize_filters(model: type[models.Model], given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Convert the filters of a JSON body to lists of texts, as a query string has them; raises Invalid."""
+    known, errors, found = derive_filters(model), {}, {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
         kind = known[name].schema["type"] if name in known else "string"
-        if name in known and (not values or not all(type(each) in (str, _KINDS[kind]) for each in values)):
-            errors[name] = [f"must be {_NAMES[kind]}, or a list of these."]
+        if name in known and (not values or not all(type(each) in (str, _PYTHON_TYPES[kind]) for each in values)):
+            errors[name] = [f"must be {_TYPE_NAMES[kind]}, or a list of these."]
         found[name] = [str(each).lower() if isinstance(each, bool) else str(each) for each in values]
     if errors:
         raise Invalid(errors)
     return found
 
 
-def narrowed(rows: QuerySet[Any], wanted: Mapping[str, list[str]]) -> QuerySet[Any]:
-    """Only the rows that fit every filter; with several values of one, those that fit any of them."""
+def apply_filters(rows: QuerySet[Any], given: Mapping[str, list[str]]) -> QuerySet[Any]:
+    """Return the rows that match every filter; several values of one filter are alternatives. Raises Invalid."""
     model: Any = rows.model
-    known, errors = filters(model), {}
-    for name, values in wanted.items():
+    known, errors = derive_filters(model), {}
+    for name, values in given.items():
         try:
-            rows = rows.filter(**_condition(name, known.get(name), values))
+            rows = rows.filter(**_build_condition(known.get(name), values))
         except ValueError as error:
             errors[name] = [str(error)]
     if errors:
@@ -92,24 +93,24 @@ def narrowed(rows: QuerySet[Any], wanted: Mapping[str, list[str]]) -> QuerySet[A
     return rows
 
 
-def _condition(name: str, found: Filter | None, values: list[str]) -> dict[str, Any]:
-    if found is None:
+def _build_condition(known: Filter | None, values: list[str]) -> dict[str, Any]:
+    if known is None:
         raise ValueError("is not a filter of this list.")
-    if len(values) > (MOST_VALUES if found.repeatable else 1):
-        raise ValueError(f"may be given {'100 times' if found.repeatable else 'once'} at most.")
-    given = [found.read(value) for value in values]
-    return {found.lookup: given if found.lookup.endswith("__in") else given[0]}
+    if len(values) > (MAX_VALUES if known.repeatable else 1):
+        raise ValueError(f"may be given at most {'100 times' if known.repeatable else 'once'}.")
+    parsed = [known.parse(value) for value in values]
+    return {known.lookup: parsed if known.lookup.endswith("__in") else parsed[0]}
 
 
-MOMENT = {"type": "string", "format": "date-time"}
-ID = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(UNREACHABLE)}}
+TIME = {"type": "string", "format": "date-time"}
+ID = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(DOT_SEGMENTS)}}
 NUMBER = {"type": "integer", "minimum": -NUMBER_LIMIT, "maximum": NUMBER_LIMIT - 1}
-TEXT = {"type": "string", "maxLength": TEXT_LENGTH, "pattern": "^[^\\u0000]*$"}
+TEXT = {"type": "string", "maxLength": MAX_TEXT_LENGTH, "pattern": "^[^\\u0000]*$"}
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     try:
-        # A plus in a query string reads as a space.
+        # A plus sign in a query string is decoded as a space.
         found = parse_datetime(text.replace(" ", "+") if "T" in text else text)
     except ValueError:
         found = None
@@ -118,39 +119,39 @@ def moment(text: str) -> datetime:
     try:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except OverflowError:
-        raise ValueError("is not a time that can be kept.") from None
+        raise ValueError("is out of range.") from None
 
 
-def _id(text: str) -> str:
+def _parse_id(text: str) -> str:
     if not is_valid_id(text):
-        raise ValueError("must be an id: 1 to 64 of A-Z a-z 0-9 . _ : -")
+        raise ValueError("must be an id: 1 to 64 characters of A-Z a-z 0-9 . _ : -")
     return text
 
 
-def _choice(field: models.Field[Any, Any]) -> Filter:
+def _build_choice_filter(field: models.Field[Any, Any]) -> Filter:
     values = [value for value, _label in field.choices or ()]
 
-    def read(text: str) -> str:
+    def parse(text: str) -> str:
         if text not in values:
             raise ValueError(f"must be one of {', '.join(values)}.")
         return text
 
-    return Filter(f"{field.name}__in", read, {"type": "string", "enum": values}, repeatable=True)
+    return Filter(f"{field.name}__in", parse, {"type": "string", "enum": values}, repeatable=True)
 
 
-def _flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError("must be true or false.")
     return text == "true"
 
 
-def _number(text: str) -> int:
-    if not re.fullmatch(IN_32_BITS, text):
+def _parse_number(text: str) -> int:
+    if not re.fullmatch(INT32_PATTERN, text):
         raise ValueError("must be a whole number that fits into 32 bits.")
     return int(text)
 
 
-def _text(text: str) -> str:
-    if len(text) > TEXT_LENGTH or "\0" in text:
-        raise ValueError(f"must be at most {TEXT_LENGTH} characters, without NUL.")
+def _parse_text(text: str) -> str:
+    if len(text) > MAX_TEXT_LENGTH or "\0" in text:
+        raise ValueError(f"must be at most {MAX_TEXT_LENGTH} characters, without NUL.")
     return text

@@ -1,7 +1,7 @@
-"""A worker says that it lives, and hears what it has to stop: the call that is made most often.
+"""Heartbeats of workers, the most frequent call; the response lists the tasks to stop.
 
-Whoever made it before is let in, and heard, by one statement. Wherever that one finds nothing to do, the call takes the
-usual way, which does the rest or says why not.
+If this process knows the token from an earlier heartbeat, one statement checks the token and records the heartbeat. If
+the statement changes no row, for example because the token was revoked, the call is handled like any other.
 """
 
 from __future__ import annotations
@@ -18,73 +18,79 @@ from statecore.machines.worker import Worker
 from statecore.records.proof import proof
 from statecore.records.token import Scope, Token, hashed
 
-from . import authentication, bodies, throttling
-from .actors import acting_as_agent
-from .claims import MOST_HELD, Held
-from .posted import Posted
+from . import throttling
+from .access import HEADER, agent_of, token_text
+from .claims import MAX_HELD, HeldTask
 from .request import Request
-from .views import ApiView, answer
+from .request_body import Body, RequestBody
+from .responses import json_response
+from .views import ApiView
 
 
-class Alive(bodies.Body):
-    """What the agent is at, if it says so: it is told which of that it has to stop."""
+class HeartbeatFields(Body):
+    """The attempts that the agent works on, if it reports them; the response names those to stop."""
 
-    holds: Annotated[list[Held], Meta(max_length=MOST_HELD)] | None = None
+    holds: Annotated[list[HeldTask], Meta(max_length=MAX_HELD)] | None = None
 
-    def pairs(self) -> set[tuple[str, int]] | None:
+    def list_attempts(self) -> set[tuple[str, int]] | None:
         return None if self.holds is None else {(held.task, held.attempt) for held in self.holds}
 
 
 class Heartbeat(ApiView):
     flow = Worker.flow
 
-    def answered(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        token = _seen_before(request)
+    def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        token = _find_known_token(request)
         if token is None:
-            return super().answered(request, *args, **kwargs)
+            return super().handle(request, *args, **kwargs)
         try:
-            response = self.at_once(request, token, **kwargs)
+            response = self.record_fast(request, token, **kwargs)
         except Refusal:
-            self.admit(request)  # whoever may not call at all hears that first
+            self.admit(request)  # a caller without access is refused for that, not for the request
             raise
-        return super().answered(request, *args, **kwargs) if response is None else response
+        return super().handle(request, *args, **kwargs) if response is None else response
 
-    def at_once(self, request: Request, token: Token, worker_id: str) -> HttpResponse | None:
+    def record_fast(self, request: Request, token: Token, worker_id: str) -> HttpResponse | None:
+        """Record the heartbeat with one statement; None if the call has to be handled like any other."""
         throttling.check(request, token)
-        asked = Posted(request, Alive)
-        if asked.key is not None:
+        body = RequestBody(request, HeartbeatFields)
+        if body.key is not None:
             return None
         shown = proof(token, self.permission(request))
-        told = scheduling.beat_if(shown, worker_id, actor=token.as_agent(), holds=asked.said.pairs())
-        if told is None:
+        response = scheduling.record_heartbeat_with_token(
+            shown, worker_id, actor=token.as_agent(), holds=body.fields.list_attempts()
+        )
+        if response is None:
             return None
         request.auth, request.user = token, token.user
-        return answer(told)
+        return json_response(response)
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        asked, actor = Posted(request, Alive), acting_as_agent(request)
-        holds = asked.said.pairs()
-        response = asked.once(actor, lambda: scheduling.beat(worker_id, actor=actor, holds=holds))
+        body, actor = RequestBody(request, HeartbeatFields), agent_of(request)
+        holds = body.fields.list_attempts()
+        response = body.respond_once(
+            actor, lambda work: scheduling.record_heartbeat(worker_id, actor=actor, holds=holds, within=work)
+        )
         _remember(request.auth)
         return response
 
 
-# By their hash. Whose a token is never changes, and is all that is kept of it; whether it is good is asked each time.
-_seen: dict[str, Token] = {}
-MOST_SEEN = 10_000
+# Tokens by hash. The owner of a token never changes; its validity is checked by each statement.
+_known_tokens: dict[str, Token] = {}
+MAX_KNOWN_TOKENS = 10_000
 
 
-def _seen_before(request: Request) -> Token | None:
-    """The token of a plain heartbeat: an agent's, of which the journal and the log know the token's name alone."""
+def _find_known_token(request: Request) -> Token | None:
+    """Return the token if an agent with this token has sent a heartbeat to this process before."""
     if request.method != "POST" or settings.STATECORE_READ_ONLY_FOR_PROGRAMS:
         return None
-    text = authentication.text_of(request.META.get(authentication.HEADER, ""))
-    return _seen.get(hashed(text))
+    text = token_text(request.META.get(HEADER, ""))
+    return _known_tokens.get(hashed(text))
 
 
 def _remember(token: Token | None) -> None:
     if token is None or token.scope != Scope.AGENT:
         return
-    if len(_seen) >= MOST_SEEN:
-        _seen.clear()
-    _seen[token.hash] = token
+    if len(_known_tokens) >= MAX_KNOWN_TOKENS:
+        _known_tokens.clear()
+    _known_tokens[token.hash] = token

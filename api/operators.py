@@ -1,4 +1,4 @@
-"""The calls of operators beside those of every machine: taking a committed patch back, and sending a worker home."""
+"""Calls for operators: the rollback of a committed patch, and draining a worker."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from django.http import HttpResponse
 from django.urls import path
 
 from statecore import scheduling
-from statecore.executors import compensation, steps
-from statecore.executors.plan import digest
+from statecore.executors import compensation
+from statecore.executors.compensation_plan import digest
+from statecore.executors.rollback import steps_of
 from statecore.machines.patch_ledger import PatchLedger, State
 from statecore.machines.worker import Worker
 from statecore.records.compensation_step import Action
 from statecore.records.token import Scope
+from statecore.transitions.unit_of_work import UnitOfWork
 
-from . import bodies, entities
-from .actors import acting
-from .posted import Posted
+from . import entities
+from .access import actor_of
 from .request import Request
-from .views import ApiView, answer
+from .request_body import Body, RequestBody, read_body
+from .responses import json_response
+from .views import ApiView
 
 
-def told(patch_id: str) -> dict[str, Any]:
-    """How a patch would be taken back, and what was done about it so far."""
-    patch: Any = entities.found(PatchLedger, patch_id)
+def describe_compensation(patch_id: str) -> dict[str, Any]:
+    """Return the plan for rolling back a patch, its approval and the steps done so far."""
+    patch: Any = entities.get_entity(PatchLedger, patch_id)
     plan = patch.compensation_plan or None
     return {
         "patch": patch.pk,
@@ -32,7 +35,7 @@ def told(patch_id: str) -> dict[str, Any]:
         "digest": digest(plan) if plan else None,
         "approved_by": patch.compensation_approved_by or None,
         "default": compensation.default_plan(patch) if patch.state == State.COMMITTED else None,
-        "steps": [{**step.as_dict(), "failed": step.action == Action.FAILED} for step in steps.of(patch.pk)],
+        "steps": [{**step.as_dict(), "failed": step.action == Action.FAILED} for step in steps_of(patch.pk)],
     }
 
 
@@ -40,64 +43,64 @@ class Compensation(ApiView):
     flow, writes_need = PatchLedger.flow, Scope.OPERATE
 
     def get(self, request: Request, patch_id: str) -> HttpResponse:
-        return answer(told(patch_id))
+        return json_response(describe_compensation(patch_id))
 
     def put(self, request: Request, patch_id: str) -> HttpResponse:
-        """Keep a plan in place of the one before."""
-        entities.found(PatchLedger, patch_id)
-        compensation.write_plan(patch_id, bodies.read(request), acting(request))
-        return answer(told(patch_id))
+        """Store a plan, replacing the previous one."""
+        entities.get_entity(PatchLedger, patch_id)
+        compensation.write_plan(patch_id, read_body(request), actor_of(request))
+        return json_response(describe_compensation(patch_id))
 
 
 class Approval(ApiView):
     flow, writes_need, action = PatchLedger.flow, Scope.OVERRIDE, "override"
 
-    class Asked(bodies.Body):
+    class Fields(Body):
         digest: str
 
     def post(self, request: Request, patch_id: str) -> HttpResponse:
-        asked, actor = Posted(request, self.Asked), acting(request)
-        entities.found(PatchLedger, patch_id)
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        entities.get_entity(PatchLedger, patch_id)
 
-        def approve() -> dict[str, Any]:
-            compensation.approve(patch_id, actor, digest=asked.said.digest)
-            return told(patch_id)
+        def approve(work: UnitOfWork | None) -> dict[str, Any]:
+            compensation.approve(patch_id, actor, digest=body.fields.digest, within=work)
+            return describe_compensation(patch_id)
 
-        return asked.once(actor, approve)
+        return body.respond_once(actor, approve)
 
 
 class Rollback(ApiView):
-    """Ask for the approved plan to be carried out; a worker does it, each step on record."""
+    """Request the execution of the approved plan; the executor runs it and records each step."""
 
     flow, writes_need = PatchLedger.flow, Scope.OPERATE
 
-    class Asked(bodies.Body):
+    class Fields(Body):
         reason: str
 
     def post(self, request: Request, patch_id: str) -> HttpResponse:
-        asked, actor = Posted(request, self.Asked), acting(request)
-        entities.found(PatchLedger, patch_id)
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        entities.get_entity(PatchLedger, patch_id)
 
-        def ask() -> dict[str, Any]:
-            compensation.request(patch_id, actor, asked.said.reason)
-            return told(patch_id)
+        def request_rollback(work: UnitOfWork | None) -> dict[str, Any]:
+            compensation.request(patch_id, actor, body.fields.reason, within=work)
+            return describe_compensation(patch_id)
 
-        return asked.once(actor, ask, 202)
+        return body.respond_once(actor, request_rollback, 202)
 
 
 class Drain(ApiView):
-    """No new task for this worker; its agent hears of it with the next heartbeat and leaves when it is done."""
+    """Assign no new tasks to a worker. Its agent is notified at the next heartbeat, and leaves after its last task."""
 
     flow, writes_need = Worker.flow, Scope.OPERATE
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        asked, actor = Posted(request, bodies.Body), acting(request)
+        body, actor = RequestBody(request, Body), actor_of(request)
 
-        def drain() -> dict[str, Any]:
-            scheduling.drain(worker_id, actor=actor)
-            return entities.found(Worker, worker_id).as_dict()
+        def drain(work: UnitOfWork | None) -> dict[str, Any]:
+            scheduling.drain_worker(worker_id, actor=actor, within=work)
+            return entities.get_entity(Worker, worker_id).as_dict()
 
-        return asked.once(actor, drain)
+        return body.respond_once(actor, drain)
 
 
 urlpatterns = [

@@ -1,4 +1,4 @@
-"""Pages of a list by keyset: the cost of a page does not grow with its depth, and no row is skipped or told twice."""
+"""Keyset pagination: a page costs the same at any depth, and no row is skipped or repeated."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from django.db.models import Q, QuerySet
 from django.utils.http import urlencode
 
 from statecore.kernel.clock import rfc3339
+from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid, NotFound
-from statecore.kernel.ulid import is_valid_id
 
-from .filters import narrowed
+from .filters import apply_filters
 from .request import Request
 
-USUAL_SIZE, LARGEST = 100, 500
-OWN_WORDS = {"cursor", "page_size", "ordering"}
+DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 100, 500
+PAGE_PARAMS = {"cursor", "page_size", "ordering"}
+LOG_PARAMS = {"after", "page_size"}
 NEWEST_FIRST = "-created_at"
-BAD_CURSOR = "this list has no such page: take `next` or `previous` as they are"
+BAD_CURSOR = "invalid cursor: use the URLs in `next` and `previous` unchanged"
 
 
 class Cursor(NamedTuple):
-    """The row a page ends at; `back` for the page before it."""
+    """The row at which a page begins or ends: the next page starts after it, with `back` the previous ends before it.
+
+    `value` is its value in the column of the ordering, `key` its primary key.
+    """
 
     back: bool
     ordering: str
@@ -37,8 +41,8 @@ class Cursor(NamedTuple):
 
 
 @cache
-def orderings(model: type[models.Model]) -> tuple[str, ...]:
-    """Only by columns that an index has in order."""
+def list_orderings(model: type[models.Model]) -> tuple[str, ...]:
+    """Return the orderings that an index supports."""
     indexed = {index.fields[0].lstrip("-") for index in model._meta.indexes if index.fields and not index.condition}
     names = [
         field.name
@@ -50,38 +54,42 @@ def orderings(model: type[models.Model]) -> tuple[str, ...]:
     return tuple(sign + name for name in names for sign in ("", "-"))
 
 
-def page(
+def paginate(
     request: Request,
     rows: QuerySet[Any],
-    tell: Callable[[list[Any]], list[Any]],
-    usual: str,
+    serialize: Callable[[list[Any]], list[Any]],
+    default_ordering: str,
     read: Callable[[QuerySet[Any]], list[Any]] = list,
 ) -> dict[str, Any]:
-    """One page of these rows, narrowed by what the query string says."""
+    """Return the page that the query string selects, with links to the next and the previous page.
+
+    `read` runs the query and `serialize` renders its rows. Raises Invalid for an unknown filter or ordering, and
+    NotFound for a cursor that this list did not issue.
+    """
     given = dict(request.GET.lists())
-    ordering = _ordering(rows.model, given, usual)
-    size, cursor = page_size(given), _cursor(given, rows.model, ordering)
-    rows = narrowed(rows, {name: values for name, values in given.items() if name not in OWN_WORDS})
-    found = read(_beyond(rows, ordering, cursor)[: size + 1])
+    ordering = _read_ordering(rows.model, given, default_ordering)
+    size, cursor = read_page_size(given), _read_cursor(given, rows.model, ordering)
+    rows = apply_filters(rows, {name: values for name, values in given.items() if name not in PAGE_PARAMS})
+    found = read(_select_beyond(rows, ordering, cursor)[: size + 1])
     chosen, more = found[:size], len(found) > size
-    going_back = cursor is not None and cursor.back
-    if going_back:
+    pages_back = cursor is not None and cursor.back
+    if pages_back:
         chosen.reverse()
-    has_next, has_previous = (True, more) if going_back else (more, cursor is not None)
+    has_next, has_previous = (True, more) if pages_back else (more, cursor is not None)
     column = ordering.lstrip("-")
 
-    def at(row: Any, *, back: bool) -> str:
-        return _url(request, given, Cursor(back, ordering, getattr(row, column), row.pk))
+    def build_url_at(row: Any, *, back: bool) -> str:
+        return _build_url(request, given, Cursor(back, ordering, getattr(row, column), row.pk))
 
     return {
-        "next": at(chosen[-1], back=False) if chosen and has_next else None,
-        "previous": at(chosen[0], back=True) if chosen and has_previous else None,
-        "results": tell(chosen),
+        "next": build_url_at(chosen[-1], back=False) if chosen and has_next else None,
+        "previous": build_url_at(chosen[0], back=True) if chosen and has_previous else None,
+        "results": serialize(chosen),
     }
 
 
-def _beyond(rows: QuerySet[Any], ordering: str, cursor: Cursor | None) -> QuerySet[Any]:
-    """The rows on the other side of the cursor, those next to it first."""
+def _select_beyond(rows: QuerySet[Any], ordering: str, cursor: Cursor | None) -> QuerySet[Any]:
+    """Return the rows after the cursor, or before it if it points back; the nearest come first."""
     descending = ordering.startswith("-")
     column = ordering.lstrip("-")
     back = cursor is not None and cursor.back
@@ -89,63 +97,91 @@ def _beyond(rows: QuerySet[Any], ordering: str, cursor: Cursor | None) -> QueryS
     if cursor is not None:
         beyond = "lt" if sign else "gt"
         after = Q(**{f"{column}__{beyond}": cursor.value}) | Q(**{column: cursor.value, f"pk__{beyond}": cursor.key})
-        # The first condition says nothing new, but lets the database start at the right place of the index.
+        # The first condition follows from the second; it is there so that the database seeks in the index.
         rows = rows.filter(Q(**{f"{column}__{beyond}e": cursor.value}) & after)
     order = [sign + column] if column == rows.model._meta.pk.name else [sign + column, f"{sign}pk"]
     return rows.order_by(*order)
 
 
-def page_size(given: dict[str, list[str]]) -> int:
-    text = given.get("page_size", [str(USUAL_SIZE)])[-1]
-    if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= LARGEST:
-        raise Invalid({"page_size": [f"must be a number from 1 to {LARGEST}."]})
+def read_page_size(given: dict[str, list[str]]) -> int:
+    text = given.get("page_size", [str(DEFAULT_PAGE_SIZE)])[-1]
+    if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= MAX_PAGE_SIZE:
+        raise Invalid({"page_size": [f"must be a number from 1 to {MAX_PAGE_SIZE}."]})
     return int(text)
 
 
-def _ordering(model: type[models.Model], given: dict[str, list[str]], usual: str) -> str:
-    ordering = given.get("ordering", [usual])[-1]
-    if ordering not in orderings(model):
-        raise Invalid({"ordering": [f"must be one of {', '.join(orderings(model))}."]})
+def _read_ordering(model: type[models.Model], given: dict[str, list[str]], default: str) -> str:
+    ordering = given.get("ordering", [default])[-1]
+    if ordering not in list_orderings(model):
+        raise Invalid({"ordering": [f"must be one of {', '.join(list_orderings(model))}."]})
     return ordering
 
 
-def _url(request: Request, given: dict[str, list[str]], cursor: Cursor) -> str:
-    query = urlencode({**given, "cursor": written(cursor)}, doseq=True)
+def _build_url(request: Request, given: dict[str, list[str]], cursor: Cursor) -> str:
+    query = urlencode({**given, "cursor": encode_cursor(cursor)}, doseq=True)
     return request.build_absolute_uri(f"{request.path}?{query}")
 
 
-def written(cursor: Cursor) -> str:
-    """A cursor as it stands in an address."""
+def encode_cursor(cursor: Cursor) -> str:
     value = rfc3339(cursor.value) if isinstance(cursor.value, datetime) else cursor.value
     text = orjson.dumps([cursor.back, cursor.ordering, value, cursor.key])
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-def _cursor(given: dict[str, list[str]], model: type[models.Model], ordering: str) -> Cursor | None:
+def _read_cursor(given: dict[str, list[str]], model: type[models.Model], ordering: str) -> Cursor | None:
     if "cursor" not in given:
         return None
     text = given["cursor"][-1]
     try:
-        back, its_ordering, value, key = orjson.loads(
+        back, cursor_ordering, value, key = orjson.loads(
             base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         )
         column = model._meta.get_field(ordering.lstrip("-"))
-        value = _moment(value) if isinstance(column, models.DateTimeField) else value
+        value = _parse_time(value) if isinstance(column, models.DateTimeField) else value
     except (ValueError, TypeError, OverflowError, binascii.Error):
         raise NotFound(BAD_CURSOR) from None
     fits = isinstance(value, datetime) or value == key
-    if its_ordering != ordering or back not in (True, False) or not fits or not _is_key(model, key):
+    if cursor_ordering != ordering or back not in (True, False) or not fits or not _is_key(model, key):
         raise NotFound(BAD_CURSOR)
     return Cursor(back, ordering, value, key)
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("a cursor says in which zone")
-    return moment.astimezone(UTC)
+def _parse_time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("no time zone")
+    return time.astimezone(UTC)
 
 
 def _is_key(model: type[models.Model], key: object) -> bool:
     is_text = isinstance(model._meta.pk, models.CharField)
     return is_valid_id(key) if is_text else type(key) is int and 0 <= key < 2**63
+
+
+def paginate_log(request: Request, rows: QuerySet[Any]) -> dict[str, Any]:
+    """Return a page of the log of one entity, oldest first, by the number of its last entry.
+
+    The previous page can be computed, because the numbers of a log have no gaps and never change.
+    """
+    given = dict(request.GET.lists())
+    if unknown := given.keys() - LOG_PARAMS:
+        raise Invalid({name: ["is not a parameter of this list."] for name in sorted(unknown)})
+    size, after = read_page_size(given), _read_after(given)
+    found = list(rows.filter(sequence__gt=after).order_by("sequence")[: size + 1])
+    chosen = found[:size]
+
+    def build_url_after(number: int) -> str:
+        return request.build_absolute_uri(f"{request.path}?after={number}&page_size={size}")
+
+    return {
+        "next": build_url_after(chosen[-1].sequence) if len(found) > size else None,
+        "previous": build_url_after(max(0, after - size)) if after else None,
+        "results": [row.as_dict() for row in chosen],
+    }
+
+
+def _read_after(given: dict[str, list[str]]) -> int:
+    text = given.get("after", ["0"])[-1]
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise Invalid({"after": ["must be a whole number of at most nine digits."]})
+    return int(text)

@@ -1,4 +1,4 @@
-"""The plain records beside the machines: phases, and the diffs that patches consist of."""
+"""Records without states: phases, and the diffs of patches."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from django.urls import path
 
 from statecore.kernel.actors import Actor, Kind
 from statecore.kernel.clock import rfc3339
-from statecore.kernel.plain import TEXT_LIMIT, json_complaint, text_complaint
+from statecore.kernel.ids import is_valid_id, new_id
 from statecore.kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
-from statecore.kernel.ulid import is_valid_id, new_id
-from statecore.kernel.validators import shape_complaint
+from statecore.kernel.validation import TEXT_LIMIT, field_error, json_error, text_error
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.records import Patch, Phase
 
-from . import bodies, pages
-from .actors import acting
-from .posted import Posted
+from . import pages
+from .access import actor_of
 from .request import Request
-from .views import ApiView, answer
+from .request_body import Body, RequestBody, read_body
+from .responses import json_response
+from .views import ApiView
 
-NEWEST_LAST = "id"
+OLDEST_FIRST = "id"
 
 
-class OfRecords(ApiView):
-    """Seen by who sees the machine they belong to."""
+class RecordView(ApiView):
+    """A view of one kind of record; callers need the permission to view the machine `flow`."""
 
     model: ClassVar[type[models.Model]]
 
     def require(self, actor: Actor, action: str) -> None:
-        """An operator needs Django's permission; an agent adds records and changes none."""
+        """Require Django's permission of an operator; an agent may add records, but not change them."""
         name = self.model._meta.model_name
         permission = f"statecore.{action}_{name}"
-        allowed = actor.holds(permission) if actor.kind is Kind.OPERATOR else action == "add"
+        allowed = actor.has_permission(permission) if actor.kind is Kind.OPERATOR else action == "add"
         if not allowed:
             raise PermissionDenied(f"{actor.name} may not {action} a {name}", required=permission)
 
@@ -47,11 +47,11 @@ class OfRecords(ApiView):
             field.name: field for field in self.model._meta.concrete_fields if field.editable and field.name != "id"
         }
 
-    def checked(self, record: Any, given: dict[str, Any]) -> None:
-        """Set what was given, if both databases keep it."""
+    def set_fields(self, record: Any, given: dict[str, Any]) -> None:
+        """Set fields; raises Invalid for values that one of the supported databases cannot store."""
         known, errors = self.fields(), {}
         for name, value in given.items():
-            if complaint := _complaint(known.get(name), value):
+            if complaint := _find_error(known.get(name), value):
                 errors[name] = [complaint]
             else:
                 setattr(record, name, value)
@@ -63,31 +63,31 @@ class OfRecords(ApiView):
             raise Invalid(error.message_dict) from error
 
 
-def _complaint(field: Any, value: object) -> str | None:
+def _find_error(field: Any, value: object) -> str | None:
     if field is None:
         return "is not a field that can be set."
     if isinstance(field, models.JSONField):
-        return json_complaint(value) or shape_complaint(field, value)
-    return text_complaint(value, field.max_length or TEXT_LIMIT)
+        return json_error(value) or field_error(field, value)
+    return text_error(value, field.max_length or TEXT_LIMIT)
 
 
-class Records(OfRecords):
+class Records(RecordView):
     def get(self, request: Request) -> HttpResponse:
-        return answer(pages.page(request, self.model._default_manager.all(), _told, NEWEST_LAST))
+        return json_response(pages.paginate(request, self.model._default_manager.all(), _serialize, OLDEST_FIRST))
 
     def post(self, request: Request) -> HttpResponse:
-        asked, actor = Posted(request, bodies.Body, takes_more=True), acting(request)
-        return asked.once(actor, lambda: self._create(asked.further, actor), 201)
+        body, actor = RequestBody(request, Body, takes_more=True), actor_of(request)
+        return body.respond_once(actor, lambda work: self._create(body.extra, actor), 201)
 
     def _create(self, given: dict[str, Any], actor: Actor) -> dict[str, Any]:
         self.require(actor, "add")
-        given = dict(given)  # it may be made again from the start
+        given = dict(given)  # a copy, because the transaction may be repeated
         record_id = given.pop("id", None)
         record_id = new_id(str(self.model._meta.model_name)) if record_id is None else record_id
         if not is_valid_id(record_id):
-            raise Invalid({"id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
+            raise Invalid({"id": ["must be 1 to 64 characters of A-Z a-z 0-9 . _ : -"]})
         record = self.model(pk=record_id)
-        self.checked(record, given)
+        self.set_fields(record, given)
         try:
             with transaction.atomic():
                 record.save(force_insert=True)
@@ -96,46 +96,46 @@ class Records(OfRecords):
         return _as_dict(record)
 
 
-class Record(OfRecords):
+class Record(RecordView):
     def get(self, request: Request, record_id: str) -> HttpResponse:
-        return answer(_as_dict(self._found(record_id)))
+        return json_response(_as_dict(self._get(record_id)))
 
     def patch(self, request: Request, record_id: str) -> HttpResponse:
-        given = bodies.read(request)
-        self.require(acting(request), "change")
-        record = self._found(record_id)
-        self.checked(record, given)
+        given = read_body(request)
+        self.require(actor_of(request), "change")
+        record = self._get(record_id)
+        self.set_fields(record, given)
         record.save(update_fields=list(given))
-        return answer(_as_dict(record))
+        return json_response(_as_dict(record))
 
-    def _found(self, record_id: str) -> models.Model:
+    def _get(self, record_id: str) -> models.Model:
         found = self.model._default_manager.filter(pk=record_id).first() if is_valid_id(record_id) else None
         if found is None:
             raise NotFound(f"there is no {self.model._meta.model_name} {record_id!r}")
         return found
 
 
-class FixedRecord(Record):
-    """One that stays as it was made."""
+class ReadOnlyRecord(Record):
+    """A record that cannot change once it is created."""
 
     http_method_names = ["get", "head"]
 
 
-def _told(records: list[Any]) -> list[dict[str, Any]]:
+def _serialize(records: list[Any]) -> list[dict[str, Any]]:
     return [_as_dict(record) for record in records]
 
 
 def _as_dict(record: models.Model) -> dict[str, Any]:
-    return {field.name: _plain(getattr(record, field.attname)) for field in record._meta.concrete_fields}
+    return {field.name: _to_json(getattr(record, field.attname)) for field in record._meta.concrete_fields}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return rfc3339(value) if isinstance(value, datetime) else value
 
 
 urlpatterns = [
-    path("phases/", Records.made_for(model=Phase, flow=Run.flow), name="phases-list"),
-    path("phases/<str:record_id>/", Record.made_for(model=Phase, flow=Run.flow), name="phases-detail"),
-    path("diffs/", Records.made_for(model=Patch, flow=PatchLedger.flow), name="diffs-list"),
-    path("diffs/<str:record_id>/", FixedRecord.made_for(model=Patch, flow=PatchLedger.flow), name="diffs-detail"),
+    path("phases/", Records.as_view_for(model=Phase, flow=Run.flow), name="phases-list"),
+    path("phases/<str:record_id>/", Record.as_view_for(model=Phase, flow=Run.flow), name="phases-detail"),
+    path("diffs/", Records.as_view_for(model=Patch, flow=PatchLedger.flow), name="diffs-list"),
+    path("diffs/<str:record_id>/", ReadOnlyRecord.as_view_for(model=Patch, flow=PatchLedger.flow), name="diffs-detail"),
 ]

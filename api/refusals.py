@@ -1,4 +1,4 @@
-"""The refusals that only HTTP knows; those of the doors are in statecore.kernel.refusals."""
+"""Refusals specific to HTTP; the others are in statecore.kernel.refusals."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from statecore.kernel.refusals import Refusal
 
 
 class NotAuthenticated(Refusal):
-    """There is no token or session, or not a good one."""
+    """The token or session is missing or invalid."""
 
     code, status = "not_authenticated", 401
 
 
 class MethodNotAllowed(Refusal):
-    """The address does not take this method."""
+    """The URL does not support this method."""
 
     code, status = "method_not_allowed", 405
 
 
 class TooLarge(Refusal):
-    """The body has more bytes than `STATECORE_BODY_LIMIT`."""
+    """The body is larger than `STATECORE_BODY_LIMIT`."""
 
     code, status = "too_large", 413
 
@@ -30,18 +30,18 @@ class UnsupportedMediaType(Refusal):
 
 
 class Throttled(Refusal):
-    """Too many calls; `retry_after` says in how many seconds it is worth asking again."""
+    """Too many requests; retry after `retry_after` seconds."""
 
     code, status = "throttled", 429
 
 
 class Unavailable(Refusal):
-    """The database cannot be reached or is too busy; nothing was changed."""
+    """The database is unreachable or overloaded; nothing was changed."""
 
     code, status = "unavailable", 503
 
 
 class InternalError(Refusal):
-    """A mistake of ours, logged with its trace."""
+    """An unexpected error, logged with its traceback."""
 
     code, status = "internal_error", 500

@@ -1,4 +1,4 @@
-"""A call as the views see it: Django's own request, and who makes it."""
+"""The type of a request in the views: Django's request with the caller."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from statecore.records.token import Token
 
 
 class Request(HttpRequest):
-    """Only for reading: `authentication.identify` adds the first two to the request that came in."""
+    """For annotations only: `access.identify` sets `auth` and `user` on the incoming request."""
 
     auth: Token | None
     user: Any
-    is_counted: bool  # by `throttling.check`
+    is_counted: bool  # set by `throttling.check`

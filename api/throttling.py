@@ -1,7 +1,8 @@
-"""How often one caller may call: counted in Redis for all processes together, a minute at a time.
+"""The limit of calls per minute and caller, counted in Redis for all processes.
 
-A process adds up what it lets through and tells Redis now and then, at the latest after a hundredth of the limit: a
-generous limit costs almost nothing, and a small one is exact. Where Redis cannot be reached nobody is held up.
+A process counts calls in memory. It adds them to the count in Redis when half a second has passed or when they are a
+hundredth of the limit, so a high limit rarely costs a call to Redis and a low one is exact. Without Redis, each process
+applies the limit to the calls that it serves.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from .refusals import Throttled
 from .request import Request
 
 MINUTE = 60
-TOLD_AFTER_SECONDS = 0.5
+FLUSH_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Count:
-    """One caller's calls in this minute, as far as this process knows."""
+    """The calls of one caller in one minute, as known to this process."""
 
     minute: int
     known: int = 0
-    untold: int = 0
-    told_at: float = 0.0
+    unflushed: int = 0
+    flushed_at: float = 0.0
 
 
 def check(request: Request, token: Token | None) -> None:
-    """A call counts once, however often it is asked about."""
+    """Count a request once, however often this is called; raises Throttled above the limit."""
     if getattr(request, "is_counted", False):
         return
     request.is_counted = True
@@ -47,12 +48,12 @@ def check(request: Request, token: Token | None) -> None:
 
 
 def count(caller: Any) -> None:
-    """One call more of a token, or of a user's session; refuses with the time until the next minute begins."""
+    """Count one call of a token or user; raises Throttled, with the seconds until the next minute, above the limit."""
     name = f"{'t' if isinstance(caller, Token) else 'u'}{caller.pk}"
     now = time.time()
-    if counter.over(name, settings.STATECORE_CALLS_PER_MINUTE, now):
+    if counter.exceeds(name, settings.STATECORE_CALLS_PER_MINUTE, now):
         left = max(1, MINUTE - int(now) % MINUTE)
-        raise Throttled(f"more than {settings.STATECORE_CALLS_PER_MINUTE} calls a minute", retry_after=left)
+        raise Throttled(f"more than {settings.STATECORE_CALLS_PER_MINUTE} calls per minute", retry_after=left)
 
 
 class Counter:
@@ -60,41 +61,39 @@ class Counter:
         self.counts: dict[str, Count] = {}
         self.lock = Lock()
 
-    def over(self, caller: str, limit: int, now: float) -> bool:
+    def exceeds(self, caller: str, limit: int, now: float) -> bool:
+        minute = int(now) // MINUTE
         with self.lock:
-            count = self._count(caller, int(now) // MINUTE)
-            count.untold += 1
-            due = count.untold * 100 >= limit or now - count.told_at >= TOLD_AFTER_SECONDS
-            untold, count.untold = (count.untold, 0) if due else (0, count.untold)
-            count.told_at = now if due else count.told_at
+            count = self.counts.get(caller)
+            if count is None or count.minute != minute:
+                if len(self.counts) > 10_000:  # mostly counts of earlier minutes
+                    self.counts = {name: each for name, each in self.counts.items() if each.minute == minute}
+                count = self.counts[caller] = Count(minute)
+            count.unflushed += 1
+            due = count.unflushed * 100 >= limit or now - count.flushed_at >= FLUSH_SECONDS
+            unflushed, count.unflushed = (count.unflushed, 0) if due else (0, count.unflushed)
+            count.flushed_at = now if due else count.flushed_at
         if due:
-            count.known = _told(caller, count, untold)
-        return count.known + count.untold > limit
-
-    def _count(self, caller: str, minute: int) -> Count:
-        count = self.counts.get(caller)
-        if count is None or count.minute != minute:
-            if len(self.counts) > 10_000:  # of an earlier minute, most of them
-                self.counts = {name: each for name, each in self.counts.items() if each.minute == minute}
-            count = self.counts[caller] = Count(minute)
-        return count
+            count.known = _flush(caller, count, unflushed)
+        return count.known + count.unflushed > limit
 
 
 counter = Counter()
 
 
 @cache
-def _redis(url: str) -> Redis:
+def _connect_redis(url: str) -> Redis:
     return Redis.from_url(url, socket_timeout=0.25, socket_connect_timeout=0.25)
 
 
-def _told(caller: str, count: Count, untold: int) -> int:
+def _flush(caller: str, count: Count, calls: int) -> int:
+    """Add calls to the count in Redis and return the count of all processes."""
     key = f"statecore:calls:{caller}:{count.minute}"
     try:
-        with _redis(settings.REDIS_URL).pipeline(transaction=False) as pipe:
-            pipe.incrby(key, untold)
+        with _connect_redis(settings.REDIS_URL).pipeline(transaction=False) as pipe:
+            pipe.incrby(key, calls)
             pipe.expire(key, 2 * MINUTE)
             return int(pipe.execute()[0])
     except (RedisError, OSError) as error:
         log.debug("calls_not_counted", error=str(error))
-        return count.known + untold
+        return count.known + calls

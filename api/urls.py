@@ -1,4 +1,4 @@
-"""The addresses of the API, in the order they are tried."""
+"""The routes of the API, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from collections.abc import Iterable
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from . import agents, bulk, collections, operators, records
+from . import agents, approvals, bulk, collections, operators, records
+from .monitoring import urls as monitoring
 from .openapi import views as openapi
-from .screens import urls as screens
-from .views import NothingHere
+from .views import UnknownUrl
 
 
-def by_first_word(patterns: Iterable[URLPattern]) -> list[URLResolver]:
-    """A request is compared with the first word of all addresses and with the rest of a few, not with all of them."""
+def group_by_prefix(patterns: Iterable[URLPattern]) -> list[URLResolver]:
+    """Group the routes by their first segment, so that a request is compared with few of them."""
     groups: dict[str, list[URLPattern]] = {}
     for each in patterns:
-        word, slash, rest = str(each.pattern).partition("/")
-        groups.setdefault(word + slash, []).append(path(rest, each.callback, name=each.name))
-    return [path(word, include(group)) for word, group in groups.items()]
+        prefix, slash, rest = str(each.pattern).partition("/")
+        groups.setdefault(prefix + slash, []).append(path(rest, each.callback, name=each.name))
+    return [path(prefix, include(group)) for prefix, group in groups.items()]
 
 
-# What a machine has beside the calls of every machine comes before them: an id may be any word.
-OWN = [openapi, agents, operators, records, bulk, screens]
+# These come before the generic routes of the machines, where an id matches any segment.
+SPECIFIC = [openapi, agents, approvals, operators, records, bulk, monitoring]
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    *by_first_word([*(each for module in OWN for each in module.urlpatterns), *collections.addresses()]),
-    # Last: whatever no other one has.
-    re_path("", NothingHere.as_view()),
+    *group_by_prefix([*(each for module in SPECIFIC for each in module.urlpatterns), *collections.routes()]),
+    re_path("", UnknownUrl.as_view()),
 ]

@@ -1,11 +1,10 @@
-"""What every view of the API has in common."""
+"""The base of all API views: authentication, permissions, throttling, refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import orjson
 from django.http import HttpRequest, HttpResponse
 from rest_framework.views import APIView
 
@@ -13,82 +12,73 @@ from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import NotFound
 from statecore.records.token import Scope
 
-from . import authentication, permissions, throttling
-from .bodies import JSON
-from .problems import as_refusal, problem
+from . import throttling
+from .access import SAFE, check_scope, identify, require_permission
 from .refusals import MethodNotAllowed
+from .responses import as_refusal, problem
 
 
 class ApiView(APIView):
-    """Who calls, whether the token is for it, how often: then the method, and whatever it raises is told as a refusal.
+    """Authenticates, authorises and throttles the caller, calls the method, and returns exceptions as problems.
 
-    Django REST framework makes the view and lets drf-spectacular find it. Its own way to the method (parsers,
-    renderers, negotiation, a request around the request) would cost more than the change that is asked for.
+    Django REST framework provides `as_view` and lets drf-spectacular find the view. Its own dispatch (parsers,
+    renderers, negotiation, a wrapped request) would cost more than a transition.
     """
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     writes_need: ClassVar[Scope] = Scope.AGENT
-    # The machine that a call is about, where it is about one: it takes the right to see it, or to operate it.
+    # The machine of the call, if any: callers need the permission to view it, or for `action` on it.
     flow: ClassVar[Flow | None] = None
     action: ClassVar[str] = "operate"
-    leaves_rights_to_the_door: ClassVar[bool] = False
-    # What the framework would do is done here.
+    checks_permission_later: ClassVar[bool] = False
+    # Replaced by `admit`.
     authentication_classes = permission_classes = throttle_classes = parser_classes = renderer_classes = ()
 
     @classmethod
-    def made_for(cls, **given: Any) -> Callable[..., HttpResponse]:
-        """The view of one machine, or whatever else it is given."""
-        made: Any = type(cls.__name__, (cls,), given)
-        view: Callable[..., HttpResponse] = made.as_view()
+    def as_view_for(cls, **attributes: Any) -> Callable[..., HttpResponse]:
+        """Return a view with these class attributes, such as the machine."""
+        subclass: Any = type(cls.__name__, (cls,), attributes)
+        view: Callable[..., HttpResponse] = subclass.as_view()
         return view
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            response = self.answered(request, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - told and, where it is a mistake of ours, logged
-            response = problem(as_refusal(error))
-        return response
+            return self.handle(request, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - returned as a problem, and logged if unexpected
+            return problem(as_refusal(error))
 
-    def answered(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         self.admit(request)
         response: HttpResponse = self.handler(request)(request, *args, **kwargs)
         return response
 
     def admit(self, request: Any) -> None:
         permission = self.permission(request)
-        authentication.identify(request, permission)
-        permissions.check(request, self.writes_need)
-        if permission and not self.leaves_rights_to_the_door:
-            permissions.require_right(request, permission)
+        identify(request, permission)
+        check_scope(request, self.writes_need)
+        if permission and not self.checks_permission_later:
+            require_permission(request, permission)
         throttling.check(request, request.auth)
 
     def permission(self, request: Any) -> str:
         if self.flow is None:
             return ""
-        return self.flow.permission("view" if request.method in permissions.SAFE else self.action)
+        return self.flow.permission("view" if request.method in SAFE else self.action)
 
     def handler(self, request: HttpRequest) -> Any:
         method = str(request.method).lower()
         found = getattr(self, method, None) if method in self.http_method_names else None
         if found is None:
             methods = [name.upper() for name in self.http_method_names if hasattr(self, name)]
-            raise MethodNotAllowed(f"{request.method} is not open here", methods=methods)
+            raise MethodNotAllowed(f"{request.method} is not supported by this URL", methods=methods)
         return found
 
 
-def answer(body: Any, status: int = 200, **headers: str) -> HttpResponse:
-    """Headers are named as Python can: `Retry_After`."""
-    response = HttpResponse(orjson.dumps(body), status=status, content_type=JSON)
-    for name, value in headers.items():
-        response[name.replace("_", "-")] = value
-    return response
-
-
-class NothingHere(ApiView):
-    """Every address below the API that no other view has: a caller of the API never gets a page."""
+class UnknownUrl(ApiView):
+    """Any other path below the API, so that API callers never get an HTML page."""
 
     schema = None
     writes_need = Scope.READ
 
     def handler(self, request: HttpRequest) -> Any:
-        raise NotFound("there is nothing at this address; every address ends with a slash")
+        raise NotFound("no such URL; every URL of the API ends with a slash")

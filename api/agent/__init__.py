@@ -1,4 +1,4 @@
-"""An agent that needs no code: it claims tasks, runs a command for each, and reports how it went."""
+"""`statecore agent`: claims tasks, runs a command for each, and reports the results."""
 
 from .agent import Agent
 from .settings import Settings

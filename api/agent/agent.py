@@ -1,4 +1,4 @@
-"""The process: its slots, and how it leaves. The first TERM lets tasks finish, the second ends them."""
+"""The agent process: its slots and its shutdown. After a first signal tasks may finish; a second one ends them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import threading
 import time
 from types import FrameType
 
-from api.client import Client, Patience, StatecoreError
+from api.client import Client, RetryPolicy, StatecoreError
 
-from .command import resolved
+from .command import resolve_program
 from .settings import Settings
 from .slot import Slot
 from .terminal import Terminal
 
-TICK = 0.1
-# For what has to come through however long the server is away: a registration, a claim, a result.
-ENDLESS = Patience(longest=5.0, total=None)
-# For what is worth nothing later: a heartbeat, a good-bye.
-BRIEF = Patience(first=0.1, longest=1.0, total=2.0)
-LAST_WORDS = 6.0
+POLL_SECONDS = 0.1
+# For calls that must succeed in the end, however long an outage lasts: registration, claim, result.
+RETRY_FOREVER = RetryPolicy(longest=5.0, total=None)
+# For calls that are useless if they arrive late: heartbeat, sign-off.
+RETRY_BRIEFLY = RetryPolicy(first=0.1, longest=1.0, total=2.0)
+FINAL_REPORT_SECONDS = 6.0
 
 
 class Agent:
     def __init__(self, settings: Settings) -> None:
-        command = resolved(settings.command)
+        command = resolve_program(settings.command)
         self.terminal = Terminal()
-        patient = Client(settings.url, settings.token, patience=ENDLESS)
-        brisk = Client(settings.url, settings.token, patience=BRIEF, timeout=10.0)
-        self.slots = [Slot(settings, command, patient, brisk, self.terminal) for _ in range(settings.concurrency)]
+        persistent = Client(settings.url, settings.token, retry_policy=RETRY_FOREVER)
+        brief = Client(settings.url, settings.token, retry_policy=RETRY_BRIEFLY, timeout=10.0)
+        self.slots = [Slot(settings, command, persistent, brief, self.terminal) for _ in range(settings.concurrency)]
         self.signals: list[int] = []
 
     @property
@@ -36,26 +36,32 @@ class Agent:
         return next((slot.failure for slot in self.slots if slot.failure), None)
 
     def run(self) -> int:
-        """Works until it is asked to leave, or every slot was shut down; 0, or 128 + the signal that ended it."""
+        """Works until all slots have left, after a signal or a shutdown by the server.
+
+        Returns 0, or 128 + the number of a second signal.
+        """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         for slot in self.slots:
             slot.thread.start()
-        answered = False
-        while not all(slot.gone.is_set() for slot in self.slots):
-            if self.signals and not answered:
-                answered = True
-                self._leave()
+        is_leaving = False
+        while not all(slot.has_left.is_set() for slot in self.slots):
+            if self.signals and not is_leaving:
+                is_leaving = True
+                self._finish_and_leave()
             if len(self.signals) > 1:
-                return self._end(self.signals[1])
-            time.sleep(TICK)
+                return self._abort(self.signals[1])
+            time.sleep(POLL_SECONDS)
         return 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
 
-    def _leave(self) -> None:
-        """Idle slots sign off while their claims still wait: what a claim brings now is handed on."""
+    def _finish_and_leave(self) -> None:
+        """Lets busy slots finish their task and signs off the others.
+
+        Each signs off in a thread, because its own thread may still be waiting for a claim.
+        """
         busy = 0
         for slot in self.slots:
             if slot.leave():
@@ -63,13 +69,13 @@ class Agent:
             else:
                 threading.Thread(target=slot.sign_off, daemon=True).start()
         tasks = "the running task" if busy == 1 else f"{busy} running tasks"
-        self.terminal.say(f"finishing {tasks}, then leaving" if busy else "leaving")
+        self.terminal.print_message(f"finishing {tasks}, then leaving" if busy else "leaving")
 
-    def _end(self, number: int) -> int:
-        self.terminal.say("ending what runs")
+    def _abort(self, number: int) -> int:
+        self.terminal.print_message("ending the running tasks")
         for slot in self.slots:
-            slot.kill("the agent was ended", is_ours=True)
-        until = time.monotonic() + LAST_WORDS
+            slot.kill("the agent was terminated", may_report=True)
+        until = time.monotonic() + FINAL_REPORT_SECONDS
         for slot in self.slots:
-            slot.gone.wait(max(0.0, until - time.monotonic()))
+            slot.has_left.wait(max(0.0, until - time.monotonic()))
         return 128 + number

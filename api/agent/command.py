@@ -1,4 +1,4 @@
-"""Runs the command for one task, under the same guard as a gate's command: nothing of it outlives the agent."""
+"""Runs the command of one task under the process guard, so that no process outlives the agent."""
 
 from __future__ import annotations
 
@@ -17,60 +17,63 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from api.client import Task
-from statecore.executors import guard
+from statecore.executors import process_guard
 from statecore.executors.output import Output
 
-from .terminal import Lines, Terminal
+from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
 COMPLETED, FAILED = "execution_completed", "execution_failed"
-# A system waits no longer for a file at once than some weeks; a task may take years.
-LONGEST_LOOK = 3600.0
-# Linux takes no longer a string into an environment.
+# select() cannot wait for more than some weeks, but a task may take longer.
+LONGEST_SELECT = 3600.0
+# Linux limits the length of an environment variable.
 LONGEST_VARIABLE = 100_000
-# The command does what its task says; whatever it needs to call the API with, it is given by its user.
-KEPT_BACK = ("STATECORE_TOKEN",)
+# The token of the agent, which the command must not use.
+WITHHELD = ("STATECORE_TOKEN",)
 
 
 class NoSuchProgram(Exception):
-    """There is nothing to run by that name."""
+    """The command does not name a program."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     exit_code: int
     output: str
     timed_out: bool = False
 
-    def report(self, task: Task, ended_for: str | None) -> tuple[str, dict[str, Any]]:
-        """The trigger that says how it went, and its fields."""
+    def build_report(self, task: Task, end_reason: str | None) -> tuple[str, dict[str, Any]]:
+        """Returns the trigger that reports the result, and its fields.
+
+        `end_reason` is the error to report if the agent ended the command, None if the command ended normally.
+        """
         fields = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
-        error = ended_for or self._error(task)
+        error = end_reason or self._find_error(task)
         return (FAILED, {**fields, "error": error}) if error else (COMPLETED, fields)
 
-    def _error(self, task: Task) -> str | None:
+    def _find_error(self, task: Task) -> str | None:
         if self.timed_out:
             return f"timed out after {task.timeout_sec:g} s"
         return None if self.exit_code in task.expected_exit_codes else f"exit code {self.exit_code}"
 
 
-def cannot_start(error: OSError) -> Ended:
-    return Ended(guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
+def build_start_failure(error: OSError) -> CommandResult:
+    return CommandResult(process_guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
 
 
-def resolved(command: Sequence[str]) -> list[str]:
-    """The command with the path of its program: no shell looks for it later."""
+def resolve_program(command: Sequence[str]) -> list[str]:
+    """Returns the command with the absolute path of its program; raises NoSuchProgram if there is none."""
     program = shutil.which(command[0])
     if program is None:
-        raise NoSuchProgram(f"{command[0]} is not a program that can be run")
+        raise NoSuchProgram(f"{command[0]} is not an executable program")
     return [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - a link is run by its own name
 
 
-def variables(task: Task, worker_id: str) -> dict[str, str]:
-    """The environment of the command: the agent's, and the task."""
-    environment = {name: value for name, value in os.environ.items() if name not in KEPT_BACK}
+def build_environment(task: Task, worker_id: str) -> dict[str, str]:
+    """Returns the environment of the command: that of the agent, and variables for the task."""
+    environment = {name: value for name, value in os.environ.items() if name not in WITHHELD}
     payload = json.dumps(task.payload)
-    told = {
+    task_variables = {
         "STATECORE_TASK_ID": task.id,
         "STATECORE_ATTEMPT": str(task.attempt),
         "STATECORE_WORKER_ID": worker_id,
@@ -79,55 +82,55 @@ def variables(task: Task, worker_id: str) -> dict[str, str]:
         "STATECORE_TIMEOUT_SEC": f"{task.timeout_sec:g}",
         "STATECORE_PAYLOAD": payload if len(payload) <= LONGEST_VARIABLE else "",
     }
-    return environment | told
+    return environment | task_variables
 
 
 class Execution:
-    """One process group; `end` may be called by any thread at any time."""
+    """A running command and its process group. Any thread may call `end` at any time."""
 
     def __init__(self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal) -> None:
         self.task = task
-        self.output, self.lines = Output(), Lines(terminal, task.id)
+        self.output, self.lines = Output(), LinePrinter(terminal, task.id)
         self.lock = threading.Lock()
-        theirs, self.control = os.pipe()
+        guard_end, self.control = os.pipe()
         try:
             with tempfile.TemporaryFile() as payload:
                 payload.write(json.dumps(task.payload).encode())
                 payload.seek(0)
-                self.process = _started(command, variables(task, worker_id), payload, theirs)
+                self.process = _start_guarded(command, build_environment(task, worker_id), payload, guard_end)
         except OSError:
-            self._let_go()
+            self._close_control()
             raise
         finally:
-            os.close(theirs)
+            os.close(guard_end)
 
     def end(self) -> None:
-        """Ask the guard to end the whole group: TERM, then KILL."""
+        """Ends the command and every process that it started: TERM, then KILL after a grace period."""
         with self.lock, suppress(OSError):
             if self.control >= 0:
                 os.write(self.control, b"x")
 
-    def wait(self, seconds: float) -> Ended:
-        """Read until the end; past the time the command is ended."""
+    def wait(self, seconds: float) -> CommandResult:
+        """Reads the output until the command ends, or ends the command after `seconds`."""
         until = time.monotonic() + seconds
         stdout = self.process.stdout
-        assert stdout is not None  # noqa: S101 - it was asked for
+        assert stdout is not None  # noqa: S101 - requested with PIPE
         timed_out = not self._read(stdout, until)
         if timed_out:
             self.end()
-            self._read(stdout, time.monotonic() + 2 * guard.GRACE)
-        exit_code = self._exit_code(until)
+            self._read(stdout, time.monotonic() + 2 * process_guard.GRACE)
+        exit_code = self._wait_for_exit_code(until)
         stdout.close()
         self.lines.close()
-        self._let_go()
-        return Ended(exit_code, self.output.text(), timed_out)
+        self._close_control()
+        return CommandResult(exit_code, self.output.text(), timed_out)
 
     def _read(self, stdout: IO[bytes], until: float) -> bool:
-        """Whether the output ended in time."""
+        """Returns whether the output ended in time."""
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             while (left := until - time.monotonic()) > 0:
-                if not selector.select(min(left, LONGEST_LOOK)):
+                if not selector.select(min(left, LONGEST_SELECT)):
                     continue
                 data = os.read(stdout.fileno(), CHUNK)
                 if not data:
@@ -136,25 +139,26 @@ class Execution:
                 self.lines.add(data)
         return False
 
-    def _exit_code(self, until: float) -> int:
-        # A command may close its output and go on.
-        for seconds in (max(0.0, until - time.monotonic()), 2 * guard.GRACE):
+    def _wait_for_exit_code(self, until: float) -> int:
+        # The command may have closed its output and still be running.
+        for seconds in (max(0.0, until - time.monotonic()), 2 * process_guard.GRACE):
             with suppress(subprocess.TimeoutExpired):
                 return self.process.wait(seconds)
             self.end()
         self.process.kill()
         return self.process.wait()
 
-    def _let_go(self) -> None:
+    def _close_control(self) -> None:
         with self.lock:
             os.close(self.control)
             self.control = -1
 
 
-def _started(
+def _start_guarded(
     command: Sequence[str], environment: dict[str, str], payload: IO[bytes], control: int
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", guard.__file__, str(control), *command], env=environment, pass_fds=[control],
+        [sys.executable, "-I", "-S", process_guard.__file__, str(control), *command],
+        env=environment, pass_fds=[control],
         stdin=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an agent is started with."""
+"""The settings of an agent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 LONGEST_NAME = 48
 
 
-def host_name() -> str:
+def get_host_name() -> str:
     return clean_name(socket.gethostname()) or "agent"
 
 
 def clean_name(name: str) -> str:
-    """As much of a name as an id may hold."""
+    """Returns a name that is valid in an id: other characters become dashes, and long names are cut."""
     return "".join(letter if letter in ALLOWED else "-" for letter in name)[:LONGEST_NAME]
 
 
@@ -28,13 +28,13 @@ class Settings:
     token: str = field(repr=False)
     capabilities: tuple[str, ...] = ()
     workstreams: tuple[str, ...] = ()
-    name: str = field(default_factory=host_name)
+    name: str = field(default_factory=get_host_name)
     concurrency: int = 1
     heartbeat_seconds: float = 10.0
     wait_seconds: float = 25.0
 
     def new_worker_id(self) -> str:
-        """A registration that has ended is never taken up again, so each has an id of its own."""
+        """Returns a new id for each registration, because a worker that was shut down cannot register again."""
         return f"{clean_name(self.name)}-{secrets.token_hex(4)}"
 
     @property

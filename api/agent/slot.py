@@ -1,201 +1,275 @@
-"""One worker of the agent: registered on its own, with one task at a time."""
+"""A slot of the agent: one registered worker with its heartbeats and one task at a time."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
-from api.client import Beat, Client, Conflict, NotFound, PermissionDenied, StatecoreError, Task
+from api.client import (
+    Client,
+    Conflict,
+    HeartbeatReply,
+    NotAuthenticated,
+    NotFound,
+    PermissionDenied,
+    StatecoreError,
+    Task,
+)
 
-from .command import Ended, Execution, cannot_start
-from .heart import Heart
+from .command import CommandResult, Execution, build_start_failure
 from .settings import Settings
 from .terminal import Terminal
 
 SHUTDOWN = "shutdown"
-GIVEN_UP = "max_timeout_exceeded"  # how a worker ends that was silent for too long
+TIMED_OUT = "max_timeout_exceeded"  # the trigger that ends a worker without heartbeats
 PAUSE = 0.5
 
 
-class Slot:
+OnReply = Callable[[HeartbeatReply], None]
+ListHeldTasks = Callable[[], list[Task]]
+
+
+class Heartbeats:
+    """Sends a heartbeat every few `seconds`, in a thread, and passes each reply to `on_reply`."""
+
     def __init__(
-        self, settings: Settings, command: list[str], patient: Client, brisk: Client, terminal: Terminal
+        self,
+        client: Client,
+        worker_id: str,
+        seconds: float,
+        list_held_tasks: ListHeldTasks,
+        on_reply: OnReply,
+        terminal: Terminal,
     ) -> None:
-        self.settings, self.command, self.patient, self.brisk = settings, command, patient, brisk
+        self.client, self.worker_id, self.seconds, self.terminal = client, worker_id, seconds, terminal
+        self.list_held_tasks, self.on_reply = list_held_tasks, on_reply
+        self.stopped = threading.Event()
+        self.is_offline = False
+        self.thread = threading.Thread(target=self._run, name=f"heartbeats of {worker_id}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def _run(self) -> None:
+        while not self.stopped.wait(self.seconds):
+            try:
+                self.on_reply(self.client.send_heartbeat(self.worker_id, holds=self.list_held_tasks()))
+            except (NotAuthenticated, PermissionDenied, NotFound) as refusal:
+                # The next claim or report of the slot gets the same refusal, which ends the slot.
+                self.terminal.print_message(f"{self.worker_id}: {refusal}")
+                return
+            except StatecoreError as error:
+                self._report_outage(error)
+                continue
+            self._report_recovery()
+
+    def _report_outage(self, error: StatecoreError) -> None:
+        if not self.is_offline and not self.stopped.is_set():
+            self.terminal.print_message(f"{self.worker_id}: heartbeats fail, retrying ({error})")
+        self.is_offline = True
+
+    def _report_recovery(self) -> None:
+        if self.is_offline:
+            self.terminal.print_message(f"{self.worker_id}: the server responds again")
+        self.is_offline = False
+
+
+class Slot:
+    """`persistent` retries its calls without end; `brief` gives up after seconds."""
+
+    def __init__(
+        self, settings: Settings, command: list[str], persistent: Client, brief: Client, terminal: Terminal
+    ) -> None:
+        self.settings, self.command, self.persistent, self.brief = settings, command, persistent, brief
         self.terminal = terminal
         self.lock = threading.Lock()
         self.worker_id = settings.new_worker_id()
         self.leaving = self.signed_off = False
-        self.gone = threading.Event()
+        self.has_left = threading.Event()
         self.execution: Execution | None = None
-        self.ended_for: str | None = None  # why the running command was ended from outside
-        self.is_ours = True  # whether what it did is still worth a report
-        self.heart: Heart | None = None
+        self.end_reason: str | None = None  # why the agent ended the command
+        self.may_report = True  # False after the server has cancelled the task
+        self.heartbeats: Heartbeats | None = None
         self.failure: StatecoreError | None = None
-        self.thread = threading.Thread(target=self._live, name="slot", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="slot", daemon=True)
 
-    # From outside
+    # Called from other threads
 
     def leave(self) -> bool:
-        """Take no further task; whether it holds one, which it finishes first."""
+        """Makes the slot leave after its current task. Returns whether there is one."""
         with self.lock:
             self.leaving = True
             return self.execution is not None
 
-    def kill(self, why: str, *, is_ours: bool) -> None:
-        """End the command; of a task that is no longer ours nothing is reported."""
+    def kill(self, reason: str, *, may_report: bool) -> None:
+        """Ends the running command, if there is one."""
         with self.lock:
-            if self.execution and self.ended_for is None:
-                self.ended_for, self.is_ours = why, is_ours
+            if self.execution and self.end_reason is None:
+                self.end_reason, self.may_report = reason, may_report
                 self.execution.end()
 
     def sign_off(self) -> None:
-        """Tell the server, once, that this worker is gone: whatever it still held is for others at once."""
+        """Shuts the worker down on the server, so that others can claim its tasks; repeating it has no effect."""
         with self.lock:
             is_first, self.signed_off = not self.signed_off, True
         if not is_first:
             return
-        if self.heart:
-            self.heart.stop()
+        if self.heartbeats:
+            self.heartbeats.stop()
         try:
-            self._hand_back()
+            self._return_tasks()
         except StatecoreError as error:
             if self.failure is None:
-                self.terminal.say(f"{self.worker_id}: could not sign off: {error}")
-        self.gone.set()
+                self.terminal.print_message(f"{self.worker_id}: could not sign off: {error}")
+        self.has_left.set()
 
-    def _hand_back(self) -> None:
-        """A worker that is shut down claims nothing more: what it holds now came by a claim it has not heard."""
-        with suppress(Conflict, NotFound):  # it has ended already, or was never registered
-            self.brisk.fire("workers", self.worker_id, "shutdown_requested", reason="the agent left")
-        for task in self.brisk.held(self.worker_id):
-            self.brisk.fail(task.id, attempt=task.attempt, error="the agent left before it began")
+    def _return_tasks(self) -> None:
+        """Shuts the worker down, so that it gets no more tasks, then fails the tasks that it has not started.
 
-    # Its life
+        It holds such tasks if the response to a claim was lost.
+        """
+        with suppress(Conflict, NotFound):  # already shut down, or never registered
+            self.brief.fire("workers", self.worker_id, "shutdown_requested", reason="the agent left")
+        for task in self.brief.list_held_tasks(self.worker_id):
+            self.brief.fail_task(task.id, attempt=task.attempt, error="the agent left before it started the task")
 
-    def _live(self) -> None:
+    # The thread of the slot
+
+    def _run(self) -> None:
         try:
             self._register()
             to_do: deque[Task] = deque()
             while not self.leaving:
                 if not to_do:
-                    to_do.extend(self._claimed())
+                    to_do.extend(self._claim())
                 if to_do:
                     to_do.extend(self._work(to_do.popleft()))
         except StatecoreError as error:
             self.failure = error
-            self.terminal.say(f"{self.worker_id}: {error}")
+            self.terminal.print_message(f"{self.worker_id}: {error}")
         finally:
             self.sign_off()
 
     def _register(self) -> None:
         settings = self.settings
         try:
-            self.patient.register(settings.capabilities, worker_id=self.worker_id, affinity=settings.affinity)
+            self.persistent.register_worker(settings.capabilities, worker_id=self.worker_id, affinity=settings.affinity)
         except Conflict as refusal:
-            if refusal.code != "duplicate_id":  # else it is ours: the answer to an earlier try was lost
+            if refusal.code != "duplicate_id":  # a duplicate id is ours: the answer to an earlier attempt was lost
                 raise
         able = f" for {', '.join(settings.capabilities)}" if settings.capabilities else ""
-        self.terminal.say(f"{self.worker_id}: registered{able}")
-        self.heart = Heart(
-            self.brisk, self.worker_id, settings.heartbeat_seconds, self._holds, self._heard, self.terminal
+        self.terminal.print_message(f"{self.worker_id}: registered{able}")
+        self.heartbeats = Heartbeats(
+            self.brief, self.worker_id, settings.heartbeat_seconds, self._list_held_tasks, self._obey, self.terminal
         )
 
-    def _claimed(self) -> list[Task]:
-        asked = time.monotonic()
+    def _claim(self) -> list[Task]:
+        started = time.monotonic()
         try:
-            found = self.patient.claim(self.worker_id, most=1, wait=self.settings.wait_seconds)
+            found = self.persistent.claim_tasks(self.worker_id, limit=1, wait=self.settings.wait_seconds)
         except Conflict:
-            return self._look_up()
-        if not found and not self.leaving:  # a server that does not wait is not asked without end
-            time.sleep(max(0.0, PAUSE - (time.monotonic() - asked)))
+            return self._resolve_refused_claim()
+        if not found and not self.leaving:  # avoids a busy loop if the server does not wait
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - started)))
         return found
 
-    def _look_up(self) -> list[Task]:
-        """The claim was refused: the worker holds a task whose claim was not heard, or its time is over."""
-        beat = self.patient.heartbeat(self.worker_id)
-        if beat.state == SHUTDOWN:
-            self._end_or_begin_anew()
+    def _resolve_refused_claim(self) -> list[Task]:
+        """Returns the tasks that the worker already holds, because the response to an earlier claim was lost.
+
+        A claim is also refused if the worker was shut down; then the slot leaves or registers again.
+        """
+        reply = self.persistent.send_heartbeat(self.worker_id)
+        if reply.state == SHUTDOWN:
+            self._leave_or_register_again()
             return []
-        if beat.shuts_down:
+        if reply.requests_shutdown:
             self.leaving = True
-        held = list(self.patient.held(self.worker_id))
+        held = list(self.persistent.list_held_tasks(self.worker_id))
         if not held and not self.leaving:
-            time.sleep(PAUSE)  # it is about to be idle again, or unresponsive until its heartbeat counts
+            time.sleep(PAUSE)  # the worker is not idle yet, or unresponsive until its heartbeat is processed
         return held
 
-    def _end_or_begin_anew(self) -> None:
-        if self.heart:
-            self.heart.stop()
-        if self.leaving or not self._was_given_up():
-            self.terminal.say(f"{self.worker_id}: was shut down, leaving")
+    def _leave_or_register_again(self) -> None:
+        if self.heartbeats:
+            self.heartbeats.stop()
+        if self.leaving or not self._timed_out_on_server():
+            self.terminal.print_message(f"{self.worker_id}: was shut down, leaving")
             self.leaving = True
             return
-        self.terminal.say(f"{self.worker_id}: was given up after a long silence, registering again")
+        self.terminal.print_message(f"{self.worker_id}: was shut down after missed heartbeats, registering again")
         self.worker_id = self.settings.new_worker_id()
         self._register()
 
-    def _was_given_up(self) -> bool:
-        *_, last = self.brisk.history("workers", self.worker_id)
-        return last.trigger == GIVEN_UP
+    def _timed_out_on_server(self) -> bool:
+        *_, last = self.brief.list_history("workers", self.worker_id)
+        return last.trigger == TIMED_OUT
 
-    def _holds(self) -> list[Task]:
+    def _list_held_tasks(self) -> list[Task]:
         execution = self.execution
         return [execution.task] if execution else []
 
-    def _heard(self, beat: Beat) -> None:
-        """What the server wants."""
+    def _obey(self, reply: HeartbeatReply) -> None:
+        """Carries out the commands of the server: cancels the task, or leaves."""
         execution = self.execution
-        if execution and beat.cancels(execution.task):
-            self.kill("it was cancelled", is_ours=False)
-        if beat.shuts_down and not self.leaving and not (beat.state == SHUTDOWN and self._was_given_up()):
+        if execution and reply.cancels(execution.task):
+            self.kill("it was cancelled", may_report=False)
+        if reply.requests_shutdown and not self.leaving:
+            if reply.state == SHUTDOWN and self._timed_out_on_server():
+                return  # the next claim is refused, and the slot registers again
             is_busy = self.leave()
-            self.terminal.say(f"{self.worker_id}: asked to shut down{', after this task' if is_busy else ''}")
+            when = ", after this task" if is_busy else ""
+            self.terminal.print_message(f"{self.worker_id}: the server requests a shutdown{when}")
             if not is_busy:
                 self.sign_off()
 
-    # A task
+    # One task
 
     def _work(self, task: Task) -> list[Task]:
-        """Do a task and report it; those that came with the answer."""
+        """Runs and reports a task; returns the tasks claimed with the report."""
         with self.lock:
-            if self.leaving:  # signing off hands it on
+            if self.leaving:  # `sign_off` returns the task
                 return []
-            self.ended_for, self.is_ours = None, True
+            self.end_reason, self.may_report = None, True
             try:
                 self.execution = Execution(self.command, task, self.worker_id, self.terminal)
             except OSError as error:
-                ended = cannot_start(error)
+                result = build_start_failure(error)
         if self.execution:
-            self.terminal.say(f"{task.id}: started, attempt {task.attempt}")
-            ended = self.execution.wait(task.timeout_sec)
+            self.terminal.print_message(f"{task.id}: started, attempt {task.attempt}")
+            result = self.execution.wait(task.timeout_sec)
         try:
-            return self._conclude(task, ended)
+            return self._report(task, result)
         finally:
             with self.lock:
                 self.execution = None
 
-    def _conclude(self, task: Task, ended: Ended) -> list[Task]:
-        """Kept and tried until the server hears it; it may say that the task is no longer ours."""
+    def _report(self, task: Task, result: CommandResult) -> list[Task]:
+        """Reports the result, however long an outage lasts; returns the tasks claimed with the report.
+
+        The server refuses the result if the worker has lost its lease.
+        """
         with self.lock:
-            why, is_ours, leaving = self.ended_for, self.is_ours, self.leaving
-        if not is_ours:
-            self.terminal.say(f"{task.id}: {why}; the command was ended and nothing is reported")
+            reason, may_report, leaving = self.end_reason, self.may_report, self.leaving
+        if not may_report:
+            self.terminal.print_message(f"{task.id}: {reason}; the command was ended and nothing is reported")
             return []
-        trigger, fields = ended.report(task, why)
+        trigger, fields = result.build_report(task, reason)
         done = fields.get("error") or "done"
         try:
             if leaving:
-                self.patient.fire("tasks", task.id, trigger, **fields)
+                self.persistent.fire("tasks", task.id, trigger, **fields)
                 found, refusal = [], None
             else:
-                made = self.patient.report_and_claim(self.worker_id, [{"task": task.id, "trigger": trigger, **fields}])
-                found, refusal = made.tasks, made.reports[0]["refusal"]
+                report = {"task": task.id, "trigger": trigger, **fields}
+                response = self.persistent.report_and_claim(self.worker_id, [report])
+                found, refusal = response.tasks, response.reports[0]["refusal"]
         except (Conflict, NotFound, PermissionDenied) as error:
             found, refusal = [], {"code": error.code, "detail": error.detail}
-        if refusal:  # it is somebody else's by now
+        if refusal:  # another worker holds the task
             done = f"the result is dropped: {refusal['code']}: {refusal['detail']}"
-        self.terminal.say(f"{task.id}: {done}")
+        self.terminal.print_message(f"{task.id}: {done}")
         return found

@@ -1,1 +1,1 @@
-"""The command line `statecore`: everything an operator needs where there is no browser."""
+"""The command line `statecore`: everything an operator needs without a browser."""

@@ -1,4 +1,4 @@
-"""Which server, and in whose name: the environment, or what `statecore login` has kept."""
+"""The server and the token: from the environment, or stored by `statecore login`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .exits import Exit, Stop
+from .errors import CommandError, Exit
 
 URL, TOKEN = "STATECORE_URL", "STATECORE_TOKEN"
 LOG_IN = f"run `statecore login URL`, or set {URL} and {TOKEN}"
@@ -21,28 +21,28 @@ class Account:
     token: str = field(repr=False)
 
 
-def kept_in(environ: Mapping[str, str]) -> Path:
-    """A folder of the user's own, as the XDG base directories say."""
+def get_account_path(environ: Mapping[str, str]) -> Path:
+    """Returns the path of the stored account, in the XDG configuration folder of the user."""
     base = environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
     return folder / "statecore" / "account.json"
 
 
-def find(environ: Mapping[str, str]) -> Account:
-    """The environment comes first, each of its variables on its own."""
-    kept = _read(kept_in(environ))
-    url, token = environ.get(URL) or kept.get("url"), environ.get(TOKEN)
-    if token is None and url == kept.get("url"):  # a kept token is for the server it was given for
+def find_account(environ: Mapping[str, str], url: str | None = None) -> Account:
+    """Returns the server and the token: `url` first, then the environment, then what `statecore login` stored."""
+    kept = _read(get_account_path(environ))
+    url, token = url or environ.get(URL) or kept.get("url"), environ.get(TOKEN)
+    if token is None and url == kept.get("url"):  # a stored token is sent only to its server
         token = kept.get("token")
     if not url or not token:
         missing = "no server is known" if not url else f"no token is known for {url}"
-        raise Stop(f"{missing}: {LOG_IN}", Exit.NOT_ALLOWED)
+        raise CommandError(f"{missing}: {LOG_IN}", Exit.NOT_ALLOWED)
     return Account(url, token)
 
 
-def keep(account: Account, environ: Mapping[str, str]) -> Path:
-    """For the eyes of its owner alone from the first byte on, and never half written."""
-    path = kept_in(environ)
+def store_account(account: Account, environ: Mapping[str, str]) -> Path:
+    """Stores the account in a file that only its owner can read, and replaces the file in one step."""
+    path = get_account_path(environ)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}")
     with suppress(FileNotFoundError):
@@ -54,9 +54,9 @@ def keep(account: Account, environ: Mapping[str, str]) -> Path:
     return path
 
 
-def forget(environ: Mapping[str, str]) -> bool:
+def delete_account(environ: Mapping[str, str]) -> bool:
     try:
-        kept_in(environ).unlink()
+        get_account_path(environ).unlink()
     except FileNotFoundError:
         return False
     return True
@@ -69,13 +69,13 @@ def _read(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Stop(f"{path} cannot be read: {error.strerror}", Exit.NOT_ALLOWED) from None
+        raise CommandError(f"{path} cannot be read: {error.strerror}", Exit.NOT_ALLOWED) from None
     if mode & 0o077:
-        raise Stop(f"{path} can be read by others: run `chmod 600 {path}`", Exit.NOT_ALLOWED)
+        raise CommandError(f"{path} can be read by others: run `chmod 600 {path}`", Exit.NOT_ALLOWED)
     try:
         kept = json.loads(text)
     except (ValueError, RecursionError):
         kept = None
     if not isinstance(kept, dict):
-        raise Stop(f"{path} is damaged: run `statecore login` again", Exit.NOT_ALLOWED)
+        raise CommandError(f"{path} is damaged: run `statecore login` again", Exit.NOT_ALLOWED)
     return {name: str(value) for name, value in kept.items()}

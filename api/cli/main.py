@@ -1,4 +1,4 @@
-"""Reads the command line, runs the command, and turns whatever happens into a sentence and an exit code."""
+"""Parses the command line, runs the command, and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from api.client import GuardFailed, Invalid, StatecoreError
+from statecore import __version__
 
-from . import agents, bulk, forcing, moving, reading, session, watching
-from .desk import Desk, plain
-from .exits import Exit, Stop, code_of
+from . import agent, approvals, bulk, overrides, proofs, reading, session, transitions, watching
+from .context import PATIENCE_SECONDS, Context, format_line
+from .errors import CommandError, Exit, get_exit_code
 from .playbooks import commands as playbooks
 
-PATIENCE_SECONDS = 15.0
 
-
-def patience(text: str) -> float:
+def parse_patience(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -30,64 +29,68 @@ def patience(text: str) -> float:
 
 
 class Parser(ArgumentParser):
-    """Every command takes the options of all."""
+    """Takes the options that all commands share, so they may come before the command or after it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        self.add_argument(
+            "--url", dest="server", default=SUPPRESS, help="the server (STATECORE_URL, or the one you logged in to)"
+        )
         self.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON document per line")
         self.add_argument(
-            "--patience", type=patience, default=SUPPRESS, metavar="SECONDS",
-            help=f"how long a server that does not answer is tried ({PATIENCE_SECONDS:g})",
+            "--patience", type=parse_patience, default=SUPPRESS, metavar="SECONDS",
+            help=f"how long to retry while the server does not respond ({PATIENCE_SECONDS:g}; `watch`: no limit)",
         )  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
-        self.exit(Exit.USAGE, f"{self.prog}: {message}\n(`{self.prog} --help` says more)\n")
+        self.exit(Exit.USAGE, f"{self.prog}: {message}\n(see `{self.prog} --help`)\n")
 
 
-def build() -> Parser:
-    parser = Parser(prog="statecore", description="Look at Statecore, move things, force them, and work for it.")
-    parser.set_defaults(json=False, patience=PATIENCE_SECONDS)
+def build_parser() -> Parser:
+    parser = Parser(prog="statecore", description="Read Statecore, fire transitions, override states, and run agents.")
+    parser.add_argument("--version", action="version", version=f"statecore {__version__}")
+    parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (session, reading, watching, moving, bulk, forcing, playbooks, agents):
-        module.add(commands)
+    for module in (session, reading, watching, transitions, bulk, overrides, approvals, playbooks, proofs, agent):
+        module.add_commands(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = build().parse_args(argv)
-    desk = Desk(as_json=options.json, patience=options.patience)
+    options = build_parser().parse_args(argv)
+    context = Context(server=options.server, as_json=options.json, patience=options.patience)
     try:
-        code = _run(options, desk)
+        code = _run(options, context)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough. Python flushes once more at its end: let that go nowhere.
+        # The reader of the pipe has ended. Python flushes stdout again on exit, so it is redirected to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.PIPE_CLOSED
     return code
 
 
-def _run(options: Namespace, desk: Desk) -> int:
+def _run(options: Namespace, context: Context) -> int:
     try:
-        return int(options.run(options, desk) or Exit.DONE)
+        return int(options.run(options, context) or Exit.DONE)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except Stop as stop:
-        desk.say(f"statecore: {stop}")
+    except CommandError as stop:
+        context.print_note(f"statecore: {stop}")
         return stop.code
     except UnicodeEncodeError as error:
-        # Which it was is not shown: it may have been the token.
-        desk.say(f"statecore: a word, or the token, is not text that can be sent: {error.reason}")
+        # The message omits the text itself, which may be the token.
+        context.print_note(f"statecore: an argument or the token cannot be encoded: {error.reason}")
         return Exit.INVALID
     except StatecoreError as error:
-        _complain(desk, error)
-        return code_of(error)
+        _print_error(context, error)
+        return get_exit_code(error)
 
 
-def _complain(desk: Desk, error: StatecoreError) -> None:
-    desk.say(f"statecore: {plain(str(error))}")
+def _print_error(context: Context, error: StatecoreError) -> None:
+    context.print_note(f"statecore: {format_line(str(error))}")
     if isinstance(error, GuardFailed):
         for reason in error.unmet:
-            desk.say(f"  {plain(reason.get('detail'))}")
+            context.print_note(f"  {format_line(reason.get('detail'))}")
     elif isinstance(error, Invalid):
         for field, sentences in error.errors.items():
-            desk.say(f"  {plain(field)}: {plain(' '.join(map(str, sentences)))}")
+            context.print_note(f"  {format_line(field)}: {format_line(' '.join(map(str, sentences)))}")

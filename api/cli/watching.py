@@ -1,86 +1,100 @@
-"""watch: events as they happen, or one entity until it is where it is wanted or cannot get there any more."""
+"""`watch`: events as they happen, or one entity until it reaches a state or can no longer reach it."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from api.client import Event
+from api.client import Event, Outage
+from api.client.records import PositionedEvent
 
-from .desk import Desk, plain
-from .exits import Exit, Stop
-
-
-def add(commands: Any) -> None:
-    watch = commands.add_parser("watch", help="events as they happen, or one entity until it has ended")
-    watch.add_argument("collection", nargs="?", help="of these alone")
-    watch.add_argument("id", nargs="?", help="of this one alone")
-    watch.add_argument(
-        "--after", type=int, metavar="POSITION", help="from this position of the journal on; else from now on"
-    )
-    watch.add_argument("--until", metavar="STATE", help="exit 0 in this state, 1 if it ends in another")
-    watch.set_defaults(run=follow)
+from .context import Context, format_line
+from .errors import CommandError, Exit
 
 
-def follow(options: Namespace, desk: Desk) -> int:
+def add_commands(commands: Any) -> None:
+    watch = commands.add_parser("watch", help="show events as they happen, or one entity until it is final")
+    watch.add_argument("collection", nargs="?", help="only events of this collection")
+    watch.add_argument("id", nargs="?", help="only events of this entity")
+    watch.add_argument("--after", type=int, metavar="POSITION", help="start after this position of the journal (now)")
+    watch.add_argument("--until", metavar="STATE", help="exit with 0 in this state, with 1 in another final state")
+    watch.set_defaults(run=watch_events)
+
+
+def watch_events(options: Namespace, context: Context) -> int:
     if options.id:
-        return _follow_one(options, desk)
+        return _watch_entity(options, context)
     if options.until:
-        raise Stop("--until needs one entity to wait for", Exit.USAGE)
-    chosen = {"entity_type": _type_of(desk, options.collection)} if options.collection else {}
-    for told in desk.client.stream(after=options.after, **chosen):
-        _show(desk, told.position, told.event)
+        raise CommandError("--until needs one entity to wait for", Exit.USAGE)
+    chosen = {"entity_type": _find_entity_type(context, options.collection)} if options.collection else {}
+    for each in _stream(context, options.after, chosen):
+        _print_event(context, each.position, each.event)
     return Exit.DONE
 
 
-def _type_of(desk: Desk, collection: str) -> str:
-    for machine in desk.client.machines():
+def _stream(context: Context, after: int | None, chosen: dict[str, str]) -> Iterator[PositionedEvent]:
+    """Yields events and prints a note at the start of each outage; raises Unreachable after --patience, if given."""
+
+    def report(outage: Outage) -> None:
+        if outage.attempt == 1:
+            context.clear_progress()
+            context.print_note(f"statecore: connection lost, reconnecting ({format_line(outage.error)})")
+
+    return context.client.stream_events(after, give_up_after=context.patience, on_outage=report, **chosen)
+
+
+def _find_entity_type(context: Context, collection: str) -> str:
+    for machine in context.client.list_machines():
         if collection in (machine.get("collection"), machine.entity_type):
             return machine.entity_type
-    raise Stop(f"there is no machine {collection}", Exit.NOT_FOUND)
+    raise CommandError(f"there is no machine {collection}", Exit.NOT_FOUND)
 
 
-def _show(desk: Desk, position: int, event: Event) -> None:
-    if desk.as_json:
-        desk.put({"position": position, "event": event.fields})
+def _print_event(context: Context, position: int, event: Event) -> None:
+    if context.as_json:
+        context.print_json({"position": position, "event": event.fields})
         return
     at = event.timestamp.strftime("%H:%M:%S")
-    moved = f"{plain(event.from_state)} → {plain(event.to_state)}"
-    said = f" — {plain(event.reason)}" if event.reason else ""
+    change = f"{format_line(event.from_state)} → {format_line(event.to_state)}"
+    reason = f" — {format_line(event.reason)}" if event.reason else ""
     what = f"{event.entity_type} {event.entity_id}"
-    desk.line(f"{at}  {position}  {what}  {moved}  {event.trigger} by {plain(event.actor)}{said}")
+    context.print_line(f"{at}  {position}  {what}  {change}  {event.trigger} by {format_line(event.actor)}{reason}")
 
 
-def _follow_one(options: Namespace, desk: Desk) -> int:
-    """The position first, then the entity: what happens in between is seen twice rather than never."""
-    entity_type = _type_of(desk, options.collection)
-    final = {state["name"] for state in desk.client.machine(entity_type).states if state["terminal"]}
+def _watch_entity(options: Namespace, context: Context) -> int:
+    """Watches one entity until it is final or in the state of --until; also counts the other events of a run.
+
+    The position is read before the entity, so that no event in between is missed.
+    """
+    entity_type = _find_entity_type(context, options.collection)
+    final = {state["name"] for state in context.client.get_machine(entity_type).states if state["terminal"]}
     chosen = {"run": options.id} if entity_type == "run" else {"entity_type": entity_type}
-    position = options.after if options.after is not None else desk.client.stats()["position"]
-    entity = desk.client.get(options.collection, options.id)
-    if (code := _verdict(desk, options, entity.state, final)) is not None:
+    position = options.after if options.after is not None else context.client.get_stats()["position"]
+    entity = context.client.get(options.collection, options.id)
+    if (code := _find_exit_code(context, options, entity.state, final)) is not None:
         return code
     counts: Counter[str] = Counter()
-    for told in desk.client.stream(after=position, **chosen):
-        event = told.event
+    for each in _stream(context, position, chosen):
+        event = each.event
         if (event.entity_type, event.entity_id) == (entity_type, options.id):
-            desk.end_progress()
-            _show(desk, told.position, event)
-            if (code := _verdict(desk, options, event.to_state, final)) is not None:
+            context.clear_progress()
+            _print_event(context, each.position, event)
+            if (code := _find_exit_code(context, options, event.to_state, final)) is not None:
                 return code
         else:
             counts[f"{event.entity_type} {event.to_state}"] += 1
-            desk.progress(", ".join(f"{what}: {number}" for what, number in counts.most_common(6)))
+            context.show_progress(", ".join(f"{what}: {number}" for what, number in counts.most_common(6)))
     return Exit.DONE
 
 
-def _verdict(desk: Desk, options: Namespace, state: str, final: set[str]) -> int | None:
-    """How to leave in this state; None to go on."""
+def _find_exit_code(context: Context, options: Namespace, state: str, final: set[str]) -> int | None:
+    """Returns the exit code for this state, or None to keep watching."""
     if options.until is None:
         return Exit.DONE if state in final else None
     if state == options.until:
         return Exit.DONE
     if state in final:
-        raise Stop(f"{options.id} has ended in {state}, not in {options.until}")
+        raise CommandError(f"{options.id} is {state}, a final state, and cannot become {options.until}")
     return None

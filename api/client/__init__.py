@@ -1,27 +1,28 @@
-"""The Python client: every call of the REST API, in a plain and in an asynchronous form.
+"""The Python client: every call of the REST API, as a synchronous and an asynchronous client.
 
     with Client("https://statecore.example", token="…") as statecore:
         task = statecore.get("tasks", "t1")
 
-It imports nothing of Django: it can be used wherever Python runs.
+It does not import Django and can be used in any Python program.
 """
 
 from .asynchronous import AsyncClient
 from .records import (
-    Beat,
+    Approval,
     Entity,
     Event,
-    Exchanged,
     Explanation,
+    HeartbeatReply,
     Machine,
-    Move,
     Outcome,
     Page,
-    Positioned,
-    Stuck,
-    Submitted,
+    PositionedEvent,
+    ReportAndClaimResult,
+    StuckEntity,
+    SubmittedRun,
     Task,
-    Unmet,
+    TransitionCheck,
+    UnmetGuard,
     Worker,
 )
 from .refusals import (
@@ -39,44 +40,50 @@ from .refusals import (
     StaleVersion,
     StatecoreError,
     Throttled,
+    UnexpectedResponse,
     Unreachable,
     Unsendable,
 )
-from .retries import Patience
+from .retries import RetryPolicy
+from .stream import Outage, PositionTooOld
 from .synchronous import Client
 
 __all__ = [
+    "Approval",
     "AsyncClient",
-    "Beat",
     "BreakerOpen",
     "Client",
     "Conflict",
     "Entity",
     "Event",
-    "Exchanged",
     "Explanation",
     "GuardFailed",
+    "HeartbeatReply",
     "IdempotencyMismatch",
     "Invalid",
     "LeaseLost",
     "Machine",
-    "Move",
     "NotAuthenticated",
     "NotFound",
+    "Outage",
     "Outcome",
     "Page",
-    "Patience",
     "PermissionDenied",
-    "Positioned",
+    "PositionTooOld",
+    "PositionedEvent",
     "Refused",
+    "ReportAndClaimResult",
     "Retired",
+    "RetryPolicy",
     "StaleVersion",
     "StatecoreError",
-    "Stuck",
-    "Submitted",
+    "StuckEntity",
+    "SubmittedRun",
     "Task",
     "Throttled",
-    "Unmet",
+    "TransitionCheck",
+    "UnexpectedResponse",
+    "UnmetGuard",
     "Unreachable",
     "Unsendable",
     "Worker",

@@ -1,37 +1,49 @@
-"""What agents call: register, beat, claim, report, breakers, checkpoints, the log of an agent job."""
+"""The calls of agents: register, heartbeat, claim, report, breakers, checkpoints, events of agent jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .call import Call, address, call, given, pages
+from .call import Call, build_path, call, drop_none, paged_call
 from .connection import Connection
 from .readers import (
-    anything,
-    as_told,
-    claimed,
-    entity,
-    exchanged,
-    nothing,
-    outcome,
-    page_of,
-    reader,
-    submitted,
-    task,
-    worker,
+    read_anything,
+    read_as,
+    read_claimed_tasks,
+    read_entity,
+    read_nothing,
+    read_object,
+    read_outcome,
+    read_page_of,
+    read_report_and_claim,
+    read_submitted_run,
+    read_task,
+    read_worker,
 )
-from .records import Beat, Entity, Exchanged, Json, Outcome, Page, Submitted, Task, Worker
+from .records import (
+    Entity,
+    HeartbeatReply,
+    Json,
+    Outcome,
+    Page,
+    ReportAndClaimResult,
+    SubmittedRun,
+    Task,
+    Worker,
+)
 
 
 class AgentCalls(Connection):
     @call
-    def submit(self, plan: Mapping[str, Any], *, request_id: str | None = None) -> Call[Submitted]:
-        """A whole run in one call: kept as a whole, or refused with the place of what is wrong."""
-        return Call("POST", address("runs", "submit"), submitted, body=plan, keyed=True, request_id=request_id)
+    def submit_plan(self, plan: Mapping[str, Any], *, request_id: str | None = None) -> Call[SubmittedRun]:
+        """Creates a run with its workstreams and tasks. `Invalid` names each invalid part; then nothing is created."""
+        return Call(
+            "POST", build_path("runs", "submit"), read_submitted_run, body=plan, keyed=True, request_id=request_id
+        )
 
     @call
-    def register(
+    def register_worker(
         self,
         capabilities: Iterable[str] = (),
         *,
@@ -40,28 +52,31 @@ class AgentCalls(Connection):
         max_concurrent_tasks: int | None = None,
         request_id: str | None = None,
     ) -> Call[Worker]:
-        """A worker, ready to claim."""
-        optional = given(id=worker_id, affinity=affinity, max_concurrent_tasks=max_concurrent_tasks)
+        """Creates a worker that is ready to claim tasks. Without `worker_id` the server chooses one."""
+        optional = drop_none(id=worker_id, affinity=affinity, max_concurrent_tasks=max_concurrent_tasks)
         body = {"capabilities": [*capabilities], **optional}
-        return Call("POST", address("workers"), worker, body=body, keyed=True, request_id=request_id)
+        return Call("POST", build_path("workers"), read_worker, body=body, keyed=True, request_id=request_id)
 
     @call
-    def heartbeat(self, worker_id: str, *, holds: Iterable[Task] | None = None) -> Call[Beat]:
-        """Says that the worker lives; the answer says what it has to do. Repeats harm nothing, so there is no key.
+    def send_heartbeat(self, worker_id: str, *, holds: Iterable[Task] | None = None) -> Call[HeartbeatReply]:
+        """Reports that the worker is alive; the reply may have commands for it. Repeating a heartbeat is harmless.
 
-        With `holds`, the tasks you are at, the answer cancels those that are no longer yours, until you let them go.
+        `holds` are the tasks in progress. The reply cancels those that the worker has lost, until it no longer lists
+        them.
         """
         held = None if holds is None else [{"task": task.id, "attempt": task.attempt} for task in holds]
-        return Call("POST", address("workers", worker_id, "heartbeat"), reader(Beat), body=given(holds=held))
+        return Call(
+            "POST", build_path("workers", worker_id, "heartbeat"), read_as(HeartbeatReply), body=drop_none(holds=held)
+        )
 
     @call
-    def claim(
-        self, worker_id: str, *, most: int | None = None, wait: float | None = None, request_id: str | None = None
+    def claim_tasks(
+        self, worker_id: str, *, limit: int | None = None, wait: float | None = None, request_id: str | None = None
     ) -> Call[list[Task]]:
-        """Tasks this worker holds from now on; waits up to `wait` seconds (at most 30) for the first."""
-        path = address("workers", worker_id, "claim")
+        """Claims at most `limit` tasks and returns them; waits up to `wait` seconds (at most 30) for the first."""
+        path = build_path("workers", worker_id, "claim")
         return Call(
-            "POST", path, claimed, body=given(max=most, wait=wait), keyed=True, request_id=request_id,
+            "POST", path, read_claimed_tasks, body=drop_none(max=limit, wait=wait), keyed=True, request_id=request_id,
             extra_seconds=wait or 0.0,
         )  # fmt: skip
 
@@ -71,32 +86,34 @@ class AgentCalls(Connection):
         worker_id: str,
         reports: Iterable[Mapping[str, Any]],
         *,
-        most: int | None = None,
+        limit: int | None = None,
         request_id: str | None = None,
-    ) -> Call[Exchanged]:
-        """How tasks ended and the claim of the next, in one call: each report is taken or refused by itself.
+    ) -> Call[ReportAndClaimResult]:
+        """Reports results, then claims at most `limit` tasks. Each report is accepted or refused separately.
 
         A report has `task`, `attempt`, `trigger` (`execution_completed` or `execution_failed`) and its fields.
         """
-        body = {"reports": [dict(report) for report in reports], **given(max=most)}
-        path = address("workers", worker_id, "claim")
-        return Call("POST", path, exchanged, body=body, keyed=True, request_id=request_id)
+        body = {"reports": [dict(report) for report in reports], **drop_none(max=limit)}
+        path = build_path("workers", worker_id, "claim")
+        return Call("POST", path, read_report_and_claim, body=body, keyed=True, request_id=request_id)
 
-    @pages
-    def held(self, worker_id: str) -> Call[Page[Task]]:
-        """The tasks a worker holds: also those of a claim whose answer was lost."""
-        return Call("GET", address("tasks"), page_of(task), params={"worker": worker_id, "state": "running"})
+    @paged_call
+    def list_held_tasks(self, worker_id: str) -> Call[Page[Task]]:
+        """Yields the tasks that a worker holds, including those of a claim that got no response."""
+        return Call(
+            "GET", build_path("tasks"), read_page_of(read_task), params={"worker": worker_id, "state": "running"}
+        )
 
     @call
-    def complete(
+    def complete_task(
         self, task_id: str, *, attempt: int, exit_code: int = 0, output: str = "", request_id: str | None = None
     ) -> Call[Outcome]:
-        """Report success; `LeaseLost` where the task is somebody else's by now."""
+        """Reports success; raises `LeaseLost` if the worker no longer holds the task."""
         body = {"trigger": "execution_completed", "attempt": attempt, "exit_code": exit_code, "output": output}
         return _report(task_id, body, request_id)
 
     @call
-    def fail(
+    def fail_task(
         self,
         task_id: str,
         *,
@@ -106,59 +123,65 @@ class AgentCalls(Connection):
         output: str = "",
         request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Report a failure: the task is retried while retries remain."""
+        """Reports a failure; the task is retried while retries remain."""
         body = {"trigger": "execution_failed", "attempt": attempt, "error": error, "output": output}
-        return _report(task_id, {**body, **given(exit_code=exit_code)}, request_id)
+        return _report(task_id, {**body, **drop_none(exit_code=exit_code)}, request_id)
 
     @call
     def store_diff(self, diff: str, *, title: str = "", request_id: str | None = None) -> Call[Json]:
-        """A unified diff, kept as it is; its `id` is what a patch is handed in with."""
+        """Stores a unified diff; pass its `id` to `submit_patch`."""
         body = {"diff": diff, "title": title}
-        return Call("POST", address("diffs"), as_told, body=body, keyed=True, request_id=request_id)
+        return Call("POST", build_path("diffs"), read_object, body=body, keyed=True, request_id=request_id)
 
     @call
-    def hand_in(self, task_id: str, *, attempt: int, diff_id: str, request_id: str | None = None) -> Call[Entity]:
-        """A patch for a task you hold: once you report success, the task waits until the patch is verified."""
+    def submit_patch(self, task_id: str, *, attempt: int, diff_id: str, request_id: str | None = None) -> Call[Entity]:
+        """Submits a patch for a task that you hold. After you report success, the task waits for its verification."""
         body = {"task": task_id, "attempt": attempt, "patch": diff_id}
-        return Call("POST", address("patches"), entity, body=body, keyed=True, request_id=request_id)
+        return Call("POST", build_path("patches"), read_entity, body=body, keyed=True, request_id=request_id)
 
     @call
-    def acquire(self, tool: str, *, request_id: str | None = None) -> Call[Json]:
-        """Leave to call a tool; `BreakerOpen` when it is not to be called now."""
-        path = address("breakers", tool, "acquire")
-        return Call("POST", path, as_told, body={}, keyed=True, request_id=request_id)
+    def acquire_breaker(self, tool: str, *, request_id: str | None = None) -> Call[Json]:
+        """Requests permission to call a tool from its circuit breaker; raises `BreakerOpen` while it is refused."""
+        path = build_path("breakers", tool, "acquire")
+        return Call("POST", path, read_object, body={}, keyed=True, request_id=request_id)
 
     @call
-    def report(
+    def report_breaker(
         self, tool: str, *, success: bool, error: str | None = None, request_id: str | None = None
     ) -> Call[Json]:
-        """How the call of a tool went."""
-        body = {"success": success, **given(error=error)}
-        path = address("breakers", tool, "report")
-        return Call("POST", path, as_told, body=body, keyed=True, request_id=request_id)
+        """Reports to the circuit breaker of a tool whether a call of the tool succeeded."""
+        body = {"success": success, **drop_none(error=error)}
+        path = build_path("breakers", tool, "report")
+        return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
 
     @call
-    def checkpoint(self, job_id: str, phase: str) -> Call[Any]:
-        return Call("GET", address("pipeline-jobs", job_id, "checkpoints", phase), anything)
+    def get_checkpoint(self, job_id: str, phase: str) -> Call[Any]:
+        """Returns the stored progress of a pipeline job in a phase; raises `NotFound` if there is none."""
+        return Call("GET", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything)
 
     @call
     def store_checkpoint(self, job_id: str, phase: str, content: Any) -> Call[Any]:
-        return Call("PUT", address("pipeline-jobs", job_id, "checkpoints", phase), anything, body=content)
+        """Stores the progress of a pipeline job in a phase, and replaces what was stored before."""
+        return Call("PUT", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything, body=content)
 
     @call
-    def clear_checkpoint(self, job_id: str, phase: str) -> Call[None]:
-        return Call("DELETE", address("pipeline-jobs", job_id, "checkpoints", phase), nothing)
+    def delete_checkpoint(self, job_id: str, phase: str) -> Call[None]:
+        """Deletes the stored progress of a pipeline job in a phase."""
+        return Call("DELETE", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_nothing)
 
     @call
-    def append_event(self, job_id: str, event: Mapping[str, Any], *, request_id: str | None = None) -> Call[Json]:
-        """One event of an agent job; its state is the fold of its events."""
-        path = address("agent-jobs", job_id, "events")
-        return Call("POST", path, as_told, body=event, keyed=True, request_id=request_id)
+    def append_job_event(self, job_id: str, event: Mapping[str, Any], *, request_id: str | None = None) -> Call[Json]:
+        """Appends an event to the log of an agent job; the log determines the state of the job."""
+        path = build_path("agent-jobs", job_id, "events")
+        return Call("POST", path, read_object, body=event, keyed=True, request_id=request_id)
 
-    @pages
-    def agent_events(self, job_id: str) -> Call[Page[Json]]:
-        return Call("GET", address("agent-jobs", job_id, "events"), page_of(as_told))
+    @paged_call
+    def list_job_events(self, job_id: str) -> Call[Page[Json]]:
+        """Yields the log of an agent job, oldest event first."""
+        return Call("GET", build_path("agent-jobs", job_id, "events"), read_page_of(read_object))
 
 
 def _report(task_id: str, body: Json, request_id: str | None) -> Call[Outcome]:
-    return Call("POST", address("tasks", task_id, "transitions"), outcome, body=body, keyed=True, request_id=request_id)
+    return Call(
+        "POST", build_path("tasks", task_id, "transitions"), read_outcome, body=body, keyed=True, request_id=request_id
+    )

@@ -1,4 +1,4 @@
-"""The asynchronous client: the same calls, each to be awaited."""
+"""The asynchronous client: the same calls as the synchronous client, to be awaited."""
 
 from __future__ import annotations
 
@@ -10,61 +10,74 @@ import httpx
 
 from .call import Call
 from .calls import Calls
-from .records import Page, Positioned
-from .retries import Heard, Pause, Send, converse
-from .stream import Lines, Stream
+from .records import Page, PositionedEvent
+from .retries import AttemptResult, Pause, Send, plan_attempts
+from .stream import LineSplitter, OnOutage, Stream
 
 T = TypeVar("T")
 
 
 class AsyncClient(Calls):
     async def perform(self, call: Call[T]) -> T:
-        talk = converse(call, self.patience)
-        step = next(talk)
+        attempts = plan_attempts(call, self.retry_policy)
+        step = next(attempts)
         try:
             while True:
-                step = talk.send(await self._do(step))
+                step = attempts.send(await self._perform_step(step))
         except StopIteration as end:
             result: T = end.value
             return result
 
-    async def _do(self, step: Send | Pause) -> Heard | None:
+    async def _perform_step(self, step: Send | Pause) -> AttemptResult | None:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
         try:
-            response: httpx.Response = await self.http.request(**self.request(step))
+            response: httpx.Response = await self.http.request(**self.build_request(step))
         except httpx.RequestError as error:
             return error
         return response
 
-    async def follow(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+    async def iterate_pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
         following: Call[Page[T]] | None = call
         while following is not None:
             page = await self.perform(following)
             for each in page.results:
                 yield each
-            following = self.after(following, page)
+            following = self.build_next_call(following, page)
 
-    async def stream(self, after: int | None = None, **params: Any) -> AsyncIterator[Positioned]:
-        """Events in order, as they happen, without gap or repeat over lost connections; it ends when it is closed."""
-        stream = Stream(after, params, self.patience)
+    async def stream_events(
+        self,
+        after: int | None = None,
+        *,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+        **params: Any,
+    ) -> AsyncIterator[PositionedEvent]:
+        """Yields events in order as they happen, and reconnects without gap or repeat when the connection is lost.
+
+        An outage may last for any time, or raises `Unreachable` after `give_up_after` seconds. Each failed attempt to
+        reconnect is passed to `on_outage`; without it, an outage is logged. Raises `PositionTooOld` if the events after
+        `after` have been archived. The other arguments are filters: `entity_type`, `entity`, `run`, `actor`, `kind`,
+        `severity`, `to_state`.
+        """
+        stream = Stream(after, params, self.retry_policy, give_up_after, on_outage)
         while True:
-            heard: Heard | None = None
+            result: AttemptResult | None = None
             try:
-                async with self.http.stream(**self.listening(stream)) as response:
+                async with self.http.stream(**self.build_stream_request(stream)) as response:
                     if response.is_success:
-                        lines = Lines()
+                        lines = LineSplitter()
                         async for data in response.aiter_bytes():
                             for line in lines.add(data):
-                                if event := stream.hear(line):
+                                if event := stream.take_line(line):
                                     yield event
                     else:
                         await response.aread()
-                        heard = response
+                        result = response
             except httpx.RequestError as error:
-                heard = error
-            await asyncio.sleep(stream.lost(heard))
+                result = error
+            await asyncio.sleep(stream.plan_reconnect(result))
 
     async def close(self) -> None:
         await self.http.aclose()
@@ -75,5 +88,5 @@ class AsyncClient(Calls):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _opened(self, **settings: Any) -> httpx.AsyncClient:
+    def _open_http(self, **settings: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(**settings)

@@ -1,7 +1,7 @@
-"""One call of the API as a plain description, and the two ways a client offers it.
+"""The description of one API call, and the decorators that turn it into a method of both clients.
 
-A method decorated with `call` returns the description; a plain client performs it and returns the result, an
-asynchronous one returns something to await. So each call is written down once.
+A method decorated with `call` returns a description. The synchronous client performs it and returns the result; the
+asynchronous client returns an awaitable. Each call is therefore written once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer: its JSON, and whether it is the kept answer to an earlier request."""
+class DecodedResponse:
+    """The JSON or text of a successful response. `replayed`: an earlier request with the same key produced it."""
 
     json: Any
     replayed: bool = False
@@ -34,33 +34,35 @@ class Answer:
 class Call(Generic[T]):
     method: str
     path: str
-    read: Callable[[Answer], T]
+    read: Callable[[DecodedResponse], T]
     body: Any = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    # A keyed call is done once however often it is sent; None makes a key of its own.
+    # A keyed call has an idempotency key, so it takes effect once, however often it is sent. The key is the request_id,
+    # or random if there is none.
     keyed: bool = False
     request_id: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    # How long the server may think, beyond the client's time-out: a long poll is asked to.
+    # Added to the client's timeout. The server may hold back the response to a long poll for as long.
     extra_seconds: float = 0.0
 
 
-def address(*parts: str) -> str:
-    """`tasks/t1/explain/`; a part can never reach out of its place."""
-    return "".join(f"{_quoted(part)}/" for part in parts)
+def build_path(*parts: str) -> str:
+    """Returns a path such as `tasks/t1/explain/`; parts are quoted and cannot add path segments."""
+    return "".join(f"{_quote_part(part)}/" for part in parts)
 
 
-def _quoted(part: str) -> str:
-    """Dots alone are an id like any other, which as they are would lead out of the folder."""
+def _quote_part(part: str) -> str:
+    """Quotes an id. An id that consists of dots is valid, but unquoted it would be a relative path."""
     return quote(part, safe="") if part.strip(".") else part.replace(".", "%2E")
 
 
-def given(**fields: Any) -> Json:
-    """The fields that were given: None stands for not at all."""
+def drop_none(**fields: Any) -> Json:
+    """Returns the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 class call(Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Turns a function that describes a call into a method that performs it."""
+
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self.describe, self.__doc__ = describe, describe.__doc__
 
@@ -76,8 +78,8 @@ class call(Generic[P, T]):  # noqa: N801 - used as a decorator
         return self if client is None else update_wrapper(perform, self.describe)
 
 
-class pages(Generic[P, T]):  # noqa: N801 - used as a decorator
-    """A list as long as it is: pages are fetched while somebody reads on."""
+class paged_call(Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Turns a function that describes a list into a method that yields its items and fetches pages as needed."""
 
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[Page[T]]]) -> None:
         self.describe, self.__doc__ = describe, describe.__doc__
@@ -88,7 +90,7 @@ class pages(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        def follow(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.follow(self.describe(client, *args, **kwargs))
+        def iterate_pages(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.iterate_pages(self.describe(client, *args, **kwargs))
 
-        return self if client is None else update_wrapper(follow, self.describe)
+        return self if client is None else update_wrapper(iterate_pages, self.describe)

@@ -1,4 +1,4 @@
-"""Every call of the API, described once for both clients. API collections are named as in the addresses: `tasks`."""
+"""The calls of every collection. Collections are named as in the API's addresses: `tasks`, `runs`."""
 
 from __future__ import annotations
 
@@ -6,42 +6,56 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .agent_calls import AgentCalls
-from .call import Call, address, call, given, pages
+from .call import Call, build_path, call, drop_none, paged_call
 from .operator_calls import OperatorCalls
-from .readers import as_told, entity, event, explanation, outcome, page_of
-from .records import Entity, Event, Explanation, Json, Outcome, Page
+from .readers import (
+    read_entity,
+    read_event,
+    read_explanation,
+    read_object,
+    read_outcome,
+    read_page_of,
+)
+from .records import (
+    Entity,
+    Event,
+    Explanation,
+    Json,
+    Outcome,
+    Page,
+)
 
 
 class Calls(AgentCalls, OperatorCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
-        """One entity."""
-        return Call("GET", address(collection, entity_id), entity)
+        """Returns one entity."""
+        return Call("GET", build_path(collection, entity_id), read_entity)
 
     @call
-    def page(self, collection: str, /, **filters: Any) -> Call[Page[Entity]]:
-        """One page of a list; `next` says whether there is more."""
-        return Call("GET", address(collection), page_of(entity), params=filters)
+    def get_page(self, collection: str, /, **filters: Any) -> Call[Page[Entity]]:
+        """Returns one page of a list; `next` is None on the last page."""
+        return Call("GET", build_path(collection), read_page_of(read_entity), params=filters)
 
-    @pages
+    @paged_call
     def list(self, collection: str, /, **filters: Any) -> Call[Page[Entity]]:
-        """Every entity that the filters let through, page by page."""
-        return Call("GET", address(collection), page_of(entity), params=filters)
+        """Yields every entity that matches the filters; pages are fetched as needed."""
+        return Call("GET", build_path(collection), read_page_of(read_entity), params=filters)
 
     @call
     def create(self, collection: str, /, *, request_id: str | None = None, **fields: Any) -> Call[Entity]:
-        """A new entity, in the initial state of its machine."""
-        return Call("POST", address(collection), entity, body=fields, keyed=True, request_id=request_id)
+        """Creates an entity in the initial state of its machine."""
+        return Call("POST", build_path(collection), read_entity, body=fields, keyed=True, request_id=request_id)
 
     @call
-    def change(self, collection: str, entity_id: str, /, **fields: Any) -> Call[Entity]:
-        """Change plain fields; the state is not one."""
-        return Call("PATCH", address(collection, entity_id), entity, body=fields)
+    def edit(self, collection: str, entity_id: str, /, **fields: Any) -> Call[Entity]:
+        """Changes fields other than the state."""
+        return Call("PATCH", build_path(collection, entity_id), read_entity, body=fields)
 
-    @pages
-    def history(self, collection: str, entity_id: str, /) -> Call[Page[Event]]:
-        """What happened to an entity, oldest first."""
-        return Call("GET", address(collection, entity_id, "transitions"), page_of(event))
+    @paged_call
+    def list_history(self, collection: str, entity_id: str, /) -> Call[Page[Event]]:
+        """Yields the events of an entity, oldest first."""
+        return Call("GET", build_path(collection, entity_id, "transitions"), read_page_of(read_event))
 
     @call
     def fire(
@@ -58,17 +72,22 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         **fields: Any,
     ) -> Call[Outcome]:
-        """Make a move; `fields` are the trigger's own. `dry_run` shows what would follow, and changes nothing."""
-        beside = given(reason=reason, metadata=metadata, expected_version=expected_version, dry_run=dry_run or None)
+        """Fires a trigger with its `fields`. `dry_run` returns what would change and changes nothing."""
+        beside = drop_none(reason=reason, metadata=metadata, expected_version=expected_version, dry_run=dry_run or None)
         body = {**fields, **beside, "trigger": trigger}
         return Call(
-            "POST", address(collection, entity_id, "transitions"), outcome, body=body, keyed=True, request_id=request_id
+            "POST",
+            build_path(collection, entity_id, "transitions"),
+            read_outcome,
+            body=body,
+            keyed=True,
+            request_id=request_id,
         )
 
     @call
     def explain(self, collection: str, entity_id: str, /) -> Call[Explanation]:
-        """Each move from here and what is in its way, and the chain down to the root cause."""
-        return Call("GET", address(collection, entity_id, "explain"), explanation)
+        """Returns each transition from the current state with its unmet guards, and the chain to the root cause."""
+        return Call("GET", build_path(collection, entity_id, "explain"), read_explanation)
 
     @call
     def override(
@@ -83,20 +102,16 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         expected_version: int | None = None,
         metadata: Mapping[str, Any] | None = None,
-        approver_token: str | None = None,
         request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Force a state; `dry_run` shows what it would change, and changes nothing.
+        """Forces a state. `dry_run` returns what would change and changes nothing.
 
-        Where the policy demands a second person, `approver_token` is a token of theirs.
+        Where a policy requires a second person, nothing changes yet: `approval` of the outcome is the request.
         """
-        headers = {"Approver-Authorization": f"Bearer {approver_token}"} if approver_token else {}
         body = {"to_state": to_state, "reason": reason, "category": category}
-        body |= given(dry_run=dry_run or None, expected_version=expected_version, metadata=metadata)
-        return Call(
-            "POST", address(collection, entity_id, "override"), outcome, body=body, keyed=True, request_id=request_id,
-            headers=headers,
-        )  # fmt: skip
+        body |= drop_none(dry_run=dry_run or None, expected_version=expected_version, metadata=metadata)
+        path = build_path(collection, entity_id, "override")
+        return Call("POST", path, read_outcome, body=body, keyed=True, request_id=request_id)
 
     @call
     def retry(
@@ -109,12 +124,12 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         request_id: str | None = None,
     ) -> Call[Entity]:
-        """The successor of something final; `dry_run` shows it, and makes none."""
-        path, body = address(collection, entity_id, "retry"), given(reason=reason, dry_run=dry_run or None)
-        return Call("POST", path, entity, body=body, keyed=True, request_id=request_id)
+        """Creates and returns a successor of a final entity. `dry_run` returns it without creating it."""
+        path, body = build_path(collection, entity_id, "retry"), drop_none(reason=reason, dry_run=dry_run or None)
+        return Call("POST", path, read_entity, body=body, keyed=True, request_id=request_id)
 
     @call
-    def bulk(
+    def fire_for_many(
         self,
         collection: str,
         trigger: str,
@@ -126,18 +141,18 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         request_id: str | None = None,
     ) -> Call[Json]:
-        """One trigger for many; the answer lists each, or names the job to ask."""
+        """Fires a trigger for many entities; returns a result for each, or the job that works through them."""
         chosen = None if ids is None else [*ids]
-        body = {"trigger": trigger, **given(ids=chosen, filter=matching, reason=reason, dry_run=dry_run or None)}
-        path = address(collection, "bulk-transitions")
-        return Call("POST", path, as_told, body=body, keyed=True, request_id=request_id)
+        body = {"trigger": trigger, **drop_none(ids=chosen, filter=matching, reason=reason, dry_run=dry_run or None)}
+        path = build_path(collection, "bulk-transitions")
+        return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
 
     @call
-    def bulk_job(self, job_id: str) -> Call[Json]:
-        """How far a large bulk call is."""
-        return Call("GET", address("bulk-jobs", job_id), as_told)
+    def get_bulk_job(self, job_id: str) -> Call[Json]:
+        """Returns the progress of a bulk job."""
+        return Call("GET", build_path("bulk-jobs", job_id), read_object)
 
-    @pages
-    def bulk_results(self, job_id: str) -> Call[Page[Json]]:
-        """What became of each, in the order they were given."""
-        return Call("GET", address("bulk-jobs", job_id, "results"), page_of(as_told))
+    @paged_call
+    def list_bulk_results(self, job_id: str) -> Call[Page[Json]]:
+        """Yields the result of each entity of a bulk job, in the order of the request."""
+        return Call("GET", build_path("bulk-jobs", job_id, "results"), read_page_of(read_object))

@@ -1,4 +1,4 @@
-"""What both clients share: the address, the token, time-outs, and how a description becomes a request."""
+"""The base of both clients: URL, token, timeouts, and the HTTP request for a call."""
 
 from __future__ import annotations
 
@@ -6,67 +6,65 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import msgspec
 
+from statecore import __version__
+
 from .call import Call
 from .records import Page
 from .refusals import Unsendable
-from .retries import Patience, Send
+from .retries import RetryPolicy, Send
 from .stream import Stream
 
 T = TypeVar("T")
 
 BASE = "api/v1/"
 CONNECT_SECONDS = 5.0
-# A stream that says nothing for so long, not even that it lives, is taken for dead.
+# The server sends a keep-alive every 15 s; a stream that is silent for this long is reconnected.
 SILENCE_SECONDS = 60.0
 VISIBLE = re.compile(r"[!-~]{1,200}")
 
 
-class BadAddress(ValueError):
-    """Not the address of a server."""
+class InvalidUrl(ValueError):
+    """The URL does not name a server."""
 
 
-def server_address(url: str) -> str:
-    """The address, ready to be added to; refused when no server can be there."""
-    if not url.isprintable() or not _is_address(url):
-        raise BadAddress(f"{url!r} is not an address such as https://statecore.example")
+def normalize_url(url: str) -> str:
+    """Returns the URL with one slash at the end; raises InvalidUrl if it is not an HTTP URL of a server."""
+    if not url.isprintable() or not _is_server_url(url):
+        raise InvalidUrl(f"{url!r} is not a URL such as https://statecore.example")
     return url.rstrip("/") + "/"
 
 
-def _is_address(url: str) -> bool:
+def _is_server_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         is_whole = parts.hostname and parts.port != 0
-    except ValueError:  # brackets that do not match, a port that is none
+    except ValueError:  # unbalanced brackets, or an invalid port
         return False
     return parts.scheme in ("http", "https") and bool(is_whole) and not parts.query and not parts.fragment
 
 
-def user_agent() -> str:
-    try:
-        return f"statecore-client/{version('statecore')}"
-    except PackageNotFoundError:  # used from a folder, not installed
-        return "statecore-client"
+def format_user_agent() -> str:
+    return f"statecore-client/{__version__}"
 
 
-def _visible(key: object) -> str:
-    """It goes into a header."""
+def _check_key(key: object) -> str:
+    """Returns an idempotency key that fits into a header, or raises Unsendable."""
     if not (isinstance(key, str) and VISIBLE.fullmatch(key)):
         raise Unsendable("a request_id must be 1 to 200 visible ASCII characters")
     return key
 
 
-def _written(body: Any) -> bytes:
+def _encode_body(body: Any) -> bytes:
     text: bytes = msgspec.json.encode(body)
-    # For NaN and infinity JSON has no word, and null would be another one.
+    # msgspec writes NaN and infinity as null, which would send another value.
     if b"null" in text and not _is_finite(body):
-        raise Unsendable("a number that is not finite cannot be sent")
+        raise Unsendable("a number that is not finite cannot be sent as JSON")
     return text
 
 
@@ -84,27 +82,27 @@ class Connection:
         url: str,
         token: str,
         *,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         timeout: float = 30.0,
         transport: Any = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        self.url, self.timeout = server_address(url), timeout
-        self.patience = patience or Patience()
-        self.http: Any = self._opened(
+        self.url, self.timeout = normalize_url(url), timeout
+        self.retry_policy = retry_policy or RetryPolicy()
+        self.http: Any = self._open_http(
             base_url=f"{self.url}{BASE}",
-            headers={"Authorization": f"Bearer {token}", "User-Agent": user_agent(), **(headers or {})},
+            headers={"Authorization": f"Bearer {token}", "User-Agent": format_user_agent(), **(headers or {})},
             transport=transport,
         )
 
-    def _opened(self, **settings: Any) -> Any:
+    def _open_http(self, **settings: Any) -> Any:
         raise NotImplementedError
 
-    def request(self, step: Send) -> dict[str, Any]:
+    def build_request(self, step: Send) -> dict[str, Any]:
         call = step.call
-        headers = {"Accept": "application/json", **call.headers}
+        headers = {"Accept": "application/json"}
         if step.key is not None:
-            headers["Idempotency-Key"] = _visible(step.key)
+            headers["Idempotency-Key"] = _check_key(step.key)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
         return {
@@ -112,24 +110,27 @@ class Connection:
             "url": call.path,
             "params": call.params,
             "headers": headers,
-            "content": None if call.body is None else _written(call.body),
-            "timeout": self._patient(self.timeout + call.extra_seconds),
+            "content": None if call.body is None else _encode_body(call.body),
+            "timeout": self._build_timeout(self.timeout + call.extra_seconds),
         }
 
-    def listening(self, stream: Stream) -> dict[str, Any]:
+    def build_stream_request(self, stream: Stream) -> dict[str, Any]:
         return {
             "method": "GET",
             "url": "events/",
-            "params": stream.query(),
+            "params": stream.build_query(),
             "headers": {"Accept": "text/event-stream"},
-            "timeout": self._patient(SILENCE_SECONDS),
+            "timeout": self._build_timeout(SILENCE_SECONDS),
         }
 
-    def _patient(self, seconds: float) -> httpx.Timeout:
+    def _build_timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
-    def after(self, call: Call[Page[T]], page: Page[T]) -> Call[Page[T]] | None:
-        """The call for the next page: at the same place, whatever host the server believes to be."""
+    def build_next_call(self, call: Call[Page[T]], page: Page[T]) -> Call[Page[T]] | None:
+        """Returns the call for the next page, None after the last one.
+
+        Only the query of `page.next` is used: behind a proxy the server may report another host.
+        """
         if page.next is None:
             return None
         params: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What operators and screens call: machines, numbers, what is stuck, alerts, the journal."""
+"""The calls of operators and dashboards: machines, counts, stuck entities, alerts, the journal."""
 
 from __future__ import annotations
 
@@ -6,85 +6,153 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from .call import Call, address, call, pages
+from .call import Call, build_path, call, paged_call
 from .connection import Connection
-from .readers import as_told, event, page_of, positioned, reader, results_of, worker
-from .records import Event, Json, Machine, Page, Positioned, Stuck, Worker
+from .readers import (
+    read_approval,
+    read_as,
+    read_event,
+    read_object,
+    read_outcome,
+    read_page_of,
+    read_positioned_event,
+    read_results_of,
+    read_text,
+    read_worker,
+)
+from .records import (
+    Approval,
+    Event,
+    Json,
+    Machine,
+    Outcome,
+    Page,
+    PositionedEvent,
+    StuckEntity,
+    Worker,
+)
 
 
 class OperatorCalls(Connection):
     @call
-    def machines(self) -> Call[list[Machine]]:
-        """Every machine as it is declared."""
-        return Call("GET", address("machines"), results_of(reader(Machine)))
+    def list_machines(self) -> Call[list[Machine]]:
+        """Returns the declaration of every machine."""
+        return Call("GET", build_path("machines"), read_results_of(read_as(Machine)))
 
     @call
-    def machine(self, entity_type: str) -> Call[Machine]:
-        return Call("GET", address("machines", entity_type), reader(Machine))
+    def get_machine(self, entity_type: str) -> Call[Machine]:
+        """Returns the declaration of one machine."""
+        return Call("GET", build_path("machines", entity_type), read_as(Machine))
 
     @call
-    def stats(self) -> Call[Json]:
-        """Counts by machine and state, rates."""
-        return Call("GET", address("stats"), as_told)
+    def get_stats(self) -> Call[Json]:
+        """Returns counts by machine and state, and rates."""
+        return Call("GET", build_path("stats"), read_object)
 
-    @pages
-    def stuck(self, /, **filters: Any) -> Call[Page[Stuck]]:
-        """What is past its deadline or needs a decision."""
-        return Call("GET", address("stuck"), page_of(reader(Stuck)), params=filters)
+    @paged_call
+    def list_stuck(self, /, **filters: Any) -> Call[Page[StuckEntity]]:
+        """Yields entities that are overdue or need a decision."""
+        return Call("GET", build_path("stuck"), read_page_of(read_as(StuckEntity)), params=filters)
 
-    @pages
-    def alerts(self, /, **filters: Any) -> Call[Page[Json]]:
-        return Call("GET", address("alerts"), page_of(as_told), params=filters)
-
-    @call
-    def acknowledge(self, alert_id: str, *, request_id: str | None = None) -> Call[Json]:
-        path = address("alerts", str(alert_id), "acknowledge")
-        return Call("POST", path, as_told, body={}, keyed=True, request_id=request_id)
-
-    @pages
-    def overrides(self, /, **filters: Any) -> Call[Page[Event]]:
-        """What was forced, by whom and why."""
-        return Call("GET", address("overrides"), page_of(event), params=filters)
-
-    @pages
-    def events(self, /, after: int = 0, **filters: Any) -> Call[Page[Positioned]]:
-        """The journal in its order, from a position on."""
-        return Call("GET", address("events"), page_of(positioned), params={"after": after, **filters})
+    @paged_call
+    def list_alerts(self, /, **filters: Any) -> Call[Page[Json]]:
+        """Yields alerts, newest first."""
+        return Call("GET", build_path("alerts"), read_page_of(read_object), params=filters)
 
     @call
-    def verify(self) -> Call[Json]:
-        """Whether the journal holds together; names the first bad row."""
-        return Call("GET", address("audit", "verify"), as_told)
+    def acknowledge_alert(self, alert_id: str, *, request_id: str | None = None) -> Call[Json]:
+        """Records that you have seen the alert, and returns it."""
+        path = build_path("alerts", str(alert_id), "acknowledge")
+        return Call("POST", path, read_object, body={}, keyed=True, request_id=request_id)
+
+    @paged_call
+    def list_overrides(self, /, **filters: Any) -> Call[Page[Event]]:
+        """Yields overrides with their operator and reason."""
+        return Call("GET", build_path("overrides"), read_page_of(read_event), params=filters)
+
+    @paged_call
+    def list_approvals(self, /, **filters: Any) -> Call[Page[Approval]]:
+        """Yields requests for approval, newest first; `status="pending"` those that wait for a decision."""
+        return Call("GET", build_path("approvals"), read_page_of(read_approval), params=filters)
 
     @call
-    def run_at(self, run_id: str, time: datetime) -> Call[Json]:
-        """A run as it was at a moment."""
-        return Call("GET", address("runs", run_id, "at"), as_told, params={"time": time.isoformat()})
+    def get_approval(self, approval_id: str) -> Call[Approval]:
+        """Returns one request for approval."""
+        return Call("GET", build_path("approvals", approval_id), read_approval)
 
     @call
-    def compensation(self, patch_id: str) -> Call[Json]:
-        """How a committed patch would be taken back: `plan`, `digest`, `approved_by`, `default`, `steps`."""
-        return Call("GET", address("patches", patch_id, "compensation"), as_told)
+    def approve(self, approval_id: str, *, comment: str = "", request_id: str | None = None) -> Call[Outcome]:
+        """Approves a request of another account, which executes the override."""
+        path = build_path("approvals", approval_id, "approve")
+        return Call("POST", path, read_outcome, body={"comment": comment}, keyed=True, request_id=request_id)
 
     @call
-    def write_compensation(self, patch_id: str, plan: Mapping[str, Any]) -> Call[Json]:
-        """Keep a plan in place of the one before."""
-        return Call("PUT", address("patches", patch_id, "compensation"), as_told, body=plan)
+    def deny(self, approval_id: str, *, comment: str = "", request_id: str | None = None) -> Call[Approval]:
+        """Denies a request of another account."""
+        path = build_path("approvals", approval_id, "deny")
+        return Call("POST", path, read_approval, body={"comment": comment}, keyed=True, request_id=request_id)
+
+    @paged_call
+    def list_events(self, /, after: int = 0, **filters: Any) -> Call[Page[PositionedEvent]]:
+        """Yields the events of the journal in order, after a position."""
+        return Call(
+            "GET", build_path("events"), read_page_of(read_positioned_event), params={"after": after, **filters}
+        )
+
+    @call
+    def verify_journal(self) -> Call[Json]:
+        """Verifies the journal; the result names the first invalid row."""
+        return Call("GET", build_path("audit", "verify"), read_object)
+
+    @call
+    def get_audit_key(self) -> Call[Json]:
+        """Returns the public key of the journal: `name`, `algorithm`, `verifier_key`."""
+        return Call("GET", build_path("audit", "key"), read_object)
+
+    @call
+    def get_audit_checkpoint(self) -> Call[str]:
+        """Returns the newest signed checkpoint, a text."""
+        return Call("GET", build_path("audit", "checkpoint"), read_text)
+
+    @call
+    def prove_event(self, event_id: str) -> Call[Json]:
+        """Returns the proof that an event is in the journal, as `statecore verify` reads it."""
+        return Call("GET", build_path("audit", "proof"), read_object, params={"event": event_id})
+
+    @call
+    def prove_consistency(self, first: int, second: int) -> Call[Json]:
+        """Returns the proof that the journal only grew between two sizes."""
+        return Call("GET", build_path("audit", "consistency"), read_object, params={"first": first, "second": second})
+
+    @call
+    def get_run_at(self, run_id: str, time: datetime) -> Call[Json]:
+        """Returns the state of a run and its parts at a time in the past."""
+        return Call("GET", build_path("runs", run_id, "at"), read_object, params={"time": time.isoformat()})
+
+    @call
+    def get_compensation(self, patch_id: str) -> Call[Json]:
+        """Returns how a committed patch would be rolled back: `plan`, `digest`, `approved_by`, `default`, `steps`."""
+        return Call("GET", build_path("patches", patch_id, "compensation"), read_object)
+
+    @call
+    def store_compensation(self, patch_id: str, plan: Mapping[str, Any]) -> Call[Json]:
+        """Stores a compensation plan and replaces the previous one."""
+        return Call("PUT", build_path("patches", patch_id, "compensation"), read_object, body=plan)
 
     @call
     def approve_compensation(self, patch_id: str, *, digest: str, request_id: str | None = None) -> Call[Json]:
-        """Let the plan with this digest be carried out."""
-        path = address("patches", patch_id, "compensation", "approve")
-        return Call("POST", path, as_told, body={"digest": digest}, keyed=True, request_id=request_id)
+        """Approves the plan with this digest; refused if the plan was replaced after you read it."""
+        path = build_path("patches", patch_id, "compensation", "approve")
+        return Call("POST", path, read_object, body={"digest": digest}, keyed=True, request_id=request_id)
 
     @call
     def request_rollback(self, patch_id: str, *, reason: str, request_id: str | None = None) -> Call[Json]:
-        """Ask for the approved plan to be carried out."""
-        path = address("patches", patch_id, "compensation", "request")
-        return Call("POST", path, as_told, body={"reason": reason}, keyed=True, request_id=request_id)
+        """Requests the rollback by the approved plan."""
+        path = build_path("patches", patch_id, "compensation", "request")
+        return Call("POST", path, read_object, body={"reason": reason}, keyed=True, request_id=request_id)
 
     @call
-    def drain(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:
-        """No new task for a worker; it leaves when it has finished what it holds."""
-        path = address("workers", worker_id, "drain")
-        return Call("POST", path, worker, body={}, keyed=True, request_id=request_id)
+    def drain_worker(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:
+        """Gives a worker no new tasks; it shuts down after its current ones."""
+        path = build_path("workers", worker_id, "drain")
+        return Call("POST", path, read_worker, body={}, keyed=True, request_id=request_id)

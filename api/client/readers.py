@@ -1,137 +1,156 @@
-"""How answers are read into records."""
+"""Reads responses into records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .call import Answer
+from .call import DecodedResponse
 from .records import (
+    Approval,
     Entity,
     Event,
-    Exchanged,
     Explanation,
     Json,
-    Move,
     Outcome,
     Page,
-    Positioned,
+    PositionedEvent,
     Record,
-    Submitted,
+    ReportAndClaimResult,
+    SubmittedRun,
     Task,
+    TransitionCheck,
     Worker,
-    record,
+    to_record,
 )
-from .refusals import Garbled
+from .refusals import UnexpectedResponse
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 
-def as_told(answer: Answer) -> Json:
-    if not isinstance(answer.json, dict):
-        raise Garbled("not a JSON object")
-    return answer.json
+def read_object(response: DecodedResponse) -> Json:
+    if not isinstance(response.json, dict):
+        raise UnexpectedResponse("the response is not a JSON object")
+    return response.json
 
 
-def among(told: Json, name: str, kind: type[T]) -> T:
-    """What an answer has under a name, if it is there and of its kind."""
-    found = told.get(name)
+def read_text(response: DecodedResponse) -> str:
+    if not isinstance(response.json, str):
+        raise UnexpectedResponse("the response is not plain text")
+    return response.json
+
+
+def get_member(body: Json, name: str, kind: type[T]) -> T:
+    """Returns a member of a JSON object; raises UnexpectedResponse if it is missing or has another type."""
+    found = body.get(name)
     if not isinstance(found, kind):
-        raise Garbled(f"without {name}")
+        raise UnexpectedResponse(f"the response has no valid {name}")
     return found
 
 
-def reader(kind: type[R]) -> Callable[[Answer], R]:
-    def read(answer: Answer) -> R:
-        return record(kind, as_told(answer))
+def read_as(kind: type[R]) -> Callable[[DecodedResponse], R]:
+    def read(response: DecodedResponse) -> R:
+        return to_record(kind, read_object(response))
 
     return read
 
 
-def page_of(read: Callable[[Answer], T]) -> Callable[[Answer], Page[T]]:
-    def read_page(answer: Answer) -> Page[T]:
-        told = as_told(answer)
-        results = [read(Answer(each)) for each in among(told, "results", list)]
-        return Page(results=results, next=told.get("next"), previous=told.get("previous"))
+def read_page_of(read: Callable[[DecodedResponse], T]) -> Callable[[DecodedResponse], Page[T]]:
+    def read_page(response: DecodedResponse) -> Page[T]:
+        body = read_object(response)
+        results = [read(DecodedResponse(each)) for each in get_member(body, "results", list)]
+        return Page(results=results, next=body.get("next"), previous=body.get("previous"))
 
     return read_page
 
 
-def results_of(read: Callable[[Answer], T]) -> Callable[[Answer], list[T]]:
-    def read_results(answer: Answer) -> list[T]:
-        return page_of(read)(answer).results
+def read_results_of(read: Callable[[DecodedResponse], T]) -> Callable[[DecodedResponse], list[T]]:
+    def read_results(response: DecodedResponse) -> list[T]:
+        return read_page_of(read)(response).results
 
     return read_results
 
 
-def entity(answer: Answer) -> Entity:
-    """An entity, alone or as part of what a call tells about its making."""
-    return record(Entity, _bare(answer))
+def read_entity(response: DecodedResponse) -> Entity:
+    """Reads an entity from the response itself, or from its member `entity`."""
+    return to_record(Entity, _unwrap_entity(response))
 
 
-def task(answer: Answer) -> Task:
-    return record(Task, _bare(answer))
+def read_task(response: DecodedResponse) -> Task:
+    return to_record(Task, _unwrap_entity(response))
 
 
-def worker(answer: Answer) -> Worker:
-    return record(Worker, _bare(answer))
+def read_worker(response: DecodedResponse) -> Worker:
+    return to_record(Worker, _unwrap_entity(response))
 
 
-def _bare(answer: Answer) -> Json:
-    told = as_told(answer)
-    inner = told.get("entity")
-    return inner if isinstance(inner, dict) else told
+def _unwrap_entity(response: DecodedResponse) -> Json:
+    body = read_object(response)
+    inner = body.get("entity")
+    return inner if isinstance(inner, dict) else body
 
 
-def event(answer: Answer) -> Event:
-    return record(Event, as_told(answer))
+def read_approval(response: DecodedResponse) -> Approval:
+    """Reads a request from the response itself, or from its member `approval`."""
+    body = read_object(response)
+    inner = body.get("approval")
+    return to_record(Approval, inner if isinstance(inner, dict) else body)
 
 
-def outcome(answer: Answer) -> Outcome:
-    told = as_told(answer)
-    made, moved = told.get("event"), told.get("entity")
+def read_event(response: DecodedResponse) -> Event:
+    return to_record(Event, read_object(response))
+
+
+def read_outcome(response: DecodedResponse) -> Outcome:
+    body = read_object(response)
+    made, moved, requested = body.get("event"), body.get("entity"), body.get("approval")
     return Outcome(
-        changed=bool(told.get("changed")),
-        event=record(Event, made) if made else None,
-        caused=[record(Event, each) for each in told.get("caused") or ()],
-        entity=record(Entity, moved) if moved else None,
-        replayed=answer.replayed,
-        fields=told,
+        changed=bool(body.get("changed")),
+        event=to_record(Event, made) if made else None,
+        caused=[to_record(Event, each) for each in body.get("caused") or ()],
+        entity=to_record(Entity, moved) if moved else None,
+        approval=to_record(Approval, requested) if requested else None,
+        replayed=response.replayed,
+        fields=body,
     )
 
 
-def explanation(answer: Answer) -> Explanation:
-    told = as_told(answer)
-    made = record(Explanation, told)
-    made.moves = [record(Move, each) for each in among(told, "moves", list)]
+def read_explanation(response: DecodedResponse) -> Explanation:
+    body = read_object(response)
+    made = to_record(Explanation, body)
+    made.transitions = [to_record(TransitionCheck, each) for each in get_member(body, "transitions", list)]
     return made
 
 
-def submitted(answer: Answer) -> Submitted:
-    told = as_told(answer)
-    run = told.get("entity") or told.get("run") or told
+def read_submitted_run(response: DecodedResponse) -> SubmittedRun:
+    body = read_object(response)
+    run = body.get("entity") or body.get("run") or body
     run_id = run.get("id") if isinstance(run, dict) else run
-    return Submitted(run=str(run_id), replayed=answer.replayed, fields=told)
+    return SubmittedRun(run=str(run_id), replayed=response.replayed, fields=body)
 
 
-def claimed(answer: Answer) -> list[Task]:
-    return [record(Task, each) for each in among(as_told(answer), "tasks", list)]
+def read_claimed_tasks(response: DecodedResponse) -> list[Task]:
+    return [to_record(Task, each) for each in get_member(read_object(response), "tasks", list)]
 
 
-def exchanged(answer: Answer) -> Exchanged:
-    told = as_told(answer)
-    return Exchanged(tasks=claimed(answer), reports=among(told, "reports", list), fields=told)
+def read_report_and_claim(response: DecodedResponse) -> ReportAndClaimResult:
+    body = read_object(response)
+    return ReportAndClaimResult(
+        tasks=read_claimed_tasks(response), reports=get_member(body, "reports", list), fields=body
+    )
 
 
-def positioned(answer: Answer) -> Positioned:
-    told = as_told(answer)
-    return Positioned(position=among(told, "position", int), event=record(Event, among(told, "event", dict)))
+def read_positioned_event(response: DecodedResponse) -> PositionedEvent:
+    body = read_object(response)
+    return PositionedEvent(
+        position=get_member(body, "position", int), event=to_record(Event, get_member(body, "event", dict))
+    )
 
 
-def nothing(answer: Answer) -> None:
+def read_nothing(response: DecodedResponse) -> None:
     return None
 
 
-def anything(answer: Answer) -> Any:
-    return answer.json
+def read_anything(response: DecodedResponse) -> Any:
+    return response.json

@@ -1,4 +1,4 @@
-"""What the API answers, typed. `fields` holds everything that was told, also what has no name here."""
+"""The typed results of calls. `fields` holds the whole JSON object, including members without an attribute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .refusals import Garbled
+from .refusals import UnexpectedResponse
 
 Json = dict[str, Any]
 R = TypeVar("R", bound="Record")
@@ -28,7 +28,7 @@ NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class Entity(Record, kw_only=True):
-    """One row of any collection. A plain record, such as a phase, has no state, and never entered one."""
+    """An entity of any collection, or a row without a machine, such as a phase; its state is empty."""
 
     id: str
     state: str = ""
@@ -41,7 +41,7 @@ class Entity(Record, kw_only=True):
 
 
 class Task(Entity, kw_only=True):
-    """A task as an agent sees it; `attempt` is the fencing number that a report must name."""
+    """A task with its payload. `attempt` is the fencing number that a report must name."""
 
     attempt: int = 0
     workstream: str | None = None
@@ -67,7 +67,7 @@ class Worker(Entity, kw_only=True):
 
 
 class Event(Record, kw_only=True):
-    """One change of one entity, as the journal keeps it."""
+    """One change of one entity, as stored in the journal."""
 
     event_id: str
     entity_type: str
@@ -88,83 +88,111 @@ class Event(Record, kw_only=True):
     metadata: Json = {}
 
 
-class Positioned(msgspec.Struct, kw_only=True):
-    """An event and its place in the order of all events: where to go on after a pause."""
+class PositionedEvent(msgspec.Struct, kw_only=True):
+    """An event and its position in the journal; pass the position as `after` to resume."""
 
     position: int
     event: Event
 
 
-class Outcome(Record, kw_only=True):
-    """What a move changed: the event, what followed from it, and the entity as it is now.
+class Approval(Record, kw_only=True):
+    """A request for approval of an override, and its decision."""
 
-    `replayed` says that this is the kept answer to an earlier request with the same key.
+    id: str
+    status: str
+    entity_type: str
+    entity_id: str
+    version: int
+    to_state: str
+    reason: str
+    requested_by: str
+    expires_at: datetime
+    requested_at: datetime = NEVER
+    from_state: str = ""
+    category: str = ""
+    policies: list[str] = []
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    comment: str | None = None
+    event_id: str | None = None
+
+
+class Outcome(Record, kw_only=True):
+    """The result of a transition: the event, the events it caused, and the entity afterwards.
+
+    `approval` is the request of an override that waits for a second person, or the one that was approved. `replayed` is
+    true if this is the stored answer to an earlier request with the same key.
     """
 
     changed: bool
     event: Event | None = None
     caused: list[Event] = []
     entity: Entity | None = None
+    approval: Approval | None = None
     replayed: bool = False
 
 
-class Submitted(Record, kw_only=True):
+class SubmittedRun(Record, kw_only=True):
     """The run of an accepted plan."""
 
     run: str
     replayed: bool = False
 
 
-class Unmet(msgspec.Struct, kw_only=True):
+class UnmetGuard(msgspec.Struct, kw_only=True):
+    """Why a transition is not allowed. `entity` is the entity that the guard waits for, if there is one."""
+
     code: str
     detail: str
     entity: str | None = None
 
 
-class Move(Record, kw_only=True):
-    """One move from where an entity is, and what is in its way."""
+class TransitionCheck(Record, kw_only=True):
+    """A transition from the current state: whether it is allowed now and, if not, its unmet guards."""
 
     trigger: str
     to_state: str
     allowed: bool
     kind: str = "normal"
-    unmet: list[Unmet] = []
+    unmet: list[UnmetGuard] = []
 
 
 class Explanation(Record, kw_only=True):
-    moves: list[Move]
+    """Why an entity is in its state. `waiting_on` is the chain of entities from the next cause to the root cause."""
+
+    transitions: list[TransitionCheck]
     waiting_on: list[Json] = []
     sentence: str = ""
     state: str = ""
 
 
-class Exchanged(Record, kw_only=True):
-    """What became of each report, in their order (`changed`, or why not in `refusal`), and the tasks that come next."""
+class ReportAndClaimResult(Record, kw_only=True):
+    """The claimed tasks, and a result for each report in order: `changed`, or `refusal` with the reason."""
 
     tasks: list[Task] = []
     reports: list[Json] = []
 
 
-class Beat(Record, kw_only=True):
-    """The answer to a heartbeat: where the worker is, and what it has to do."""
+class HeartbeatReply(Record, kw_only=True):
+    """The state of the worker, and commands for it: tasks to cancel, or a request to shut down."""
 
     state: str
     commands: list[Json] = []
 
     def cancels(self, task: Task) -> bool:
-        """Whether this attempt at the task is to be stopped; an earlier one of the same task is another matter."""
+        """Whether this attempt of the task is cancelled; a command for another attempt does not count."""
         return any(
             command.get("cancel") == task.id and command.get("attempt", task.attempt) == task.attempt
             for command in self.commands
         )
 
     @property
-    def shuts_down(self) -> bool:
+    def requests_shutdown(self) -> bool:
         return any("shutdown" in command for command in self.commands)
 
 
-class Stuck(Record, kw_only=True):
-    """Something past its deadline, or waiting for a decision."""
+class StuckEntity(Record, kw_only=True):
+    """An entity that is overdue or needs a decision."""
 
     entity_type: str
     id: str
@@ -180,7 +208,7 @@ class Machine(Record, kw_only=True):
     version: str
     initial: str
     states: list[Json]
-    moves: list[Json]
+    transitions: list[Json]
 
 
 class Page(msgspec.Struct, Generic[T], kw_only=True):
@@ -189,11 +217,11 @@ class Page(msgspec.Struct, Generic[T], kw_only=True):
     previous: str | None = None
 
 
-def record(kind: type[R], told: Any) -> R:
-    """A record of what was told; what does not fit is the server's fault, and said to be."""
+def to_record(kind: type[R], body: Any) -> R:
+    """Converts JSON to a record; raises UnexpectedResponse if it does not have the documented form."""
     try:
-        made = msgspec.convert(told, kind, strict=False)
+        made = msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Garbled(f"not a {kind.__name__}: {error}") from None
-    made.fields = told
+        raise UnexpectedResponse(f"not a {kind.__name__}: {error}") from None
+    made.fields = body
     return made

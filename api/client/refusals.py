@@ -1,4 +1,4 @@
-"""Every way the server says no, as exceptions: by family, with the code, the sentence and the facts."""
+"""The exceptions of the client: one class for each kind of refusal, with its code, detail and facts."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from typing import Any, ClassVar
 
 
 class StatecoreError(Exception):
-    """The root of everything the client raises by itself."""
+    """The base class of the exceptions of this client."""
 
 
 class Unreachable(StatecoreError):
-    """No usable answer within the patience of the client: whether the call was heard is not known."""
+    """No usable response before the client gave up. The server may or may not have executed the call."""
 
 
-class Garbled(StatecoreError):
-    """An answer that is not what the API promises: most likely it did not come from Statecore."""
+class UnexpectedResponse(StatecoreError):
+    """The response does not have the documented form. It probably does not come from Statecore."""
 
 
 class Unsendable(StatecoreError):
-    """Nothing was sent: there is no way to say it, such as a number that is not finite."""
+    """Nothing was sent: JSON cannot represent a value, such as NaN, or a header cannot contain the `request_id`."""
 
 
 class Refused(StatecoreError):
-    """The server said no, and nothing was changed. `facts` is the rest of the problem document."""
+    """The server refused the call and changed nothing.
+
+    `code` and `detail` give the reason; `facts` holds the remaining members of the problem document.
+    """
 
     codes: ClassVar[tuple[str, ...]] = ()
     statuses: ClassVar[tuple[int, ...]] = ()
@@ -33,7 +36,7 @@ class Refused(StatecoreError):
 
 
 class Invalid(Refused):
-    """The request itself is wrong; `errors` says what, by field."""
+    """The request is invalid; `errors` holds the messages by field."""
 
     codes = ("invalid", "state_is_protected", "unknown_trigger")
     statuses = (400, 405, 406, 413, 415)
@@ -48,7 +51,7 @@ class NotAuthenticated(Refused):
 
 
 class PermissionDenied(Refused):
-    """`facts["required"]` names what is missing."""
+    """`facts["required"]` is the missing permission or scope."""
 
     statuses = (403,)
 
@@ -58,7 +61,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The entity is not where the caller thought: `state`, `version` and `allowed` say where it is."""
+    """The current state does not allow the call. `allowed` lists the triggers that are open in `state`."""
 
     statuses = (409,)
 
@@ -76,7 +79,7 @@ class Conflict(Refused):
 
 
 class GuardFailed(Conflict):
-    """`unmet` lists the reasons: code, detail and, where there is one, the entity waited for."""
+    """`unmet` lists the guards that refused: `code`, `detail` and, if the guard waits for an entity, `entity`."""
 
     codes = ("guard_failed",)
 
@@ -86,22 +89,26 @@ class GuardFailed(Conflict):
 
 
 class LeaseLost(GuardFailed):
-    """The task is no longer this worker's: what it did does not count."""
+    """The worker no longer holds the task; its result is not accepted."""
 
     codes = ("lease_lost",)
 
 
 class StaleVersion(Conflict):
+    """The entity has changed since the caller read the version that it passed as `expected_version`."""
+
     codes = ("stale_version",)
 
 
 class IdempotencyMismatch(Refused):
+    """The `request_id` was used before, for a different request."""
+
     codes = ("idempotency_mismatch",)
     statuses = (422,)
 
 
 class Retired(Refused):
-    """It is in a file by now, no longer in the database; `retired_upto` is the last position that is."""
+    """The requested events are in an archive file and no longer in the journal, up to position `retired_upto`."""
 
     codes = ("retired",)
     statuses = (410,)
@@ -112,7 +119,7 @@ class Retired(Refused):
 
 
 class Throttled(Refused):
-    """Too many calls, for longer than the client was willing to wait."""
+    """The token exceeded its rate limit, and the client may not wait until `retry_after` seconds have passed."""
 
     statuses = (429,)
 
@@ -122,7 +129,7 @@ class Throttled(Refused):
 
 
 class BreakerOpen(Refused):
-    """The tool is not to be called now; asking again is worth it after `retry_after` seconds."""
+    """The tool must not be called now; request it again after `retry_after` seconds."""
 
     codes = ("breaker_open",)
 
@@ -131,21 +138,21 @@ class BreakerOpen(Refused):
         return self.facts.get("retry_after")
 
 
-FAMILIES: tuple[type[Refused], ...] = (
+REFUSALS: tuple[type[Refused], ...] = (
     Invalid, NotAuthenticated, PermissionDenied, NotFound, GuardFailed, LeaseLost, StaleVersion, Conflict,
     IdempotencyMismatch, Retired, Throttled, BreakerOpen,
 )  # fmt: skip
-BY_CODE = {code: family for family in FAMILIES for code in family.codes}
-BY_STATUS = {status: family for family in FAMILIES for status in family.statuses}
+BY_CODE = {code: refusal for refusal in REFUSALS for code in refusal.codes}
+BY_STATUS = {status: refusal for refusal in REFUSALS for status in refusal.statuses}
 
 
-def refusal(status: int, problem: dict[str, Any], retry_after: float | None) -> Refused:
-    """The exception of a problem document: by its code, and by its status where the code is a new one."""
+def build_refusal(status: int, problem: dict[str, Any], retry_after: float | None) -> Refused:
+    """Returns the exception for a problem document, chosen by its code, or by its status if the code is unknown."""
     facts = {
         name: value for name, value in problem.items() if name not in ("type", "title", "status", "code", "detail")
     }
     if retry_after is not None:
         facts["retry_after"] = retry_after
     code = str(problem.get("code") or f"http_{status}")
-    family = BY_CODE.get(code) or BY_STATUS.get(status, Refused)
-    return family(status, code, str(problem.get("detail") or problem.get("title") or ""), facts)
+    refusal = BY_CODE.get(code) or BY_STATUS.get(status, Refused)
+    return refusal(status, code, str(problem.get("detail") or problem.get("title") or ""), facts)

@@ -1,4 +1,4 @@
-"""How a call is tried again: the decisions alone, without a network and without a clock of their own."""
+"""Decides when a call is retried. The clients send the requests and wait."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from .call import Answer, Call
-from .refusals import Garbled, Unreachable, refusal
+from .call import Call, DecodedResponse
+from .refusals import UnexpectedResponse, Unreachable, build_refusal
 
 T = TypeVar("T")
 
 TOO_MANY, UNAVAILABLE = 429, 503
-# What is wrong with the request itself stays wrong however often it is sent.
-OURS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+# Errors in the request itself: sending it again does not help.
+BAD_REQUESTS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Pauses double from `first` to `longest` seconds, each shortened by chance; `total` ends it, None never."""
+class RetryPolicy:
+    """How long a client retries a call that may still succeed.
+
+    The pauses between attempts double from `first` to `longest` seconds, with jitter. After `total` seconds the client
+    gives up; with None it never does.
+    """
 
     first: float = 0.1
     longest: float = 10.0
     total: float | None = 60.0
 
-    def pause(self, failures: int) -> float:
-        # The exponent is bounded: a server may be away for days.
+    def compute_pause(self, failures: int) -> float:
+        # The exponent is bounded because an outage may last for days.
         longest: float = min(self.longest, self.first * 2 ** min(failures - 1, 30))
         return random.uniform(longest / 2, longest)  # noqa: S311 - jitter, not a secret
 
@@ -47,78 +51,82 @@ class Pause:
     seconds: float
 
 
-# A text may be no text, and what is nested may have no end.
+# Invalid UTF-8 and very deep nesting raise other errors than invalid JSON.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-Heard = httpx.Response | httpx.RequestError
+# A request either gets a response, whatever its status, or fails on the way.
+AttemptResult = httpx.Response | httpx.RequestError
 Steps = Generator[Send | Pause, Any, T]
 
 
-def converse(call: Call[T], patience: Patience) -> Steps[T]:
-    """Yields what is to be done next, is told what came of it, and returns what the call is for.
+def plan_attempts(call: Call[T], retry_policy: RetryPolicy) -> Steps[T]:
+    """Yields each step of a call: send the request, or pause. The client performs the step and sends the result back.
 
-    The key is made before the first try and kept over all of them: whatever was heard, was heard once.
+    Returns the value of the call, or raises `StatecoreError`. All attempts share one idempotency key, so the call takes
+    effect at most once.
     """
     given = call.request_id
     key = (uuid.uuid4().hex if given is None else given) if call.keyed else None
-    until = None if patience.total is None else time.monotonic() + patience.total
+    until = None if retry_policy.total is None else time.monotonic() + retry_policy.total
     failures = 0
     while True:
-        heard: Heard = yield Send(call, key)
-        if not is_passing(heard):
-            return call.read(_answer(heard))
+        result: AttemptResult = yield Send(call, key)
+        if not is_temporary(result):
+            return call.read(_decode(result))
         failures += 1
-        pause = max(patience.pause(failures), retry_after(heard) or 0.0)
+        pause = max(retry_policy.compute_pause(failures), read_retry_after(result) or 0.0)
         if until is not None and time.monotonic() + pause > until:
-            raise _given_up(heard, failures)
+            raise _build_final_error(result, failures)
         yield Pause(pause)
 
 
-def is_passing(heard: Heard) -> bool:
-    """Whether another try may fare better."""
-    if isinstance(heard, Exception):
-        return not isinstance(heard, OURS)
-    if heard.status_code == UNAVAILABLE:
-        return problem(heard).get("code") != "breaker_open"
-    return heard.status_code == TOO_MANY or heard.status_code >= 500
+def is_temporary(result: AttemptResult) -> bool:
+    """Whether another attempt may succeed. An open breaker is not temporary: the caller decides how long to wait."""
+    if isinstance(result, Exception):
+        return not isinstance(result, BAD_REQUESTS)
+    if result.status_code == UNAVAILABLE:
+        return read_problem(result).get("code") != "breaker_open"
+    return result.status_code == TOO_MANY or result.status_code >= 500
 
 
-def retry_after(heard: Heard) -> float | None:
-    if isinstance(heard, Exception):
+def read_retry_after(result: AttemptResult) -> float | None:
+    if isinstance(result, Exception):
         return None
     try:
-        return max(0.0, float(heard.headers.get("Retry-After", "")))
+        return max(0.0, float(result.headers.get("Retry-After", "")))
     except ValueError:
         return None
 
 
-def problem(response: httpx.Response) -> dict[str, Any]:
+def read_problem(response: httpx.Response) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(response.content)
+        body = msgspec.json.decode(response.content)
     except NOT_JSON:
         return {}
-    return told if isinstance(told, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
-def said_no(heard: Heard) -> Exception:
-    if isinstance(heard, Exception):
-        return Unreachable(f"{type(heard).__name__}: {heard}")
-    return refusal(heard.status_code, problem(heard), retry_after(heard))
+def to_exception(result: AttemptResult) -> Exception:
+    if isinstance(result, Exception):
+        return Unreachable(f"{type(result).__name__}: {result}")
+    return build_refusal(result.status_code, read_problem(result), read_retry_after(result))
 
 
-def _answer(heard: Heard) -> Answer:
-    if isinstance(heard, Exception) or not heard.is_success:
-        raise said_no(heard)
+def _decode(result: AttemptResult) -> DecodedResponse:
+    if isinstance(result, Exception) or not result.is_success:
+        raise to_exception(result)
+    if result.headers.get("Content-Type", "").startswith("text/plain"):
+        return DecodedResponse(result.text)
     try:
-        json = msgspec.json.decode(heard.content) if heard.content else None
+        json = msgspec.json.decode(result.content) if result.content else None
     except NOT_JSON:
-        raise Garbled(f"{heard.request.url} did not answer with JSON") from None
-    return Answer(json, replayed=heard.headers.get("Idempotent-Replayed") == "true")
+        raise UnexpectedResponse(f"the response of {result.request.url} is not JSON") from None
+    return DecodedResponse(json, replayed=result.headers.get("Idempotent-Replayed") == "true")
 
 
-def _given_up(heard: Heard, failures: int) -> Exception:
+def _build_final_error(result: AttemptResult, failures: int) -> Exception:
     times = "once" if failures == 1 else f"{failures} times"
-    if isinstance(heard, Exception):
-        return Unreachable(f"tried {times}: {type(heard).__name__}: {heard}")
-    if heard.status_code == TOO_MANY:
-        return said_no(heard)
-    return Unreachable(f"tried {times}: the server answers {heard.status_code}")
+    if isinstance(result, Exception):
+        return Unreachable(f"tried {times}: {type(result).__name__}: {result}")
+    if result.status_code == TOO_MANY:
+        return to_exception(result)
+    return Unreachable(f"tried {times}: the server responds with status {result.status_code}")

@@ -1,23 +1,43 @@
-"""Events as they happen (server-sent events): reading the lines, and going on where a lost connection stood."""
+"""Event streams (server-sent events): parses the lines, and resumes after a lost connection."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from .records import Event, Positioned, record
-from .refusals import Garbled, Unreachable
-from .retries import Heard, Patience, is_passing, retry_after, said_no
+from .records import Event, PositionedEvent, to_record
+from .refusals import UnexpectedResponse, Unreachable
+from .retries import AttemptResult, RetryPolicy, is_temporary, read_retry_after, to_exception
+
+log = logging.getLogger("statecore.client")
 
 
-class TooOld(Unreachable):
-    """The position is so old that the stream no longer reaches back to it: read the state anew and start from now."""
+class PositionTooOld(Unreachable):
+    """The server cannot resume after this position: read the current state, then stream from now on.
+
+    The next events have been archived, or the position is of another journal, for example from before a restore.
+    """
 
 
-class Lines:
-    """Bytes into lines as server-sent events have them: a text may hold what other readers of lines break at."""
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A failed attempt to resume a stream: the number of the attempt, and how long the stream has been down."""
+
+    attempt: int
+    seconds: float
+    error: str
+
+
+OnOutage = Callable[[Outage], None]
+
+
+class LineSplitter:
+    """Splits bytes into lines at LF or CRLF, never at other Unicode line breaks."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -29,34 +49,48 @@ class Lines:
 
 
 class Stream:
-    """What is known of a stream between two lines, and between two connections."""
+    """What a client remembers of an event stream: the position it has reached, and how long it has been disconnected.
 
-    def __init__(self, after: int | None, params: Mapping[str, Any], patience: Patience) -> None:
-        self.position, self.params, self.patience = after, dict(params), patience
+    Without `give_up_after` it reconnects until the caller stops reading. Each attempt that fails is passed to
+    `on_outage`; without one, an outage is logged when it begins and when it ends.
+    """
+
+    def __init__(
+        self,
+        after: int | None,
+        params: Mapping[str, Any],
+        retry_policy: RetryPolicy,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+    ) -> None:
+        self.position, self.params, self.retry_policy = after, dict(params), retry_policy
+        self.give_up_after, self.on_outage = give_up_after, on_outage
         self.failures = 0
+        self.reports = 0
+        self.lost_at = 0.0
+        # The fields of the message that is being read. A keep-alive has a position and no data.
         self.data: list[str] = []
         self.name = ""
-        # How far the stream is, also where it has nothing to tell.
         self.reached: int | None = None
 
-    def query(self) -> dict[str, Any]:
+    def build_query(self) -> dict[str, Any]:
         return self.params if self.position is None else {**self.params, "after": self.position}
 
-    def hear(self, line: str) -> Positioned | None:
-        """An event, when this line is the end of one. What was seen before is left out."""
+    def take_line(self, line: str) -> PositionedEvent | None:
+        """Parses one line. Returns an event if the line completes one that the caller does not have yet."""
         if line:
-            self._note(line)
+            self._parse_field(line)
             return None
         data, name, seen = "\n".join(self.data), self.name, self.position
         self.data, self.name = [], ""
         if name == "resnapshot":
-            raise TooOld(f"events after position {seen} are no longer streamed")
-        self.failures = 0
+            raise PositionTooOld(f"the stream cannot resume after position {seen}: the next events are not available")
+        self._end_outage()
         self.position, self.reached = self.reached or seen, None
-        told = _positioned(data) if data else None
-        return None if told is None or (seen is not None and told.position <= seen) else told
+        event = _read_event(data) if data else None
+        return None if event is None or (seen is not None and event.position <= seen) else event
 
-    def _note(self, line: str) -> None:
+    def _parse_field(self, line: str) -> None:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "data":
@@ -66,26 +100,57 @@ class Stream:
         elif field == "id" and value.isdecimal():
             self.reached = max(int(value), self.position or 0)
 
-    def lost(self, heard: Heard | None) -> float:
-        """The connection ended: how long to wait before the next. Half an event is forgotten, it comes again."""
+    def plan_reconnect(self, result: AttemptResult | None) -> float:
+        """Returns the seconds to wait before the next attempt; `result` of the last one is None if it was closed.
+
+        Raises the refusal if another attempt would not help, and `Unreachable` after `give_up_after` seconds. A partly
+        read event is dropped, because the server sends it again.
+        """
         self.data, self.name, self.reached = [], "", None
-        if heard is not None and not is_passing(heard):
-            raise said_no(heard)
+        if result is not None and not is_temporary(result):
+            raise to_exception(result)
+        if self.failures == 0:
+            self.lost_at = time.monotonic()
         self.failures += 1
-        pause = max(self.patience.pause(self.failures), (heard is not None and retry_after(heard)) or 0.0)
-        if self.patience.total is not None and self.failures * pause > self.patience.total:
-            raise Unreachable(f"the stream of events was lost {self.failures} times in a row")
+        retry_after = None if result is None else read_retry_after(result)
+        pause = max(self.retry_policy.compute_pause(self.failures), retry_after or 0.0)
+        seconds = time.monotonic() - self.lost_at
+        if self.give_up_after is not None and seconds + pause > self.give_up_after:
+            raise Unreachable(f"the event stream was down for {seconds:.1f} s: {_describe(result)}")
+        # A stream that is closed for the first time is routine: a proxy or a restart did it. It is no outage yet.
+        if result is not None or self.failures > 1:
+            self._report(Outage(self.reports + 1, seconds, _describe(result)))
         return pause
 
+    def _report(self, outage: Outage) -> None:
+        self.reports = outage.attempt
+        if self.on_outage is not None:
+            self.on_outage(outage)
+        elif outage.attempt == 1:
+            log.warning("event stream lost, reconnecting: %s", outage.error)
 
-def _positioned(data: str) -> Positioned | None:
-    """Only what has a position is an event; a greeting is not."""
+    def _end_outage(self) -> None:
+        if self.reports and self.on_outage is None:
+            log.info("event stream resumed after %.1f s", time.monotonic() - self.lost_at)
+        self.failures = self.reports = 0
+
+
+def _describe(result: AttemptResult | None) -> str:
+    if result is None:
+        return "the server closed the connection"
+    if isinstance(result, Exception):
+        return f"{type(result).__name__}: {result}"
+    return f"the server responds with status {result.status_code}"
+
+
+def _read_event(data: str) -> PositionedEvent | None:
+    """Returns the event of a message; None for other messages, such as the first one of a stream."""
     try:
-        told = msgspec.json.decode(data)
+        message = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        raise Garbled("the stream of events holds something that is not JSON") from None
-    if not isinstance(told, dict) or "event" not in told:
+        raise UnexpectedResponse("the event stream contains something that is not JSON") from None
+    if not isinstance(message, dict) or "event" not in message:
         return None
-    if not isinstance(told.get("position"), int):
-        raise Garbled("the stream of events holds one that has no position")
-    return Positioned(position=told["position"], event=record(Event, told["event"]))
+    if not isinstance(message.get("position"), int):
+        raise UnexpectedResponse("the event stream contains an event without a position")
+    return PositionedEvent(position=message["position"], event=to_record(Event, message["event"]))

@@ -1,4 +1,4 @@
-"""The plain client: performs calls one after the other, in the caller's thread. Threads may share one."""
+"""The synchronous client: performs each call in the thread of the caller. Threads may share one client."""
 
 from __future__ import annotations
 
@@ -10,60 +10,73 @@ import httpx
 
 from .call import Call
 from .calls import Calls
-from .records import Page, Positioned
-from .retries import Heard, Pause, Send, converse
-from .stream import Lines, Stream
+from .records import Page, PositionedEvent
+from .retries import AttemptResult, Pause, Send, plan_attempts
+from .stream import LineSplitter, OnOutage, Stream
 
 T = TypeVar("T")
 
 
 class Client(Calls):
     def perform(self, call: Call[T]) -> T:
-        talk = converse(call, self.patience)
-        step = next(talk)
+        attempts = plan_attempts(call, self.retry_policy)
+        step = next(attempts)
         try:
             while True:
-                step = talk.send(self._do(step))
+                step = attempts.send(self._perform_step(step))
         except StopIteration as end:
             result: T = end.value
             return result
 
-    def _do(self, step: Send | Pause) -> Heard | None:
+    def _perform_step(self, step: Send | Pause) -> AttemptResult | None:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
         try:
-            response: httpx.Response = self.http.request(**self.request(step))
+            response: httpx.Response = self.http.request(**self.build_request(step))
         except httpx.RequestError as error:
             return error
         return response
 
-    def follow(self, call: Call[Page[T]]) -> Iterator[T]:
+    def iterate_pages(self, call: Call[Page[T]]) -> Iterator[T]:
         following: Call[Page[T]] | None = call
         while following is not None:
             page = self.perform(following)
             yield from page.results
-            following = self.after(following, page)
+            following = self.build_next_call(following, page)
 
-    def stream(self, after: int | None = None, **params: Any) -> Iterator[Positioned]:
-        """Events in order, as they happen, without gap or repeat over lost connections; it ends when it is closed."""
-        stream = Stream(after, params, self.patience)
+    def stream_events(
+        self,
+        after: int | None = None,
+        *,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+        **params: Any,
+    ) -> Iterator[PositionedEvent]:
+        """Yields events in order as they happen, and reconnects without gap or repeat when the connection is lost.
+
+        An outage may last for any time, or raises `Unreachable` after `give_up_after` seconds. Each failed attempt to
+        reconnect is passed to `on_outage`; without it, an outage is logged. Raises `PositionTooOld` if the events after
+        `after` have been archived. The other arguments are filters: `entity_type`, `entity`, `run`, `actor`, `kind`,
+        `severity`, `to_state`.
+        """
+        stream = Stream(after, params, self.retry_policy, give_up_after, on_outage)
         while True:
-            heard: Heard | None = None
+            result: AttemptResult | None = None
             try:
-                with self.http.stream(**self.listening(stream)) as response:
+                with self.http.stream(**self.build_stream_request(stream)) as response:
                     if response.is_success:
-                        lines = Lines()
+                        lines = LineSplitter()
                         for data in response.iter_bytes():
                             for line in lines.add(data):
-                                if event := stream.hear(line):
+                                if event := stream.take_line(line):
                                     yield event
                     else:
                         response.read()
-                        heard = response
+                        result = response
             except httpx.RequestError as error:
-                heard = error
-            time.sleep(stream.lost(heard))
+                result = error
+            time.sleep(stream.plan_reconnect(result))
 
     def close(self) -> None:
         self.http.close()
@@ -74,5 +87,5 @@ class Client(Calls):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _opened(self, **settings: Any) -> httpx.Client:
+    def _open_http(self, **settings: Any) -> httpx.Client:
         return httpx.Client(**settings)

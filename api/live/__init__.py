@@ -1,4 +1,4 @@
-"""What stays open: streams, sockets and long polls, as plain ASGI in front of Django. None of them holds a thread."""
+"""Event streams, WebSockets and long polls as ASGI applications in front of Django; none of them holds a thread."""
 
 from .application import application
 

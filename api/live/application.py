@@ -1,4 +1,4 @@
-"""Everything in its place: sockets, streams and long polls here, the rest behind."""
+"""Routes WebSockets, event streams and long polls, and passes every other request to Django."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from statecore.kernel.refusals import NotFound
 from .asgi import Application, Receive, Scope, Send
 from .board_socket import BoardSocket
 from .events_socket import EventsSocket
-from .long_poll import LongPolls
-from .socket import Socket, turn_away
-from .stream import Streams
+from .long_poll import LongPolling
+from .socket import Socket, refuse_handshake
+from .stream import EventStreams
 
 
-class Nowhere(Socket):
+class UnknownSocket(Socket):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        await turn_away(NotFound("there is no socket at this address"), scope, send)
+        await refuse_handshake(NotFound("no WebSocket at this URL"), scope, send)
 
 
 SOCKETS: dict[str, Socket] = {"/ws/events/": EventsSocket(), "/ws/board/": BoardSocket()}
 
 
 def application(django: Application) -> Application:
-    pages = Streams(LongPolls(django))
+    http = EventStreams(LongPolling(django))
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await SOCKETS.get(scope["path"], Nowhere())(scope, receive, send)
+            await SOCKETS.get(scope["path"], UnknownSocket())(scope, receive, send)
         else:
-            await pages(scope, receive, send)
+            await http(scope, receive, send)
 
     return route

@@ -1,4 +1,4 @@
-"""The shapes of ASGI, and reading what a scope says."""
+"""ASGI types, reading scopes, and sending refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from statecore.kernel.refusals import Invalid, Refusal
 
-from ..problems import DATABASE_IS_AWAY, as_refusal, problem
+from ..responses import DATABASE_UNAVAILABLE, as_refusal, problem
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -16,31 +16,30 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+# Exceptions that are sent to the caller if nothing was sent yet.
+REFUSED = (Refusal, *DATABASE_UNAVAILABLE)
 
-# What whoever asks is told, before anything was sent.
-REFUSED = (Refusal, *DATABASE_IS_AWAY)
 
-
-def header(scope: Scope, name: bytes) -> str:
-    """The first of this name; empty without one."""
+def read_header(scope: Scope, name: bytes) -> str:
+    """Return the first header of this name; empty if it is missing."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
-def query(scope: Scope) -> dict[str, list[str]]:
+def read_query(scope: Scope) -> dict[str, list[str]]:
     try:
         return parse_qs(scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
-        raise Invalid({"query": ["cannot be read."]}) from None
+        raise Invalid({"query": ["cannot be decoded."]}) from None
 
 
-def rendered(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """As every refusal of the API is told: status, headers and body."""
+def render_refusal(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Return status, headers and body of a refusal, as the views of the API render it."""
     response = problem(as_refusal(error))
     headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
     return response.status_code, [*headers, (b"content-length", str(len(response.content)).encode())], response.content
 
 
 async def refuse(error: Exception, send: Send) -> None:
-    status, headers, body = rendered(error)
+    status, headers, body = render_refusal(error)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

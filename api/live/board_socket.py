@@ -1,35 +1,35 @@
-"""`/ws/board/`: the board, then what changes in it, at most twice a second; a beat when nothing does."""
+"""`/ws/board/`: a snapshot of the board, then its changes at most twice a second, and keep-alives in between."""
 
 from __future__ import annotations
 
 import asyncio
 
+from statecore.delivery.live import Hub, get_board
 from statecore.kernel import registry
-from statecore.live import Hub, the_board
 
-from ..screens.parameters import Query
-from .asgi import Scope, query
-from .socket import Frames, Socket
-from .visitor import Visitor
+from ..query_params import QueryParams
+from .access import Caller
+from .asgi import Scope, read_query
+from .socket import FrameSender, Socket
 
-PACE = 0.5
-QUIET = 15.0  # a link that broke without a word is known by its silence
-BEAT = '{"type":"beat"}'
+FRAME_SECONDS = 0.5
+IDLE_SECONDS = 15.0  # a client that receives nothing for longer knows that the connection is broken
+KEEP_ALIVE = '{"type":"beat"}'
 
 
 class BoardSocket(Socket):
-    async def prepare(self, scope: Scope, visitor: Visitor) -> frozenset[str] | None:
-        """Which machines it is about; None is all of them. Its address has nothing to choose by."""
-        Query(query(scope))
-        return visitor.seen if len(visitor.seen) < len(registry.flows()) else None
+    async def prepare(self, scope: Scope, caller: Caller) -> frozenset[str] | None:
+        """Return the visible machines, None for all of them; the URL takes no parameters."""
+        QueryParams(read_query(scope))
+        return caller.visible if len(caller.visible) < len(registry.flows()) else None
 
-    async def speak(self, prepared: frozenset[str] | None, here: Hub, send: Frames) -> None:
-        board, version = the_board(), 0
-        async with board.watching():
-            while not here.closing.is_set():
-                if await board.beyond(version, QUIET):
-                    text, version = board.told_after(version, prepared), board.version
+    async def serve(self, visible: frozenset[str] | None, hub: Hub, send: FrameSender) -> None:
+        board, version = get_board(), 0
+        async with board.watch():
+            while not hub.closing.is_set():
+                if await board.wait_beyond(version, IDLE_SECONDS):
+                    text, version = board.render_frame(version, visible), board.version
                     await send(text)
-                    await asyncio.sleep(PACE)
+                    await asyncio.sleep(FRAME_SECONDS)
                 else:
-                    await send(BEAT)
+                    await send(KEEP_ALIVE)

@@ -5,50 +5,50 @@ from __future__ import annotations
 import asyncio
 import time
 
-from statecore.live import Hub, Told, TooOld
+from statecore.delivery.live import Hub, PositionTooOld, StreamEvent
 
-from ..permissions import VIEW_EVENT
-from . import wishes
-from .asgi import Scope, query
-from .socket import Frames, Socket
-from .visitor import Visitor
-from .wishes import Wishes
+from ..access import VIEW_EVENT
+from . import stream_params
+from .access import Caller
+from .asgi import Scope, read_query
+from .socket import FrameSender, Socket
+from .stream_params import StreamParams
 
-PACE = 0.25
-# Who wants few events is told how far all have come, and need not go back that far. Also when that is no further than
-# before: a link that broke without a word is known by its silence.
-QUIET = 15.0
+FRAME_SECONDS = 0.25
+# After this long without matching events, the current position is sent: a reconnecting client then resumes from it, and
+# clients detect a broken connection.
+IDLE_SECONDS = 15.0
 
 
-def frame(events: list[Told]) -> str:
+def render_frame(events: list[StreamEvent]) -> str:
     return f'{{"type":"events","events":[{b",".join([event.text for event in events]).decode()}]}}'
 
 
 class EventsSocket(Socket):
     permission = VIEW_EVENT
 
-    async def prepare(self, scope: Scope, visitor: Visitor) -> Wishes:
-        return wishes.read(query(scope), visitor.seen)
+    async def prepare(self, scope: Scope, caller: Caller) -> StreamParams:
+        return stream_params.read(read_query(scope), caller.visible)
 
-    async def speak(self, prepared: Wishes, here: Hub, send: Frames) -> None:
-        following, is_too_old = await prepared.following(here)
-        told, said_at = following.position, time.monotonic()
-        await send.tell(type="hello", position=told)
+    async def serve(self, params: StreamParams, hub: Hub, send: FrameSender) -> None:
+        subscription, is_too_old = await params.subscribe(hub)
+        sent_at = time.monotonic()
+        await send.json(type="hello", position=subscription.position)
         if is_too_old:
-            await send.tell(type="resnapshot", position=told)
-        while not here.closing.is_set():
-            await here.beyond(following.position, QUIET)
+            await send.json(type="resnapshot", position=subscription.position)
+        while not hub.closing.is_set():
+            await hub.wait_beyond(subscription.position, IDLE_SECONDS)
             try:
-                text = following.take(frame)
-            except TooOld:
-                following.position = here.ring.last
-                await send.tell(type="resnapshot", position=following.position)
+                text = await subscription.take(render_frame)
+            except PositionTooOld:
+                subscription.position = hub.ring.last
+                await send.json(type="resnapshot", position=subscription.position)
             else:
                 if text is not None:
                     await send(text)
-                elif time.monotonic() < said_at + QUIET:
+                elif time.monotonic() < sent_at + IDLE_SECONDS:
                     continue
                 else:
-                    await send.tell(type="position", position=following.position)
-            told, said_at = following.position, time.monotonic()
-            await asyncio.sleep(PACE)
+                    await send.json(type="position", position=subscription.position)
+            sent_at = time.monotonic()
+            await asyncio.sleep(FRAME_SECONDS)

@@ -1,6 +1,8 @@
-"""`POST workers/{id}/claim/` with `wait`: asked once, and again when there is something to claim.
+"""Claims that wait for a task: `POST workers/{id}/claim/` with `wait`, the number of seconds.
 
-Each time it is the plain call that answers, with all its checks. In between the request is a future in a line.
+The claim is first made as usual, without waiting. If it returns no task, the request waits, without a thread, until a
+task for this worker may be ready; then the claim is repeated, until it returns a task or the time is over. Each
+repetition is a complete request to Django, with all its checks.
 """
 
 from __future__ import annotations
@@ -13,145 +15,146 @@ from typing import Any
 
 import orjson
 
-from statecore.live import Waiting, the_line
+from statecore.delivery.live import ClaimQueue, get_claim_queue
 
-from .asgi import Application, Message, Receive, Scope, Send, header
+from .asgi import Application, Message, Receive, Scope, Send, read_header
 
 PATH = re.compile(r"/api/v1/workers/([A-Za-z0-9._:-]{1,64})/claim/")
-LONGEST_BODY = 64 * 1024
-LONGEST_WAIT = 30.0
-AT_ONCE = 8  # plain calls for those who wait: each takes a thread while it runs
+MAX_BODY_SIZE = 64 * 1024
+MAX_WAIT_SECONDS = 30.0
+MAX_CONCURRENT_CALLS = 8  # a call takes a thread while it runs
 
 
-class LongPolls:
-    """Takes the claims that wait, and leaves everything else to the application behind it."""
+class LongPolling:
+    """Serves claims that wait, and passes all other requests to `application`."""
 
-    def __init__(self, others: Application) -> None:
-        self.others = others
-        self.room = asyncio.Semaphore(AT_ONCE)
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self.slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         claim = PATH.fullmatch(scope["path"]) if scope["method"] == "POST" else None
-        if claim is None or _is_long(scope):
-            await self.others(scope, receive, send)
+        if claim is None or _declares_large_body(scope):
+            await self.application(scope, receive, send)
             return
-        read = await _read(receive)
-        if read[-1]["type"] == "http.disconnect":
+        messages = await _read_body(receive)
+        if messages[-1]["type"] == "http.disconnect":
             return
-        if read[-1].get("more_body"):
-            await self.others(scope, _first(read, receive), send)
+        if messages[-1].get("more_body"):
+            await self.application(scope, _replay(messages, receive), send)
             return
-        body = _joined(read)
-        asked = Asked(self.others, scope, body, self.room)
-        await asked.once()
-        if asked.found_nothing and (seconds := _seconds(body)):
-            await self._wait(asked, claim[1], seconds, receive)
-        if not asked.is_gone:
-            for message in asked.answer:
+        body = b"".join(message.get("body", b"") for message in messages)
+        call = ClaimCall(self.application, scope, body, self.slots)
+        await call.run()
+        if call.claimed_nothing and (seconds := _wait_seconds(body)):
+            await self._wait(call, claim[1], seconds, receive)
+        if not call.is_abandoned:
+            for message in call.response:
                 await send(message)
 
-    async def _wait(self, asked: Asked, worker_id: str, seconds: float, receive: Receive) -> None:
-        line = the_line()
-        if line.is_full:
+    async def _wait(self, call: ClaimCall, worker_id: str, seconds: float, receive: Receive) -> None:
+        queue = get_claim_queue()
+        if queue.is_full:
             return
-        leaves = asyncio.ensure_future(receive())
+        disconnected = asyncio.ensure_future(receive())
         try:
-            await _until(time.monotonic() + seconds, line, worker_id, asked, leaves)
+            await _repeat_until(time.monotonic() + seconds, queue, worker_id, call, disconnected)
         finally:
-            leaves.cancel()
+            disconnected.cancel()
 
 
-async def _until(deadline: float, line: Waiting, worker_id: str, asked: Asked, leaves: asyncio.Future[Message]) -> None:
-    """At the end it is asked once more: a worker that waits is one that lives."""
-    async with line.turn(worker_id) as turn:
-        while asked.found_nothing:
-            left = deadline - time.monotonic()
-            comes = asyncio.create_task(turn.comes())
-            either: list[asyncio.Future[Any]] = [comes, leaves]
+async def _repeat_until(
+    deadline: float, queue: ClaimQueue, worker_id: str, call: ClaimCall, disconnected: asyncio.Future[Message]
+) -> None:
+    """Repeat the claim whenever the queue wakes this worker, and once at the deadline.
+
+    The last one is also a heartbeat: a worker that waits for a task must not look unresponsive.
+    """
+    async with queue.join(worker_id) as ticket:
+        while call.claimed_nothing:
+            seconds_left = deadline - time.monotonic()
+            woken = asyncio.create_task(ticket.wait())
+            either: list[asyncio.Future[Any]] = [woken, disconnected]
             try:
-                await asyncio.wait(either, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(either, timeout=max(seconds_left, 0), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                comes.cancel()
-            if leaves.done():  # nobody would hear of what is claimed now
-                asked.is_gone = True
+                woken.cancel()
+            if disconnected.done():  # a claimed task would be lost
+                call.is_abandoned = True
                 return
-            if line.hub.closing.is_set():
+            if queue.hub.closing.is_set():
                 return
-            await asked.once()
+            await call.run()
             if time.monotonic() >= deadline:
                 return
 
 
-class Asked:
-    """The plain call and its last answer, kept until it is known whether it is the one to give."""
+class ClaimCall:
+    """A claim without waiting, which can be repeated, and the response to its last repetition."""
 
-    def __init__(self, application: Application, scope: Scope, body: bytes, room: asyncio.Semaphore) -> None:
-        self.application, self.scope, self.body, self.room = application, scope, body, room
-        self.answer: list[Message] = []
-        self.is_gone = False
+    def __init__(self, application: Application, scope: Scope, body: bytes, slots: asyncio.Semaphore) -> None:
+        self.application, self.scope, self.body, self.slots = application, scope, body, slots
+        self.response: list[Message] = []
+        self.is_abandoned = False
 
-    async def once(self) -> None:
-        self.answer = []
-        given: Iterator[Message] = iter([{"type": "http.request", "body": self.body, "more_body": False}])
+    async def run(self) -> None:
+        self.response = []
+        request: Iterator[Message] = iter([{"type": "http.request", "body": self.body, "more_body": False}])
 
         async def receive() -> Message:
-            if (message := next(given, None)) is None:
-                # The caller's leaving is looked for outside; in here the request never ends before it is answered.
+            if (message := next(request, None)) is None:
+                # The application never receives a disconnect: `_wait` handles it.
                 message = await asyncio.get_running_loop().create_future()
             return message
 
         async def send(message: Message) -> None:
-            self.answer.append(message)
+            self.response.append(message)
 
-        async with self.room:
+        async with self.slots:
             await self.application(dict(self.scope), receive, send)
 
     @property
-    def found_nothing(self) -> bool:
-        if not self.answer or self.answer[0].get("status") != 200:
+    def claimed_nothing(self) -> bool:
+        if not self.response or self.response[0].get("status") != 200:
             return False
-        body = b"".join(message.get("body", b"") for message in self.answer[1:])
+        body = b"".join(message.get("body", b"") for message in self.response[1:])
         try:
             return bool(orjson.loads(body).get("tasks") == [])
         except (orjson.JSONDecodeError, AttributeError):
             return False
 
 
-def _is_long(scope: Scope) -> bool:
-    """As far as it says so: who sends its body in chunks does not."""
-    length = header(scope, b"content-length")
-    return length.isdigit() and int(length) > LONGEST_BODY
+def _declares_large_body(scope: Scope) -> bool:
+    """Whether the Content-Length is too large for a claim; a chunked body has none."""
+    length = read_header(scope, b"content-length")
+    return length.isdigit() and int(length) > MAX_BODY_SIZE
 
 
-async def _read(receive: Receive) -> list[Message]:
-    """What was said, to its end or to where it is too long for a claim that waits."""
-    read, size, more = [], 0, True
-    while more and size <= LONGEST_BODY:
-        read.append(await receive())
-        size, more = size + len(read[-1].get("body", b"")), read[-1].get("more_body", False)
-    return read
+async def _read_body(receive: Receive) -> list[Message]:
+    """Return the messages of the body; the last one has `more_body` if the body is larger than the limit."""
+    messages, size, more = [], 0, True
+    while more and size <= MAX_BODY_SIZE:
+        messages.append(await receive())
+        size, more = size + len(messages[-1].get("body", b"")), messages[-1].get("more_body", False)
+    return messages
 
 
-def _joined(read: list[Message]) -> bytes:
-    return b"".join(message.get("body", b"") for message in read)
+def _replay(messages: list[Message], receive: Receive) -> Receive:
+    """Return a `receive` that repeats these messages before it reads further ones."""
+    remaining = iter(messages)
 
-
-def _first(read: list[Message], receive: Receive) -> Receive:
-    """Told again from its beginning."""
-    waiting = iter(read)
-
-    async def told() -> Message:
-        message = next(waiting, None)
+    async def replay() -> Message:
+        message = next(remaining, None)
         return await receive() if message is None else message
 
-    return told
+    return replay
 
 
-def _seconds(body: bytes) -> float:
-    """Zero for whatever the plain call would refuse: it has answered already."""
+def _wait_seconds(body: bytes) -> float:
+    """Return the `wait` of a claim; 0 if it is invalid, which the first claim has refused already."""
     try:
-        given = orjson.loads(body)
+        fields = orjson.loads(body)
     except orjson.JSONDecodeError:
         return 0.0
-    wait = given.get("wait", 0) if isinstance(given, dict) else 0
-    return min(float(wait), LONGEST_WAIT) if isinstance(wait, int | float) and wait > 0 else 0.0
+    wait = fields.get("wait", 0) if isinstance(fields, dict) else 0
+    return min(float(wait), MAX_WAIT_SECONDS) if isinstance(wait, int | float) and wait > 0 else 0.0

@@ -1,4 +1,4 @@
-"""A WebSocket: let in or turned away in HTTP, spoken to until it leaves, is shown out or stops listening."""
+"""The base of the WebSockets: refuses the handshake with an HTTP response, or sends frames until either side closes."""
 
 from __future__ import annotations
 
@@ -8,71 +8,80 @@ from typing import Any, ClassVar
 
 import orjson
 
-from statecore.live import Hub, hub
+from statecore.delivery.live import Hub, get_hub
 
-from .asgi import REFUSED, Message, Receive, Scope, Send, rendered
-from .origin import check_host, check_origin
-from .presence import presence
-from .visitor import BEARER, Visitor, admit
+from .access import BEARER, Caller, authenticate, check_host, check_origin
+from .asgi import (
+    REFUSED,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    render_refusal,
+)
+from .connections import get_connections
 
-PATIENCE = 20.0  # how long one frame may take to leave
-POLICY, RESTART, TRY_AGAIN = 1008, 1012, 1013
+SEND_TIMEOUT = 20.0
+POLICY_VIOLATION, SERVICE_RESTART, TRY_AGAIN_LATER = 1008, 1012, 1013
 
 
 class Socket:
-    """One class for each kind; `speak` runs for each that is open."""
+    """An ASGI application; a subclass serves one URL."""
 
-    # Beside the sight of a machine.
+    # Required in addition to the permission to view a machine.
     permission: ClassVar[str] = ""
 
-    async def prepare(self, scope: Scope, visitor: Visitor) -> Any:
-        """Read the address before anybody is let in; what this returns goes to `speak`."""
+    async def prepare(self, scope: Scope, caller: Caller) -> Any:
+        """Read the parameters, before the handshake is accepted; the result is passed to `serve`."""
 
-    async def speak(self, prepared: Any, here: Hub, send: Frames) -> None:
+    async def serve(self, prepared: Any, hub: Hub, send: FrameSender) -> None:
+        """Send frames to one connection, until it is cancelled."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        here = hub()
+        hub = get_hub()
+        connections = get_connections(hub)
         try:
             check_host(scope)
             check_origin(scope)
-            if full := presence(here).check_room():
-                raise full
-            async with here.watching():
-                visitor = await here.reader.ask(admit, scope, self.permission)
-                prepared = await self.prepare(scope, visitor)
-                await send({"type": "websocket.accept", "subprotocol": _subprotocol(scope)})
-                with presence(here).of(visitor) as leaving:
-                    await _until_over(self.speak(prepared, here, Frames(send)), receive, send, leaving)
+            connections.check_capacity()
+            async with hub.watch():
+                caller = await hub.reader.run(authenticate, scope, self.permission)
+                prepared = await self.prepare(scope, caller)
+                await send({"type": "websocket.accept", "subprotocol": _choose_subprotocol(scope)})
+                with connections.track(caller) as revoked:
+                    await _run(self.serve(prepared, hub, FrameSender(send)), receive, send, revoked)
         except REFUSED as error:
-            await turn_away(error, scope, send)
+            await refuse_handshake(error, scope, send)
 
 
-class Frames:
-    """The way out. A reader that takes nothing for too long is given up: nothing is kept waiting for it."""
+class FrameSender:
+    """Sends frames to one client; raises TimeoutError if the client does not read them."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
 
     async def __call__(self, text: str) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SEND_TIMEOUT):
             await self._send({"type": "websocket.send", "text": text})
 
-    async def tell(self, **message: Any) -> None:
+    async def json(self, **message: Any) -> None:
         await self(orjson.dumps(message).decode())
 
 
-async def _until_over(speaking: Any, receive: Receive, send: Send, leaving: asyncio.Event) -> None:
-    speaks = asyncio.create_task(speaking)
-    hears, goes = asyncio.create_task(_until_it_leaves(receive)), asyncio.create_task(leaving.wait())
-    tasks = (speaks, hears, goes)
+async def _run(serving: Any, receive: Receive, send: Send, revoked: asyncio.Event) -> None:
+    """Serve until the client disconnects, its access is revoked or the server closes; then close the WebSocket."""
+    served = asyncio.create_task(serving)
+    disconnected, access_ended = asyncio.create_task(_wait_for_disconnect(receive)), asyncio.create_task(revoked.wait())
+    tasks = (served, disconnected, access_ended)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not hears.done():
-            code = POLICY if goes.done() else RESTART if hub().closing.is_set() else TRY_AGAIN
-            with suppress(Exception):  # it may be gone, or not take even this
-                async with asyncio.timeout(PATIENCE):
+        if not disconnected.done():
+            is_closing = get_hub().closing.is_set()
+            code = POLICY_VIOLATION if access_ended.done() else SERVICE_RESTART if is_closing else TRY_AGAIN_LATER
+            with suppress(Exception):  # the client may have disconnected, or may not read
+                async with asyncio.timeout(SEND_TIMEOUT):
                     await send({"type": "websocket.close", "code": code})
     finally:
         for task in tasks:
@@ -80,22 +89,22 @@ async def _until_over(speaking: Any, receive: Receive, send: Send, leaving: asyn
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_it_leaves(receive: Receive) -> None:
-    """Nothing it says is of interest."""
+async def _wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client disconnects; its messages are ignored."""
     message: Message = {"type": ""}
     while message["type"] != "websocket.disconnect":
         message = await receive()
 
 
-def _subprotocol(scope: Scope) -> str | None:
-    named = scope.get("subprotocols") or []
-    return BEARER if named[:1] == [BEARER] else None
+def _choose_subprotocol(scope: Scope) -> str | None:
+    offered = scope.get("subprotocols") or []
+    return BEARER if offered[:1] == [BEARER] else None
 
 
-async def turn_away(error: Exception, scope: Scope, send: Send) -> None:
+async def refuse_handshake(error: Exception, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": POLICY})
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION})
         return
-    status, headers, body = rendered(error)
+    status, headers, body = render_refusal(error)
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body})

@@ -1,52 +1,61 @@
-"""`GET events/` as `text/event-stream`: the id of each event is its position, so a browser goes on by itself."""
+"""`GET events/` as `text/event-stream`. The id of an event is its position, so that browsers resume automatically."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import orjson
 
-from statecore.live import Hub, Told, TooOld, hub
+from statecore.delivery.live import Hub, PositionTooOld, StreamEvent, get_hub
 
-from ..permissions import VIEW_EVENT
-from . import wishes
-from .asgi import REFUSED, Application, Receive, Scope, Send, header, query, refuse
-from .events_socket import PACE, QUIET
-from .origin import check_host
-from .presence import presence
-from .socket import PATIENCE
-from .visitor import admit
-from .wishes import Wishes
+from ..access import VIEW_EVENT
+from . import stream_params
+from .access import authenticate, check_host
+from .asgi import (
+    REFUSED,
+    Application,
+    Receive,
+    Scope,
+    Send,
+    read_header,
+    read_query,
+    refuse,
+)
+from .connections import get_connections
+from .events_socket import FRAME_SECONDS, IDLE_SECONDS
+from .socket import SEND_TIMEOUT
+from .stream_params import StreamParams
 
 PATH = "/api/v1/events/"
-TYPE = "text/event-stream"
+CONTENT_TYPE = "text/event-stream"
 HEADERS = [
-    (b"content-type", TYPE.encode()),
+    (b"content-type", CONTENT_TYPE.encode()),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
 
 
-def frame(events: list[Told]) -> bytes:
+def render_events(events: list[StreamEvent]) -> bytes:
     return b"".join([b"id: %d\ndata: %b\n\n" % (event.position, event.text) for event in events])
 
 
-def named(name: str, position: int) -> bytes:
+def render_notice(name: str, position: int) -> bytes:
     data = orjson.dumps({"type": name, "position": position})
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name.encode(), data)
 
 
-class Streams:
-    """Takes what asks for a stream, and leaves everything else to the application behind it."""
+class EventStreams:
+    """Serves requests for an event stream, and passes all others to `application`."""
 
-    def __init__(self, others: Application) -> None:
-        self.others = others
+    def __init__(self, application: Application) -> None:
+        self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] != PATH or scope["method"] != "GET" or TYPE not in header(scope, b"accept"):
-            await self.others(scope, receive, send)
+        if scope["path"] != PATH or scope["method"] != "GET" or CONTENT_TYPE not in read_header(scope, b"accept"):
+            await self.application(scope, receive, send)
             return
         try:
             await _stream(scope, receive, send)
@@ -56,18 +65,18 @@ class Streams:
 
 async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
     check_host(scope)
-    here = hub()
-    if full := presence(here).check_room():
-        raise full
-    async with here.watching():
-        visitor = await here.reader.ask(admit, scope, VIEW_EVENT)
-        wished = wishes.read(query(scope), visitor.seen, header(scope, b"last-event-id"))
+    hub = get_hub()
+    connections = get_connections(hub)
+    connections.check_capacity()
+    async with hub.watch():
+        caller = await hub.reader.run(authenticate, scope, VIEW_EVENT)
+        params = stream_params.read(read_query(scope), caller.visible, read_header(scope, b"last-event-id"))
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        with presence(here).of(visitor) as leaving:
+        with connections.track(caller) as revoked:
             tasks = [
-                asyncio.create_task(_tell(wished, here, send)),
-                asyncio.create_task(_until_it_leaves(receive)),
-                asyncio.create_task(leaving.wait()),
+                asyncio.create_task(_send_parts(params, hub, send)),
+                asyncio.create_task(_wait_for_disconnect(receive)),
+                asyncio.create_task(revoked.wait()),
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -78,29 +87,33 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _tell(wished: Wishes, here: Hub, send: Send) -> None:
-    async for part in _parts(wished, here):
-        async with asyncio.timeout(PATIENCE):
+async def _send_parts(params: StreamParams, hub: Hub, send: Send) -> None:
+    async for part in _yield_parts(params, hub):
+        async with asyncio.timeout(SEND_TIMEOUT):
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
-async def _parts(wished: Wishes, here: Hub) -> AsyncIterator[bytes]:
-    following, is_too_old = await wished.following(here)
-    yield b"retry: 1000\n\n" + named("resnapshot" if is_too_old else "hello", following.position)
-    while not here.closing.is_set():
-        is_news = await here.beyond(following.position, QUIET)
+async def _yield_parts(params: StreamParams, hub: Hub) -> AsyncIterator[bytes]:
+    subscription, is_too_old = await params.subscribe(hub)
+    yield b"retry: 1000\n\n" + render_notice("resnapshot" if is_too_old else "hello", subscription.position)
+    sent_at = time.monotonic()
+    while not hub.closing.is_set():
+        await hub.wait_beyond(subscription.position, IDLE_SECONDS)
         try:
-            part = following.take(frame)
-        except TooOld:
-            following.position = here.ring.last
-            part = named("resnapshot", following.position)
+            part = await subscription.take(render_events)
+        except PositionTooOld:
+            subscription.position = hub.ring.last
+            part = render_notice("resnapshot", subscription.position)
         if part is not None:
             yield part
-            await asyncio.sleep(PACE)
-        elif not is_news:
-            yield b": still here\nid: %d\n\n" % following.position
+            await asyncio.sleep(FRAME_SECONDS)
+        elif time.monotonic() >= sent_at + IDLE_SECONDS:
+            yield b": still here\nid: %d\n\n" % subscription.position
+        else:
+            continue
+        sent_at = time.monotonic()
 
 
-async def _until_it_leaves(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

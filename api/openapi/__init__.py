@@ -1,1 +1,1 @@
-"""OpenAPI, read off the registry, the models and the shapes of the bodies: it cannot say what the code does not do."""
+"""OpenAPI, derived from the registry, the models and the request bodies."""

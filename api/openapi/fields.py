@@ -1,4 +1,7 @@
-"""The JSON schema of one field of a model, as it is told and as it is taken."""
+"""JSON schemas of model fields, in responses and in request bodies, and of trigger fields.
+
+Functions are named after the schema they return.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,21 @@ from django.core import validators
 from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 
-from statecore.kernel.params import INT_MAX, INT_MIN, Param
-from statecore.kernel.plain import TEXT_LIMIT
-from statecore.kernel.ulid import ID_PATTERN, UNREACHABLE
-from statecore.kernel.validators import affinity_object, json_object, list_of_exit_codes, list_of_words
+from statecore.kernel.ids import DOT_SEGMENTS, ID_PATTERN
+from statecore.kernel.transition import INT_MAX, INT_MIN, Param
+from statecore.kernel.validation import (
+    TEXT_LIMIT,
+    validate_affinity,
+    validate_exit_codes,
+    validate_json_object,
+    validate_word_list,
+)
 
 Schema = dict[str, Any]
 
-ID: Schema = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(UNREACHABLE)}}
+ID: Schema = {"type": "string", "pattern": f"^{ID_PATTERN.pattern}$", "not": {"enum": list(DOT_SEGMENTS)}}
 IDS: Schema = {"type": "array", "items": ID}
-MOMENT: Schema = {"type": "string", "format": "date-time"}
+TIME: Schema = {"type": "string", "format": "date-time"}
 NO_NUL = "^[^\\u0000]*$"
 ANY_OBJECT: Schema = {"type": "object"}
 ANYTHING_BUT_NULL: Schema = {"type": ["object", "array", "string", "number", "boolean"]}
@@ -32,22 +40,27 @@ EXIT_CODES: Schema = {
     "minItems": 1,
 }
 AFFINITY: Schema = {"type": "object", "properties": {"workstreams": WORDS}}
-SHAPES = {json_object: ANY_OBJECT, list_of_words: WORDS, list_of_exit_codes: EXIT_CODES, affinity_object: AFFINITY}
+SHAPES = {
+    validate_json_object: ANY_OBJECT,
+    validate_word_list: WORDS,
+    validate_exit_codes: EXIT_CODES,
+    validate_affinity: AFFINITY,
+}
 
 
-def text(longest: int = TEXT_LIMIT) -> Schema:
-    return {"type": "string", "maxLength": longest, "pattern": NO_NUL}
+def text(max_length: int = TEXT_LIMIT) -> Schema:
+    return {"type": "string", "maxLength": max_length, "pattern": NO_NUL}
 
 
-def told(field: models.Field[Any, Any]) -> Schema:
-    """What an answer holds: the type, without the limits of what is taken."""
-    schema = _typed(field)
+def response_field(field: models.Field[Any, Any]) -> Schema:
+    """Return the type without the limits that apply to requests."""
+    schema = _base_schema(field)
     plain = {name: value for name, value in schema.items() if name in ("type", "format", "enum", "items", "properties")}
     return nullable(plain) if field.null else plain
 
 
-def taken(field: models.Field[Any, Any]) -> Schema:
-    schema = dict(_typed(field))
+def request_field(field: models.Field[Any, Any]) -> Schema:
+    schema = dict(_base_schema(field))
     for limit in field.validators:
         if isinstance(limit, validators.MinValueValidator) and "type" in schema:
             schema["minimum"] = max(schema.get("minimum", limit.limit_value), limit.limit_value)
@@ -62,11 +75,11 @@ def nullable(schema: Schema) -> Schema:
     if "type" not in schema:
         return schema
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    made = {**schema, "type": [*types, "null"]}
-    return {**made, "enum": [*schema["enum"], None]} if "enum" in schema else made
+    widened = {**schema, "type": [*types, "null"]}
+    return {**widened, "enum": [*schema["enum"], None]} if "enum" in schema else widened
 
 
-def _typed(field: models.Field[Any, Any]) -> Schema:
+def _base_schema(field: models.Field[Any, Any]) -> Schema:
     if field.choices:
         return {"type": "string", "enum": [value for value, _label in field.choices]}
     if isinstance(field, models.ForeignKey) or field.primary_key:
@@ -79,14 +92,13 @@ def _typed(field: models.Field[Any, Any]) -> Schema:
     if isinstance(field, models.FloatField):
         return {"type": "number"}
     if isinstance(field, models.DateTimeField):
-        return MOMENT
+        return TIME
     if isinstance(field, models.JSONField):
         return next((SHAPES[known] for known in SHAPES if known in field.validators), ANYTHING_BUT_NULL)
     return text(field.max_length or TEXT_LIMIT)
 
 
-def of_param(param: Param) -> Schema:
-    """A trigger's own field."""
+def param_schema(param: Param) -> Schema:
     schema: Schema = {"type": param.json_type}
     if param.type is int:
         schema |= {"minimum": INT_MIN, "maximum": INT_MAX}

@@ -1,4 +1,4 @@
-"""The JSON schemas of what the API takes and tells."""
+"""JSON schemas of the request bodies and responses of the API. Functions are named after the schema they return."""
 
 from __future__ import annotations
 
@@ -7,22 +7,34 @@ from typing import Any
 import msgspec
 from django.db import models
 
-from api.bodies import Body
-from statecore.door import editable
-from statecore.door.change import REASON_LIMIT
 from statecore.journal import KEY_LENGTH, EventKind
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
-from statecore.kernel.moves import Severity
 from statecore.kernel.refusals import Refusal
+from statecore.kernel.transition import Severity
+from statecore.records.approval import Status
+from statecore.transitions import editable_fields
+from statecore.transitions.change import REASON_LIMIT
 
-from .fields import ANY_OBJECT, ID, IDS, MOMENT, Schema, nullable, of_param, taken, text, told
+from ..request_body import Body
+from .fields import (
+    ANY_OBJECT,
+    ID,
+    IDS,
+    TIME,
+    Schema,
+    nullable,
+    param_schema,
+    request_field,
+    response_field,
+    text,
+)
 
 REQUEST_ID: Schema = {**text(KEY_LENGTH), "minLength": 1}
 REASON: Schema = text(REASON_LIMIT)
 VERSION: Schema = {"type": ["integer", "null"]}
 FLAG: Schema = {"type": "boolean"}
-WORD: Schema = {"type": "string"}
+STRING: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
@@ -37,45 +49,54 @@ def obj(properties: dict[str, Schema], required: list[str] | None = None, *, clo
     return {**made, "additionalProperties": False} if closed else made
 
 
-def listed(item: Schema, **more: Schema) -> Schema:
+def page_of(item: Schema, **more: Schema) -> Schema:
     results: Schema = {"type": "array", "items": item}
-    return obj({"next": nullable(WORD), "previous": nullable(WORD), "results": results, **more})
+    return obj({"next": nullable(STRING), "previous": nullable(STRING), "results": results, **more})
 
 
-def camel(flow: Flow) -> str:
+def deprecated(schema: Schema, successor: str) -> Schema:
+    return {**schema, "deprecated": True, "description": f"The same as `{successor}`."}
+
+
+def component_name(flow: Flow) -> str:
     return flow.model.__name__
 
 
-def entity(model: type[models.Model]) -> Schema:
-    return obj({field.name: told(field) for field in model._meta.concrete_fields})
+def record_schema(model: type[models.Model]) -> Schema:
+    return obj({field.name: response_field(field) for field in model._meta.concrete_fields})
 
 
 def links(flow: Flow) -> Schema:
     return obj({field.name: IDS for field in flow.model._meta.many_to_many})
 
 
-def full(flow: Flow) -> Schema:
-    """With what it is linked to, which a claim leaves out."""
+def entity_with_links(flow: Flow) -> Schema:
+    """Return the schema of an entity with its links, which the response of a claim omits."""
     if not flow.model._meta.many_to_many:
-        return ref(camel(flow))
-    return {"allOf": [ref(camel(flow)), links(flow)]}
+        return ref(component_name(flow))
+    return {"allOf": [ref(component_name(flow)), links(flow)]}
 
 
-def newborn(flow: Flow) -> Schema:
-    return {"allOf": [full(flow), obj({"event": ref("Event"), "caused": {"type": "array", "items": ref("Event")}})]}
+def created(flow: Flow) -> Schema:
+    return {
+        "allOf": [
+            entity_with_links(flow),
+            obj({"event": ref("Event"), "caused": {"type": "array", "items": ref("Event")}}),
+        ]
+    }
 
 
-def creation(flow: Flow) -> Schema:
+def creation_body(flow: Flow) -> Schema:
     model = flow.model
-    plain = [field for field in model._meta.concrete_fields if field.name in model.plain_fields()]
-    properties = {"id": nullable(ID), **{field.name: taken(field) for field in plain}}
+    plain = [field for field in model._meta.concrete_fields if field.name in model.editable_fields()]
+    properties = {"id": nullable(ID), **{field.name: request_field(field) for field in plain}}
     properties |= {field.name: IDS for field in model._meta.many_to_many}
     required = [field.name for field in plain if not (field.null or field.blank or field.has_default())]
     return obj({**properties, "reason": REASON, "request_id": REQUEST_ID}, required, closed=True)
 
 
-def edit(flow: Flow) -> Schema:
-    fields = {name: taken(_field(flow.model, name)) for name in editable(flow.model)}
+def edit_body(flow: Flow) -> Schema:
+    fields = {name: request_field(_field(flow.model, name)) for name in editable_fields(flow.model)}
     return obj({**fields, "expected_version": VERSION}, [], closed=True)
 
 
@@ -83,26 +104,28 @@ def _field(model: type[models.Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def firing(flow: Flow, *choices: dict[str, Schema]) -> Schema:
-    """One shape for each trigger and the fields that are its own; of several `choices` for whom one must be made."""
+def trigger_body(flow: Flow, *choices: dict[str, Schema]) -> Schema:
+    """Return one alternative for each trigger, and for each of `choices`: sets of further required fields."""
     shapes: dict[str, Schema] = {}
-    for move in flow.moves:
-        own = {param.name: of_param(param) for param in move.params}
-        needed = ["trigger", *(param.name for param in move.params if param.required)]
+    for transition in flow.transitions:
+        fields = {param.name: param_schema(param) for param in transition.params}
+        needed = ["trigger", *(param.name for param in transition.params if param.required)]
         fixed = {"reason": REASON, "metadata": ANY_OBJECT, "dry_run": FLAG, "request_id": REQUEST_ID}
         for choice in choices or ({},):
             more = choice or {"expected_version": VERSION}
-            shape = obj({"trigger": {"const": move.trigger}, **own, **fixed, **more}, [*needed, *choice], closed=True)
+            shape = obj(
+                {"trigger": {"const": transition.trigger}, **fields, **fixed, **more}, [*needed, *choice], closed=True
+            )
             shapes.setdefault(repr(shape), shape)
     return {"anyOf": list(shapes.values())}
 
 
-def shape(body: type[Body], **better: Schema) -> Schema:
-    """Of a fixed body; `better` says more of a field than its Python type does."""
+def body_schema(body: type[Body], **overrides: Schema) -> Schema:
+    """Return the schema of a body; `overrides` replace the schemas that its Python types give."""
     found = msgspec.json.schema(body)
     made: Schema = next(iter(found["$defs"].values()))
     properties = {name: _without_title(schema) for name, schema in made["properties"].items()}
-    properties |= {**better, "request_id": REQUEST_ID}
+    properties |= {**overrides, "request_id": REQUEST_ID}
     return obj(properties, made.get("required", []), closed=True)
 
 
@@ -112,86 +135,98 @@ def _without_title(schema: Schema) -> Schema:
 
 EVENT: Schema = obj(
     {
-        "event_id": WORD,
-        "entity_type": WORD,
-        "entity_id": WORD,
+        "event_id": STRING,
+        "entity_type": STRING,
+        "entity_id": STRING,
         "sequence": COUNT,
         "version": COUNT,
         "kind": {"type": "string", "enum": list(EventKind.values)},
-        "trigger": WORD,
-        "from_state": nullable(WORD),
-        "to_state": WORD,
+        "trigger": STRING,
+        "from_state": nullable(STRING),
+        "to_state": STRING,
         "severity": {"type": "string", "enum": [str(severity) for severity in Severity]},
-        "actor": WORD,
-        "actor_kind": WORD,
-        "operator": nullable(WORD),
-        "channel": WORD,
-        "timestamp": MOMENT,
-        "reason": nullable(WORD),
+        "actor": STRING,
+        "actor_kind": STRING,
+        "identity": nullable(STRING),
+        "operator": nullable(STRING),
+        "channel": STRING,
+        "timestamp": TIME,
+        "reason": nullable(STRING),
         "metadata": ANY_OBJECT,
         "context": ANY_OBJECT,
-        "caused_by": nullable(WORD),
+        "caused_by": nullable(STRING),
         "dwell_seconds": {"type": "number"},
         "attempt": COUNT,
-        "prev_hash": WORD,
-        "hash": WORD,
+        "prev_hash": STRING,
+        "hash": STRING,
     }
 )
-# Where the first events of a history are, when they are no longer in the database.
-RETIRED: Schema = nullable(
+# The file with the first events of a history, if they are archived.
+ARCHIVED: Schema = nullable(
     obj(
         {
-            "upto_sequence": COUNT, "first_position": COUNT, "last_position": COUNT, "file": WORD, "sha256": WORD,
-            "until": MOMENT, "retired_at": MOMENT, "operator": WORD, "reason": WORD,
+            "upto_sequence": COUNT, "first_position": COUNT, "last_position": COUNT, "file": STRING, "sha256": STRING,
+            "until": TIME, "retired_at": TIME, "operator": STRING, "reason": STRING,
         }
     )
 )  # fmt: skip
-UNMET: Schema = obj({"code": WORD, "detail": WORD, "entity": WORD, "entity_type": WORD}, ["code", "detail"])
+UNMET: Schema = obj({"code": STRING, "detail": STRING, "entity": STRING, "entity_type": STRING}, ["code", "detail"])
+TRANSITION_CHECKS: Schema = {
+    "type": "array",
+    "items": obj(
+        {
+            "trigger": STRING,
+            "to_state": STRING,
+            "allowed": FLAG,
+            "kind": STRING,
+            "unmet": {"type": "array", "items": UNMET},
+            "actors": {"type": "array", "items": STRING},
+            "needs": {"type": "array", "items": STRING},
+        }
+    ),
+}
 EXPLANATION: Schema = obj(
     {
-        "entity_type": WORD,
-        "id": WORD,
-        "state": WORD,
-        "since": MOMENT,
+        "entity_type": STRING,
+        "id": STRING,
+        "state": STRING,
+        "since": TIME,
         "deadline_seconds": {"type": ["number", "null"]},
         "overdue_seconds": {"type": ["number", "null"]},
-        "sentence": WORD,
-        "moves": {
-            "type": "array",
-            "items": obj(
-                {
-                    "trigger": WORD,
-                    "to_state": WORD,
-                    "allowed": FLAG,
-                    "kind": WORD,
-                    "unmet": {"type": "array", "items": UNMET},
-                    "actors": {"type": "array", "items": WORD},
-                    "needs": {"type": "array", "items": WORD},
-                }
-            ),
-        },
-        "waiting_on": {"type": "array", "items": obj({"entity_type": WORD, "entity_id": WORD, "detail": WORD})},
+        "sentence": STRING,
+        "transitions": TRANSITION_CHECKS,
+        "moves": deprecated(TRANSITION_CHECKS, "transitions"),
+        "waiting_on": {"type": "array", "items": obj({"entity_type": STRING, "entity_id": STRING, "detail": STRING})},
     }
 )
 BULK_RESULT: Schema = obj(
-    {"id": WORD, "changed": FLAG, "event": {}, "refusal": {"type": ["object", "null"]}},
+    {"id": STRING, "changed": FLAG, "event": {}, "refusal": {"type": ["object", "null"]}},
 )
+APPROVAL: Schema = obj(
+    {
+        "id": STRING, "status": {"type": "string", "enum": list(Status.values)}, "entity_type": STRING,
+        "entity_id": STRING, "version": COUNT, "from_state": STRING, "to_state": STRING, "reason": STRING,
+        "category": STRING, "policies": {"type": "array", "items": STRING}, "requested_by": STRING,
+        "requested_at": TIME, "expires_at": TIME, "decided_by": nullable(STRING), "decided_at": nullable(TIME),
+        "comment": nullable(STRING), "event_id": nullable(STRING),
+    }
+)  # fmt: skip
 BULK_JOB: Schema = obj(
     {
-        "id": WORD, "entity_type": WORD, "trigger": WORD, "reason": WORD, "actor": WORD, "total": COUNT, "done": COUNT,
-        "refused": COUNT, "finished": FLAG, "created_at": MOMENT, "finished_at": nullable(MOMENT),
+        "id": STRING, "entity_type": STRING, "trigger": STRING, "reason": STRING, "actor": STRING, "total": COUNT,
+        "done": COUNT, "refused": COUNT, "finished": FLAG, "created_at": TIME, "finished_at": nullable(TIME),
     }
 )  # fmt: skip
 
 
-def moved(flow: Flow) -> Schema:
+def transition_result(flow: Flow) -> Schema:
     caused = {"type": "array", "items": ref("Event")}
     event: Schema = {"anyOf": [ref("Event"), {"type": "null"}]}
-    return obj({"changed": FLAG, "event": event, "caused": caused, "entity": full(flow)})
+    return obj({"changed": FLAG, "event": event, "caused": caused, "entity": entity_with_links(flow)})
 
 
-def refusal_classes() -> list[type[Refusal]]:
-    """Every kind of refusal there is, the API's own included."""
+def list_refusal_classes() -> list[type[Refusal]]:
+    """Return all classes of refusals, sorted by status and code."""
     found: list[type[Refusal]] = []
     waiting = [Refusal]
     while waiting:
@@ -203,19 +238,19 @@ def refusal_classes() -> list[type[Refusal]]:
 
 
 def problems() -> dict[str, Schema]:
-    """One schema for each status, with the codes it comes with."""
+    """Return a schema for each status, with its codes."""
     codes: dict[int, list[str]] = {}
-    for kind in refusal_classes():
+    for kind in list_refusal_classes():
         codes.setdefault(kind.status, []).append(kind.code)
     return {f"Problem{status}": _problem(status, sorted(set(found))) for status, found in codes.items()}
 
 
 def _problem(status: int, codes: list[str]) -> Schema:
     return obj(
-        {"type": WORD, "title": WORD, "status": {"const": status}, "detail": WORD, "code": {"enum": codes}},
+        {"type": STRING, "title": STRING, "status": {"const": status}, "detail": STRING, "code": {"enum": codes}},
     )
 
 
 def components() -> dict[str, Schema]:
-    made = {camel(flow): entity(flow.model) for flow in registry.flows()}
-    return {**made, **problems(), "Event": EVENT, "Explanation": EXPLANATION, "BulkJob": BULK_JOB}
+    made = {component_name(flow): record_schema(flow.model) for flow in registry.flows()}
+    return {**made, **problems(), "Event": EVENT, "Explanation": EXPLANATION, "Approval": APPROVAL, "BulkJob": BULK_JOB}

@@ -1,4 +1,4 @@
-"""The schema itself, and the same as a page to read."""
+"""The OpenAPI document, and a page that shows it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from drf_spectacular.generators import SchemaGenerator
 from api.request import Request
 from api.views import ApiView
 
-from .schemas import refusal_classes
+from .schemas import list_refusal_classes
 
 CONTENT_TYPE = "application/vnd.oai.openapi+json"
 
 
 @cache
-def document() -> dict[str, Any]:
-    """Made once: the machines do not change while a process lives."""
+def build_document() -> dict[str, Any]:
+    """Cached, because the machines do not change while a process runs."""
     generator: Any = SchemaGenerator
     return dict(generator().get_schema(request=None, public=True))
 
@@ -30,33 +30,33 @@ class SchemaView(ApiView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        return HttpResponse(orjson.dumps(document()), content_type=CONTENT_TYPE)
+        return HttpResponse(orjson.dumps(build_document()), content_type=CONTENT_TYPE)
 
 
 class Docs(ApiView):
     schema = None
 
     def get(self, request: Request) -> HttpResponse:
-        return render(request, "api/docs.html", {"tags": _by_tag(), "refusals": _refusals()})
+        return render(request, "api/docs.html", {"tags": _group_by_tag(), "refusals": _list_refusals()})
 
 
-def _by_tag() -> dict[str, list[dict[str, Any]]]:
+def _group_by_tag() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for address, methods in document()["paths"].items():
+    for url, methods in build_document()["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-            call = {"method": method.upper(), "path": address, **operation, "body": _pretty(body) if body else ""}
+            call = {"method": method.upper(), "path": url, **operation, "body": _format_json(body) if body else ""}
             call["statuses"] = sorted(operation["responses"])
             found.setdefault(operation["tags"][0], []).append(call)
     return found
 
 
-def _pretty(schema: dict[str, Any]) -> str:
+def _format_json(schema: dict[str, Any]) -> str:
     return orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode()
 
 
-def _refusals() -> list[dict[str, Any]]:
-    return [{"code": kind.code, "status": kind.status, "about": kind.__doc__ or ""} for kind in refusal_classes()]
+def _list_refusals() -> list[dict[str, Any]]:
+    return [{"code": kind.code, "status": kind.status, "about": kind.__doc__ or ""} for kind in list_refusal_classes()]
 
 
 urlpatterns = [

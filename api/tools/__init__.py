@@ -1,1 +1,1 @@
-"""The API as tools for language models (Model Context Protocol): the same calls and rights, marked as an agent's."""
+"""The API as tools for language models (Model Context Protocol), with the same permissions; callers act as agents."""

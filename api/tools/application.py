@@ -1,4 +1,4 @@
-"""The tools at their address: who calls is asked first, then the protocol takes over."""
+"""Serves the tools at /mcp/: authenticates the caller, then passes the request to the MCP server."""
 
 from __future__ import annotations
 
@@ -9,64 +9,65 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from api.authentication import read
 from api.live.asgi import REFUSED, Message, Receive, refuse
 from api.refusals import MethodNotAllowed, NotAuthenticated, TooLarge
 from statecore.records.token import Token
 
-ADDRESS = "/mcp"
-TOKEN = "statecore.token"  # noqa: S105 - where in the scope it is
+from ..access import read_token
+
+PATH = "/mcp"
+TOKEN = "statecore.token"  # noqa: S105 - a key of the ASGI scope
 
 
-class WithTools:
-    """The whole site, and the tools at /mcp/."""
+class ToolsMiddleware:
+    """Serves /mcp/, and passes all other requests to `application`."""
 
-    def __init__(self, site: Any) -> None:
-        self.site = site
+    def __init__(self, application: Any) -> None:
+        self.application = application
         self.manager: Any = None
         self.running: asyncio.Task[None] | None = None
         self.is_ready = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["path"].rstrip("/") != ADDRESS:
-            await self.site(scope, receive, send)
+        if scope["type"] != "http" or scope["path"].rstrip("/") != PATH:
+            await self.application(scope, receive, send)
             return
         try:
-            token = await _caller(scope)
-            body = await whole(receive)
+            token = await _authenticate(scope)
+            body = await _read_body(receive)
         except REFUSED as error:
             await refuse(error, send)
             return
-        await self._run()
-        await self.manager.handle_request({**scope, TOKEN: token}, _told_again(body, receive), send)
+        await self._start()
+        await self.manager.handle_request({**scope, TOKEN: token}, _replay(body, receive), send)
 
-    async def _run(self) -> None:
-        """Started by the first call and kept for the life of the process: there is no other moment to do it."""
+    async def _start(self) -> None:
+        """Start the MCP server if this is the first call; it runs until the process ends."""
         if self.running is None:
-            self.running = asyncio.create_task(self._live())
+            self.running = asyncio.create_task(self._run())
         await self.is_ready.wait()
 
-    async def _live(self) -> None:
-        # The protocol takes a second to load, which most processes never need.
-        protocol = await asyncio.to_thread(import_module, "api.tools.server")
-        self.manager = protocol.manager(self.site)
+    async def _run(self) -> None:
+        # The import takes a second, and most processes never need it.
+        server = await asyncio.to_thread(import_module, "api.tools.server")
+        self.manager = server.create_manager(self.application)
         async with self.manager.run():
             self.is_ready.set()
             await asyncio.Event().wait()
 
 
-async def _caller(scope: Any) -> Token:
+async def _authenticate(scope: Any) -> Token:
     header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-    token: Token | None = await database_sync_to_async(read)(header)
+    token: Token | None = await database_sync_to_async(read_token)(header)
     if token is None:
-        raise NotAuthenticated("tools are for programs with a token: `Authorization: Bearer <token>` is expected")
-    if scope["method"] != "POST":  # without sessions there is nothing to listen to, and nothing to end
-        raise MethodNotAllowed(f"{scope['method']} is not for this address", methods=["POST"])
+        raise NotAuthenticated("tools require a token: `Authorization: Bearer <token>`")
+    if scope["method"] != "POST":  # GET and DELETE are for sessions, which this server does not have
+        raise MethodNotAllowed(f"{scope['method']} is not supported by this URL", methods=["POST"])
     return token
 
 
-async def whole(receive: Receive) -> bytes:
-    """What was sent, if it is not more than a body of the API may be: the protocol itself would read on and on."""
+async def _read_body(receive: Receive) -> bytes:
+    """Return the body; raises TooLarge above the limit of the API, because the MCP server itself has none."""
     limit, parts, size, more = settings.DATA_UPLOAD_MAX_MEMORY_SIZE, [], 0, True
     while more:
         message = await receive()
@@ -78,10 +79,10 @@ async def whole(receive: Receive) -> bytes:
     return b"".join(parts)
 
 
-def _told_again(body: bytes, receive: Receive) -> Receive:
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+def _replay(body: bytes, receive: Receive) -> Receive:
+    remaining = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def told() -> Message:
-        return waiting.pop() if waiting else await receive()
+    async def replay() -> Message:
+        return remaining.pop() if remaining else await receive()
 
-    return told
+    return replay

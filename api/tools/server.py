@@ -1,4 +1,4 @@
-"""The protocol: lists the tools a token may use, and calls them in its name."""
+"""The MCP server: lists the tools that a token may use, and calls them with that token."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from api.client import AsyncClient, Patience, Refused, StatecoreError, Unsendable
+from api.client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
 from statecore.records.token import Token
 
-from . import reading, working
+from . import read_tools, write_tools
 from .application import TOKEN
 from .tool import Tool, catalogue
 
 TOOL = "statecore.tool"
-# Among ourselves, without a network: the loopback is a host that every set-up allows, and none sends on what says TLS.
-HERE = "https://127.0.0.1"
-MODULES = (reading, working)  # read for the tools they declare
+# Calls stay in this process. ALLOWED_HOSTS always contains the loopback address, and https avoids redirects to TLS.
+BASE_URL = "https://127.0.0.1"
+MODULES = (read_tools, write_tools)  # imported for the tools that they declare
 
 Application = Callable[..., Awaitable[None]]
 Context = ServerRequestContext[Any, Any]
 
 
-def manager(application: Application) -> StreamableHTTPSessionManager:
-    """Without sessions: any process may answer the next request."""
-    return StreamableHTTPSessionManager(server(application), stateless=True, json_response=True)
+def create_manager(application: Application) -> StreamableHTTPSessionManager:
+    """Create a manager without sessions, so that any process can answer the next request."""
+    return StreamableHTTPSessionManager(create_server(application), stateless=True, json_response=True)
 
 
-def server(application: Application) -> Server[Any]:
-    """Each call goes through the whole of the API: its scopes, its throttles, its refusals."""
+def create_server(application: Application) -> Server[Any]:
+    """Create a server with tools that call `application`, so that the scopes, limits and refusals of the API apply."""
 
     async def list_tools(context: Context, _params: Any) -> mcp_types.ListToolsResult:
-        token = _token(context)
-        return mcp_types.ListToolsResult(tools=[_told(tool) for tool in catalogue.values() if token.may(tool.scope)])
+        token = _get_token(context)
+        return mcp_types.ListToolsResult(
+            tools=[_describe(tool) for tool in catalogue.values() if token.may(tool.scope)]
+        )
 
     async def call_tool(context: Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         tool = catalogue.get(params.name)
-        if tool is None or not _token(context).may(tool.scope):
-            return _failed({"code": "unknown_tool", "detail": f"there is no tool {params.name} for this token"})
+        if tool is None or not _get_token(context).may(tool.scope):
+            return _build_error({"code": "unknown_tool", "detail": f"this token has no tool {params.name}"})
         try:
-            asked = msgspec.convert(params.arguments or {}, tool.arguments)
+            arguments = msgspec.convert(params.arguments or {}, tool.arguments)
         except msgspec.ValidationError as error:
-            return _failed({"code": "invalid", "detail": str(error)})
-        return await _called(application, tool, asked, context)
+            return _build_error({"code": "invalid", "detail": str(error)})
+        return await _call(application, tool, arguments, context)
 
     return Server(
         "statecore", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool,
@@ -57,53 +59,57 @@ def server(application: Application) -> Server[Any]:
     )  # fmt: skip
 
 
-INSTRUCTIONS = """Statecore keeps the state of runs, workstreams, tasks, workers, patches, gates and jobs. Nothing \
-changes except by a legal, recorded transition. Before you fire one, `explain` the entity: it lists the moves that are \
-open and what is in the way of the others. A refusal has a code and a sentence, and has changed nothing."""
+INSTRUCTIONS = """Statecore manages the states of runs, workstreams, tasks, workers, patches, gates and jobs. States \
+change only by declared transitions, which are recorded. Before you fire a transition, call `explain`: it lists the \
+transitions that are allowed, and the unmet conditions of the others. A refusal has a code and a message, and changes \
+nothing."""
 
 
-async def _called(application: Application, tool: Tool, asked: Any, context: Context) -> mcp_types.CallToolResult:
+async def _call(application: Application, tool: Tool, arguments: Any, context: Context) -> mcp_types.CallToolResult:
     try:
-        async with _client(application, tool, context) as client:
-            told = await tool.call(client, asked)
+        async with _open_client(application, tool, context) as client:
+            result = await tool.call(client, arguments)
     except Refused as refusal:
-        return _failed({"code": refusal.code, "detail": refusal.detail, **refusal.facts})
+        return _build_error({"code": refusal.code, "detail": refusal.detail, **refusal.facts})
     except Unsendable as error:
-        return _failed({"code": "invalid", "detail": str(error)})
+        return _build_error({"code": "invalid", "detail": str(error)})
     except StatecoreError as error:
-        return _failed({"code": "unavailable", "detail": str(error)})
-    structured = told if isinstance(told, dict) else {"results": told}
-    return mcp_types.CallToolResult(content=[_text(structured)], structured_content=structured)
+        return _build_error({"code": "unavailable", "detail": str(error)})
+    structured = result if isinstance(result, dict) else {"results": result}
+    return mcp_types.CallToolResult(content=[_to_text(structured)], structured_content=structured)
 
 
 @asynccontextmanager
-async def _client(application: Application, tool: Tool, context: Context) -> Any:
-    """A client of ours in this process, with the caller's own token; the tool is noted where only we can."""
+async def _open_client(application: Application, tool: Tool, context: Context) -> Any:
+    """Yield a client that calls the application in this process with the caller's token.
 
-    async def marked(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+    The name of the tool is in the ASGI scope, which callers cannot set.
+    """
+
+    async def with_tool_name(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         await application({**scope, TOOL: tool.name}, receive, send)
 
     text = context.request.headers["authorization"].partition(" ")[2].strip()  # type: ignore[union-attr]
-    transport = httpx.ASGITransport(app=marked, raise_app_exceptions=False)
-    async with AsyncClient(HERE, text, transport=transport, patience=Patience(total=5.0)) as client:
+    transport = httpx.ASGITransport(app=with_tool_name, raise_app_exceptions=False)
+    async with AsyncClient(BASE_URL, text, transport=transport, retry_policy=RetryPolicy(total=5.0)) as client:
         yield client
 
 
-def _token(context: Context) -> Token:
+def _get_token(context: Context) -> Token:
     token: Token = context.request.scope[TOKEN]  # type: ignore[union-attr]
     return token
 
 
-def _told(tool: Tool) -> mcp_types.Tool:
-    hints = mcp_types.ToolAnnotations(read_only_hint=tool.only_reads, destructive_hint=False, open_world_hint=False)
+def _describe(tool: Tool) -> mcp_types.Tool:
+    hints = mcp_types.ToolAnnotations(read_only_hint=tool.is_read_only, destructive_hint=False, open_world_hint=False)
     return mcp_types.Tool(
         name=tool.name, description=tool.description, input_schema=tool.schema, annotations=hints
     )  # fmt: skip
 
 
-def _text(told: Any) -> mcp_types.TextContent:
-    return mcp_types.TextContent(type="text", text=json.dumps(told, ensure_ascii=False, default=str))
+def _to_text(value: Any) -> mcp_types.TextContent:
+    return mcp_types.TextContent(type="text", text=json.dumps(value, ensure_ascii=False, default=str))
 
 
-def _failed(problem: dict[str, Any]) -> mcp_types.CallToolResult:
-    return mcp_types.CallToolResult(content=[_text(problem)], structured_content=problem, is_error=True)
+def _build_error(problem: dict[str, Any]) -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[_to_text(problem)], structured_content=problem, is_error=True)

@@ -1,4 +1,4 @@
-"""What a tool is: a call of the API with typed arguments, for tokens of a certain scope."""
+"""The declaration of a tool: a call of the API with typed arguments and a required scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The base of every tool's arguments; what nobody knows is refused by name."""
+    """The base of every tool's arguments; unknown ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Tool:
         return schema
 
     @property
-    def only_reads(self) -> bool:
+    def is_read_only(self) -> bool:
         return self.scope is Scope.READ
 
 
@@ -41,11 +41,11 @@ catalogue: dict[str, Tool] = {}
 
 
 def tool(scope: Scope) -> Callable[[Callable[[AsyncClient, A], Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Its name is the function's, its description the docstring, its arguments the type of the second parameter."""
+    """Declare a function as a tool; its docstring is the description, the type of `arguments` the input schema."""
 
     def declare(function: Callable[[AsyncClient, A], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         name = function.__name__
-        catalogue[name] = Tool(name, function.__doc__ or "", scope, get_type_hints(function)["asked"], function)
+        catalogue[name] = Tool(name, function.__doc__ or "", scope, get_type_hints(function)["arguments"], function)
         return function
 
     return declare

@@ -1,1 +1,1 @@
-"""Recoveries that take several steps, as guided commands. Each has a dry run that shows them all."""
+"""Guided recoveries of several steps. `--dry-run` shows the steps."""

@@ -1,4 +1,4 @@
-"""Steps of a playbook: told one by one, counted, and forced with the playbook's reason."""
+"""The numbered steps of a playbook, and overrides with its reason."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from argparse import Namespace
 
 from api.client import Outcome
 
-from ..desk import Desk
-from ..exits import Stop
-from ..forcing import ask_to_force
+from ..context import Context
+from ..errors import CommandError
+from ..overrides import confirm_and_force
 
 
 class Steps:
-    def __init__(self, options: Namespace, desk: Desk, category: str) -> None:
-        self.options, self.desk = options, desk
-        self.forced = Namespace(
+    def __init__(self, options: Namespace, context: Context, category: str) -> None:
+        self.options, self.context = options, context
+        self.override_options = Namespace(
             reason=options.reason, category=category, dry_run=options.dry_run, expected_version=None, yes=True
         )
         self.number = 0
 
-    def step(self, sentence: str) -> None:
+    def print_step(self, sentence: str) -> None:
         self.number += 1
-        self.desk.say(f"{self.number}. {sentence}")
+        self.context.print_note(f"{self.number}. {sentence}")
 
-    def ask_to_force(self, collection: str, id_: str, to_state: str) -> Outcome:
-        return ask_to_force(self.desk, self.forced, collection, id_, to_state)
+    def confirm_and_force(self, collection: str, id_: str, to_state: str) -> Outcome:
+        return confirm_and_force(self.context, self.override_options, collection, id_, to_state)
 
-    def ask(self, question: str) -> None:
-        """Before the first change; a dry run makes none."""
-        if self.options.dry_run or self.options.yes or not self.desk.somebody_is_there:
+    def confirm(self, question: str) -> None:
+        """Raises CommandError if the operator declines. Prompts only at a terminal, not in a dry run or with --yes."""
+        if self.options.dry_run or self.options.yes or not self.context.is_interactive:
             return
-        if not self.desk.confirmed(question):
-            raise Stop("nothing was changed")
+        if not self.context.confirm(question):
+            raise CommandError("nothing was changed")

@@ -1,14 +1,14 @@
-"""The addresses of what screens ask."""
+"""The routes of the monitoring calls."""
 
 from django.urls import path
 
-from . import board, journal, machines
+from . import board, journal, machines, proofs
 
 urlpatterns = [
     path("machines/", machines.Machines.as_view(), name="machines"),
     path("machines/<str:entity_type>/", machines.Machine.as_view(), name="machine"),
-    path("machines/<str:entity_type>/diagram.svg", machines.Drawing.as_view(), name="machine-drawing"),
-    path("machines/<str:entity_type>/diagram.mmd", machines.Mermaid.as_view(), name="machine-mermaid"),
+    path("machines/<str:entity_type>/diagram.svg", machines.SvgDiagram.as_view(), name="machine-svg"),
+    path("machines/<str:entity_type>/diagram.mmd", machines.MermaidDiagram.as_view(), name="machine-mermaid"),
     path("stats/", board.Stats.as_view(), name="stats"),
     path("stuck/", board.Stuck.as_view(), name="stuck"),
     path("alerts/", board.Alerts.as_view(), name="alerts"),
@@ -16,5 +16,9 @@ urlpatterns = [
     path("overrides/", journal.Overrides.as_view(), name="overrides"),
     path("events/", journal.Events.as_view(), name="events"),
     path("audit/verify/", journal.Verify.as_view(), name="verify"),
+    path("audit/key/", proofs.Key.as_view(), name="audit-key"),
+    path("audit/checkpoint/", proofs.NewestCheckpoint.as_view(), name="audit-checkpoint"),
+    path("audit/proof/", proofs.Proof.as_view(), name="audit-proof"),
+    path("audit/consistency/", proofs.Consistency.as_view(), name="audit-consistency"),
     path("runs/<str:run_id>/at/", journal.RunAt.as_view(), name="run-at"),
 ]

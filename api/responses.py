@@ -1,6 +1,8 @@
-"""Every refusal as application/problem+json (RFC 9457), whoever said it: a door, the framework or the database."""
+"""Responses: JSON, and every refusal as application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import orjson
 import structlog
@@ -13,12 +15,21 @@ from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refus
 
 from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, TooLarge, Unavailable
 
-CONTENT_TYPE = "application/problem+json"
+JSON = "application/json"
+PROBLEM_JSON = "application/problem+json"
 CHALLENGE = 'Bearer realm="statecore"'
 BASE = "/api/"
-DATABASE_IS_AWAY = (OperationalError, InterfaceError)
+DATABASE_UNAVAILABLE = (OperationalError, InterfaceError)
 
 log = structlog.get_logger(__name__)
+
+
+def json_response(body: Any, status: int = 200, **headers: str) -> HttpResponse:
+    """Header names are given with underscores: `Retry_After`."""
+    response = HttpResponse(orjson.dumps(body), status=status, content_type=JSON)
+    for name, value in headers.items():
+        response[name.replace("_", "-")] = value
+    return response
 
 
 def problem(refusal: Refusal) -> HttpResponse:
@@ -28,7 +39,7 @@ def problem(refusal: Refusal) -> HttpResponse:
         "status": refusal.status,
         **refusal.as_dict(),
     }
-    response = HttpResponse(orjson.dumps(body, default=str), status=refusal.status, content_type=CONTENT_TYPE)
+    response = HttpResponse(orjson.dumps(body, default=str), status=refusal.status, content_type=PROBLEM_JSON)
     if "retry_after" in refusal.facts:
         response["Retry-After"] = str(refusal.facts["retry_after"])
     if refusal.status == MethodNotAllowed.status:
@@ -43,18 +54,19 @@ def title(code: str) -> str:
 
 
 def as_refusal(error: Exception) -> Refusal:
+    """Convert any exception to a refusal; an unexpected one is logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, Http404):
-        return NotFound(str(error) or "there is nothing at this address")
+        return NotFound(str(error) or "no such URL")
     if isinstance(error, DjangoPermissionDenied):
         return PermissionDenied(str(error) or "you may not do this")
     if isinstance(error, RequestDataTooBig):
         return TooLarge("the body is too large")
     if isinstance(error, SuspiciousOperation):
-        return Invalid({"request": [str(error) or "is not one this server takes."]})
-    if isinstance(error, DATABASE_IS_AWAY):
+        return Invalid({"request": [str(error) or "was rejected."]})
+    if isinstance(error, DATABASE_UNAVAILABLE):
         log.warning("database_unavailable", error=str(error))
-        return Unavailable("the database cannot be reached now: try again", retry_after=1)
+        return Unavailable("the database is unreachable: try again later", retry_after=1)
     log.error("unexpected_error", exc_info=error)
-    return InternalError("something went wrong here; it was written to the log")
+    return InternalError("internal error; the log has the details")

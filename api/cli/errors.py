@@ -1,4 +1,4 @@
-"""What an exit code says; docs/reference/command-line.md lists them."""
+"""Exit codes, as listed in docs/reference/command-line.md, and the error that ends a command."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from api.client.refusals import IdempotencyMismatch
 
 class Exit(IntEnum):
     DONE = 0
-    NOT_AS_HOPED = 1  # it worked, and what was waited for or checked turned out otherwise
+    UNSUCCESSFUL = 1  # the command ran, but what it checked or waited for did not succeed
     USAGE = 2
     CONFLICT = 3
     NOT_ALLOWED = 4
     NOT_FOUND = 5
     INVALID = 6
     UNREACHABLE = 7
+    WAITING = 8  # nothing has changed yet: the override waits for the approval of another person
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 
@@ -48,13 +49,13 @@ CODES: tuple[tuple[type[StatecoreError], Exit], ...] = (
 )
 
 
-class Stop(Exception):
-    """The end of a command, with a sentence for people and a code for programs."""
+class CommandError(Exception):
+    """Ends a command with a message for people and an exit code for programs."""
 
-    def __init__(self, sentence: str, code: Exit = Exit.NOT_AS_HOPED) -> None:
+    def __init__(self, sentence: str, code: Exit = Exit.UNSUCCESSFUL) -> None:
         super().__init__(sentence)
         self.code = code
 
 
-def code_of(error: StatecoreError) -> Exit:
-    return next((code for family, code in CODES if isinstance(error, family)), Exit.NOT_AS_HOPED)
+def get_exit_code(error: StatecoreError) -> Exit:
+    return next((code for error_class, code in CODES if isinstance(error, error_class)), Exit.UNSUCCESSFUL)

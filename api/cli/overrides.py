@@ -1,0 +1,134 @@
+"""Commands that force a common state, such as `complete-task`, and `override` for any state.
+
+At a terminal each shows a preview first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from api.client import Conflict, Outcome
+
+from .approvals import print_request
+from .context import Context
+from .errors import CommandError, Exit
+from .transitions import create_successor, print_outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    name: str
+    collection: str
+    to_state: str
+    help: str
+
+
+VERBS = (
+    Verb("complete-task", "tasks", "completed", "a task that is done but was not reported"),
+    Verb("fail-task", "tasks", "failed", "a task that will not be completed"),
+    Verb("reset-task", "tasks", "pending", "a task that is to start again; a final task gets a successor"),
+    # A task forced to pending would be blocked again by the same dependency.
+    Verb("unblock-task", "tasks", "queued", "a blocked task, after you checked its dependency"),
+    Verb("fail-workstream", "workstreams", "failed", "a workstream that cannot succeed"),
+    Verb("validate-workstream", "workstreams", "validating", "a workstream with final tasks only"),
+    Verb("rollback-patch", "patches", "rolled_back", "a committed patch, after its approved plan was executed"),
+    Verb("reset-breaker", "breakers", "CLOSED", "the breaker of a tool that works again"),
+)
+RESET = "reset-task"
+
+
+def add_commands(commands: Any) -> None:
+    for verb in VERBS:
+        parser = commands.add_parser(verb.name, help=f"force to {verb.to_state}: {verb.help}")
+        parser.add_argument("id", help="the entity")
+        _add_options(parser)
+        parser.set_defaults(run=run_verb, verb=verb)
+        if verb.name == "complete-task":
+            parser.add_argument("--verify-output", metavar="FILE", help="refuse unless FILE exists and is not empty")
+    override = commands.add_parser("override", help="force any entity into any state")
+    override.add_argument("collection", help="tasks, runs, workers, …")
+    override.add_argument("id", help="the entity")
+    override.add_argument("to_state", help="the target state")
+    _add_options(override)
+    override.set_defaults(run=override_any)
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--reason", required=True, help="10 characters or more; recorded in the journal")
+    parser.add_argument("--category", required=True, help="stuck, crashed_worker, infrastructure, …")
+    parser.add_argument("--expected-version", type=int, metavar="N", help="refuse if the entity has another version")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def run_verb(options: Namespace, context: Context) -> None:
+    verb: Verb = options.verb
+    metadata = _hash_output(options.verify_output) if getattr(options, "verify_output", None) else None
+    try:
+        confirm_and_force(context, options, verb.collection, options.id, verb.to_state, metadata)
+    except Conflict as refusal:
+        if verb.name != RESET or refusal.code != "terminal_state":
+            raise
+        retry_options = Namespace(
+            collection=verb.collection, id=options.id, reason=options.reason, dry_run=options.dry_run
+        )
+        create_successor(retry_options, context)
+
+
+def override_any(options: Namespace, context: Context) -> None:
+    confirm_and_force(context, options, options.collection, options.id, options.to_state)
+
+
+def confirm_and_force(
+    context: Context,
+    options: Namespace,
+    collection: str,
+    id_: str,
+    to_state: str,
+    metadata: dict[str, Any] | None = None,
+) -> Outcome:
+    """Overrides the version that `options` names, or the current one; at a terminal only after a confirmed preview.
+
+    Raises CommandError if the operator declines or the override waits for the approval of another person, and Conflict
+    if the entity changes in the meantime.
+    """
+
+    def send(*, dry_run: bool, expected_version: int | None) -> Outcome:
+        return context.client.override(
+            collection, id_, to_state, reason=options.reason, category=options.category, dry_run=dry_run,
+            expected_version=expected_version, metadata=metadata,
+        )  # fmt: skip
+
+    version = options.expected_version
+    if options.dry_run:
+        shown = send(dry_run=True, expected_version=version)
+        print_outcome(context, shown, "dry run: ")
+        return shown
+    if version is None:
+        version = context.client.get(collection, id_).version
+    if context.is_interactive and not options.yes:
+        print_outcome(context, send(dry_run=True, expected_version=version), "dry run: ")
+        if not context.confirm(f"force {id_} to {to_state}?"):
+            raise CommandError("nothing was changed")
+    done = send(dry_run=False, expected_version=version)
+    if done.approval is not None:
+        print_request(context, done.approval)
+        raise CommandError(f"another person decides: statecore approve {done.approval.id}", Exit.WAITING)
+    print_outcome(context, done)
+    return done
+
+
+def _hash_output(name: str) -> dict[str, Any]:
+    """Returns the name, hash and size of a file as metadata of the override; raises CommandError if it is empty."""
+    path = Path(name)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{name} cannot be read: {error.strerror}", Exit.UNSUCCESSFUL) from None
+    if not content:
+        raise CommandError(f"{name} is empty", Exit.UNSUCCESSFUL)
+    return {"verified_output": path.name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}

@@ -1,0 +1,1 @@
+"""Calls for operators and dashboards: machines, statistics, stuck entities, alerts and the journal."""

@@ -1,0 +1,397 @@
+"""Descriptions of the calls of machines, records, agents and operators, by view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api import agents, bulk, claims, collections, heartbeat, operators, records
+from api.filters import AS_TEXT, derive_filters
+from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
+from statecore.kernel.flow import Flow
+from statecore.machines.task import REPORTS
+from statecore.transitions import Category
+
+from . import schemas
+from .fields import (
+    ANY_OBJECT,
+    ID,
+    TIME,
+    Schema,
+    nullable,
+    request_field,
+    text,
+)
+from .operation import Operation
+from .schemas import (
+    COUNT,
+    FLAG,
+    REASON,
+    STRING,
+    VERSION,
+    obj,
+    page_of,
+    ref,
+)
+
+
+def query(name: str, schema: Schema, description: str = "") -> Schema:
+    param: Schema = {"name": name, "in": "query", "schema": schema}
+    return {**param, "description": description} if description else param
+
+
+SIZE = query(
+    "page_size",
+    {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE},
+    f"Results per page; {DEFAULT_PAGE_SIZE} by default.",
+)
+CURSOR = query("cursor", STRING, "Opaque; part of the URLs in `next` and `previous`.")
+AFTER = query("after", {"type": "integer", "minimum": 0, "maximum": 10**9 - 1}, "Return results after this number.")
+
+
+def paging(model: Any) -> list[Schema]:
+    filter_params = [query(name, _filter_param(each)) for name, each in derive_filters(model).items()]
+    ordering = query("ordering", {"type": "string", "enum": list(list_orderings(model))})
+    return [CURSOR, SIZE, ordering, *filter_params]
+
+
+def _filter_param(found: Any) -> Schema:
+    return (
+        {"type": "array", "items": found.schema, "minItems": 1, "maxItems": 100} if found.repeatable else found.schema
+    )
+
+
+def _filter_in_body(found: Any) -> Schema:
+    """In a body, a filter is one value or a list, and numbers and flags may be written as text."""
+    written = AS_TEXT.get(found.schema["type"])
+    one: Schema = {"anyOf": [found.schema, written]} if written else found.schema
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": 100 if found.repeatable else 1}]}
+
+
+def describe_collection(view: collections.Collection, method: str) -> Operation:
+    flow = view.flow
+    if method == "GET":
+        return Operation(
+            f"List {flow.collection}", {200: page_of(schemas.entity_with_links(flow))}, parameters=paging(flow.model)
+        )
+    if flow.entity_type == "patch_ledger":
+        return _describe_patch_submission(flow)
+    summary = "Register an idle worker" if flow.entity_type == "worker" else f"Create a new {flow.entity_type}"
+    responses: dict[int, Schema | None] = {201: schemas.created(flow)}
+    return Operation(
+        summary, responses, body=schemas.creation_body(flow), body_is_optional=_is_body_optional(flow), conflicts=True
+    )
+
+
+def _describe_patch_submission(flow: Flow) -> Operation:
+    plain = schemas.creation_body(flow)
+    task = {"task": nullable(ID), "attempt": VERSION}
+    return Operation(
+        "Submit a patch",
+        {201: schemas.created(flow)},
+        body={**plain, "properties": {**plain["properties"], **task}, "required": ["patch"]},
+        conflicts=True,
+        description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
+        "and the validation of the task waits for it. Without a task, `workstream` is required.",
+    )
+
+
+def _is_body_optional(flow: Flow) -> bool:
+    return not schemas.creation_body(flow).get("required")
+
+
+def describe_detail(view: collections.Detail, method: str) -> Operation:
+    flow = view.flow
+    response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
+    if method == "GET":
+        return Operation(f"Read one {flow.entity_type}", response)
+    return Operation(
+        f"Change fields of one {flow.entity_type}",
+        response,
+        body=schemas.edit_body(flow),
+        body_is_optional=True,
+        conflicts=True,
+    )
+
+
+def describe_transitions(view: collections.Transitions, method: str) -> Operation:
+    flow = view.flow
+    if method == "GET":
+        responses: dict[int, Schema | None] = {200: schemas.page_of(ref("Event"), retired=schemas.ARCHIVED)}
+        return Operation("List the events of an entity, oldest first", responses, parameters=[AFTER, SIZE])
+    return Operation(
+        "Fire a trigger", {200: schemas.transition_result(flow)}, body=schemas.trigger_body(flow), conflicts=True
+    )
+
+
+def describe_explain(view: collections.Explain, method: str) -> Operation:
+    return Operation("Explain the current state and what each transition requires", {200: ref("Explanation")})
+
+
+def describe_override(view: collections.Override, method: str) -> Operation:
+    overrides = {
+        "to_state": {"type": "string", "enum": list(view.flow.states)},
+        "category": {"type": "string", "enum": list(Category.values)},
+        "reason": {**REASON, "minLength": 10},
+        "metadata": ANY_OBJECT,
+        "expected_version": VERSION,
+    }
+    body = schemas.body_schema(collections.Override.Fields, **overrides)
+    return Operation(
+        "Override the state",
+        {200: schemas.transition_result(view.flow), 202: obj({"approval": ref("Approval")})},
+        body=body,
+        conflicts=True,
+        description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
+        "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`.",
+    )
+
+
+def describe_retry(view: collections.Retry, method: str) -> Operation:
+    body = schemas.body_schema(collections.Retry.Fields, reason=REASON)
+    responses: dict[int, Schema | None] = {201: schemas.created(view.flow)}
+    return Operation(
+        "Create a successor of a final entity", responses, body=body, body_is_optional=True, conflicts=True
+    )
+
+
+def describe_bulk(view: bulk.BulkTransitions, method: str) -> Operation:
+    ids = {"ids": {"type": "array", "items": ID, "maxItems": 100_000}}
+    chosen = {
+        "filter": obj(
+            {name: _filter_in_body(each) for name, each in derive_filters(view.flow.model).items()}, [], closed=True
+        )
+    }
+    chosen["filter"]["minProperties"] = 1
+    done = obj({"total": COUNT, "refused": COUNT, "results": {"type": "array", "items": schemas.BULK_RESULT}})
+    job = obj({"job": ref("BulkJob"), "url": STRING})
+    return Operation(
+        "Fire a trigger for many entities, each applied or refused separately",
+        {200: done, 202: job},
+        body=schemas.trigger_body(view.flow, ids, chosen),
+        conflicts=True,
+        description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
+        "background job; the response is 202 with its URL.",
+    )
+
+
+def describe_job(view: bulk.Job, method: str) -> Operation:
+    return Operation("Read the progress of a bulk job", {200: ref("BulkJob")})
+
+
+def describe_results(view: bulk.Results, method: str) -> Operation:
+    return Operation(
+        "List the results of a bulk job by entity", {200: page_of(schemas.BULK_RESULT)}, parameters=[AFTER]
+    )
+
+
+def describe_records(view: records.Records, method: str) -> Operation:
+    response = schemas.record_schema(view.model)
+    if method == "GET":
+        return Operation(
+            f"List {view.model._meta.verbose_name_plural}", {200: page_of(response)}, parameters=paging(view.model)
+        )
+    fields = {name: request_field(field) for name, field in view.fields().items()}
+    required = [name for name, field in view.fields().items() if not (field.blank or field.has_default())]
+    body = obj(
+        {"id": {**ID, "type": ["string", "null"]}, **fields, "request_id": schemas.REQUEST_ID}, required, closed=True
+    )
+    summary = f"Add a {view.model._meta.verbose_name}"
+    return Operation(summary, {201: response}, body=body, body_is_optional=not required, conflicts=True)
+
+
+def describe_record(view: records.Record, method: str) -> Operation:
+    response = schemas.record_schema(view.model)
+    if method == "GET":
+        return Operation(f"Read a {view.model._meta.verbose_name}", {200: response})
+    fields = {name: request_field(field) for name, field in view.fields().items()}
+    body = obj(fields, [], closed=True)
+    return Operation(f"Change a {view.model._meta.verbose_name}", {200: response}, body=body, body_is_optional=True)
+
+
+def describe_submit(view: agents.Submit, method: str) -> Operation:
+    item: Schema = {"type": "object", "properties": {"id": ID}, "required": ["id"]}
+    stream: Schema = {
+        "type": "object",
+        "properties": {"id": ID, "tasks": {"type": "array", "items": item, "minItems": 1}},
+        "required": ["id", "tasks"],
+    }
+    body = obj(
+        {
+            "id": ID,
+            "phase": ID,
+            "metadata": ANY_OBJECT,
+            "workstreams": {"type": "array", "items": stream, "minItems": 1},
+            "gates": {"type": "array", "items": item},
+            "start": FLAG,
+            "request_id": schemas.REQUEST_ID,
+        },
+        ["phase", "workstreams"],
+        closed=True,
+    )
+    counts = obj({"workstreams": COUNT, "tasks": COUNT, "gates": COUNT})
+    return Operation(
+        "Submit a plan in one transaction",
+        {201: {"allOf": [ref("Run"), counts]}},
+        body=body,
+        conflicts=True,
+        description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part.",
+    )
+
+
+HELD = {"task": ID, "attempt": {**COUNT, "maximum": claims.MAX_ATTEMPT}}
+
+
+def describe_heartbeat(view: heartbeat.Heartbeat, method: str) -> Operation:
+    held = obj(HELD, closed=True)
+    holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MAX_HELD}
+    response = obj({"state": STRING, "commands": {"type": "array", "items": ANY_OBJECT}})
+    return Operation(
+        "Send a heartbeat",
+        {200: response},
+        body=schemas.body_schema(heartbeat.HeartbeatFields, holds=holds),
+        body_is_optional=True,
+        description="`holds` lists the tasks that the agent works on; the response contains a command to stop each "
+        "one that the worker no longer holds. Without `holds`, the response lists the tasks that were recently "
+        "withdrawn from the worker.",
+    )
+
+
+def _empty_body() -> Schema:
+    return obj({"request_id": schemas.REQUEST_ID}, [], closed=True)
+
+
+def describe_claim(view: claims.Claim, method: str) -> Operation:
+    result = {
+        **HELD,
+        "trigger": {"enum": sorted(REPORTS)},
+        "exit_code": {"type": ["integer", "null"]},
+        "output": nullable(STRING),
+        "error": nullable(STRING),
+    }
+    report = obj(result, ["task", "attempt", "trigger"], closed=True)
+    most = {"type": ["integer", "null"], "minimum": 1}
+    reports = {"type": "array", "items": report, "minItems": 1, "maxItems": claims.MAX_HELD}
+    alone = schemas.body_schema(claims.ClaimFields, max=most, reports={"type": "array", "maxItems": 0})
+    reporting = schemas.body_schema(claims.ClaimFields, max=most, reports=reports, wait={"const": 0})
+    reporting["required"] = ["reports"]
+    tasks = {"type": "array", "items": ref("Task")}
+    response = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
+    return Operation(
+        "Claim tasks",
+        {200: response},
+        body={"anyOf": [alone, reporting]},
+        body_is_optional=True,
+        conflicts=True,
+        description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
+        "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
+        "by the next call.",
+    )
+
+
+def describe_acquire(view: agents.Acquire, method: str) -> Operation:
+    response = obj({"allowed": FLAG, "probe": FLAG})
+    return Operation("Request permission to call a tool", {200: response}, body=_empty_body(), body_is_optional=True)
+
+
+def describe_report(view: agents.Report, method: str) -> Operation:
+    response = obj({"counted": FLAG, "state": STRING, "failure_count": COUNT, "success_count": COUNT})
+    return Operation(
+        "Report the result of a tool call",
+        {200: response},
+        body=schemas.body_schema(agents.Report.Fields, error=text(10_000)),
+    )
+
+
+def describe_checkpoint(view: agents.Checkpoint, method: str) -> Operation:
+    if method == "DELETE":
+        return Operation("Delete a checkpoint", {204: None})
+    headers = "The headers Checkpoint-Job and Checkpoint-Updated-At name the job and the time it was stored."
+    if method == "GET":
+        return Operation("Read a stored checkpoint", {200: ANY_OBJECT}, description=headers)
+    return Operation("Store a checkpoint", {200: ANY_OBJECT}, body=ANY_OBJECT, body_is_optional=True, conflicts=True)
+
+
+def describe_job_events(view: agents.JobEvents, method: str) -> Operation:
+    event = {
+        "job": STRING,
+        "sequence": COUNT,
+        "type": STRING,
+        "payload": ANY_OBJECT,
+        "to_state": {"type": ["string", "null"]},
+    }
+    event |= {"journal_event": {"type": ["string", "null"]}, "actor": STRING, "at": TIME}
+    if method == "GET":
+        return Operation(
+            "List the log of an agent job, oldest first", {200: page_of(obj(event))}, parameters=[AFTER, SIZE]
+        )
+    kind = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"}
+    body = schemas.body_schema(
+        agents.JobEvents.Fields, type=kind, reason=REASON, payload=ANY_OBJECT, expected_version=VERSION
+    )
+    response = obj({**event, "changed": FLAG, "state": STRING, "version": COUNT})
+    return Operation("Append to the log of an agent job", {201: response}, body=body, conflicts=True)
+
+
+COMPENSATION = obj(
+    {
+        "patch": STRING,
+        "plan": {"type": ["object", "null"]},
+        "digest": {"type": ["string", "null"]},
+        "approved_by": {"type": ["string", "null"]},
+        "default": {"type": ["object", "null"]},
+        "steps": {"type": "array", "items": ANY_OBJECT},
+    }
+)
+
+
+def describe_compensation(view: operators.Compensation, method: str) -> Operation:
+    if method == "GET":
+        return Operation("Preview the rollback of a committed patch", {200: COMPENSATION}, conflicts=True)
+    return Operation(
+        "Store the compensation plan of a patch, replacing an earlier one",
+        {200: COMPENSATION},
+        body=ANY_OBJECT,
+        body_is_optional=True,
+        conflicts=True,
+    )
+
+
+def describe_approval(view: operators.Approval, method: str) -> Operation:
+    body = schemas.body_schema(operators.Approval.Fields)
+    return Operation("Approve the compensation plan with this digest", {200: COMPENSATION}, body=body, conflicts=True)
+
+
+def describe_rollback(view: operators.Rollback, method: str) -> Operation:
+    body = schemas.body_schema(operators.Rollback.Fields, reason=REASON)
+    return Operation("Request the execution of the approved plan", {202: COMPENSATION}, body=body, conflicts=True)
+
+
+def describe_drain(view: operators.Drain, method: str) -> Operation:
+    response: dict[int, Schema | None] = {200: ref("Worker")}
+    return Operation("Drain a worker", response, body=_empty_body(), body_is_optional=True, conflicts=True)
+
+
+DESCRIPTIONS: dict[type, Any] = {
+    operators.Compensation: describe_compensation,
+    operators.Approval: describe_approval,
+    operators.Rollback: describe_rollback,
+    operators.Drain: describe_drain,
+    collections.Collection: describe_collection,
+    collections.Detail: describe_detail,
+    collections.Transitions: describe_transitions,
+    collections.Explain: describe_explain,
+    collections.Override: describe_override,
+    collections.Retry: describe_retry,
+    bulk.BulkTransitions: describe_bulk,
+    bulk.Job: describe_job,
+    bulk.Results: describe_results,
+    records.Records: describe_records,
+    records.Record: describe_record,
+    agents.Submit: describe_submit,
+    heartbeat.Heartbeat: describe_heartbeat,
+    claims.Claim: describe_claim,
+    agents.Acquire: describe_acquire,
+    agents.Report: describe_report,
+    agents.Checkpoint: describe_checkpoint,
+    agents.JobEvents: describe_job_events,
+}
