@@ -1,1 +1,1 @@
-"""The console: pages for operators, made from the declarations and the journal."""
+"""The console: web pages for operators, generated from the machines' declarations and the journal."""

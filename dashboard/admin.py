@@ -1,4 +1,4 @@
-"""The admin shows no secrets: neither whose telephone makes which codes, nor what is on whose paper."""
+"""Removes two-factor devices from the admin, which would show their secrets."""
 
 from django.contrib import admin
 from django_otp.plugins.otp_static.models import StaticDevice

@@ -11,11 +11,11 @@ class DashboardConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        post_migrate.connect(_make_groups, sender=self)
+        post_migrate.connect(_create_groups, sender=self)
 
 
-def _make_groups(using: str, **_: Any) -> None:
-    """Not in a migration: Django makes the permissions themselves only after the migrations."""
+def _create_groups(using: str, **_: Any) -> None:
+    """Not a migration, because Django creates permissions only after all migrations."""
     from . import groups
 
-    groups.make(using)
+    groups.create_groups(using)

@@ -1,13 +1,13 @@
-"""What a browser needs to draw a machine: states with their look, edges with their triggers; dagre places them."""
+"""The data of a state diagram: states with their look, edges with their triggers. The browser lays it out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from statecore.derive.diagrams import edges
-from statecore.derive.tones import looks
 from statecore.kernel.flow import Flow
+from statecore.read_models.diagrams.mermaid import label_edges
+from statecore.read_models.diagrams.tones import state_styles
 
 from .templatetags.console import duration
 
@@ -25,8 +25,8 @@ def machine_drawing(
     taken: Iterable[Edge] = (),
     here: str = "",
 ) -> dict[str, Any]:
-    """`forced` edges need not be declared: they are drawn all the same, and differently."""
-    declared, was_forced, was_taken = edges(flow), set(forced), set(taken)
+    """`forced` edges that are not declared are drawn as well."""
+    declared, was_forced, was_taken = label_edges(flow), set(forced), set(taken)
     drawn = {**declared, **{edge: "forced" for edge in was_forced if edge not in declared and edge[0]}}
     return {
         "nodes": [
@@ -40,7 +40,7 @@ def machine_drawing(
                 "count": counts.get(look.state, 0) if counts is not None else None,
                 "dwell": duration(dwell[look.state]) if dwell and look.state in dwell else None,
             }
-            for look in looks(flow.entity_type).values()
+            for look in state_styles(flow.entity_type).values()
         ],
         "edges": [
             {

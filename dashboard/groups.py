@@ -1,7 +1,7 @@
-"""Three groups of people, and what each may do; made by every migrate, never taken back from.
+"""The groups viewer, operator and supervisor with their permissions, created by every `migrate`.
 
-A machine no group has heard of is given to all three by the same rule, so that a new machine needs nothing here.
-What somebody took away from a group stays away.
+Permissions of a machine that no group knows yet are added by the same rule, so a new machine needs no change here.
+Permissions that an administrator removed stay removed.
 """
 
 from __future__ import annotations
@@ -15,30 +15,40 @@ from statecore.kernel import registry
 VIEWER, OPERATOR, SUPERVISOR = "viewer", "operator", "supervisor"
 ACTIONS = {VIEWER: ("view",), OPERATOR: ("view", "operate"), SUPERVISOR: ("view", "operate", "override")}
 SCREENS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
-RECORDS = ("alert", "event", "phase", "patch", "compensationstep", "position", "seal", "retirement")
+RECORDS = (
+    "alert",
+    "event",
+    "phase",
+    "patch",
+    "compensationstep",
+    "position",
+    "retirement",
+    "signedcheckpoint",
+    "witness",
+)
 
 
-def make(using: str = "default") -> None:
-    permissions = {each.codename: each for each in _of_this_project(using)}
+def create_groups(using: str = "default") -> None:
+    permissions = {each.codename: each for each in _project_permissions(using)}
     known = set(Permission.objects.using(using).filter(group__name__in=ACTIONS).values_list("codename", flat=True))
     for name, actions in ACTIONS.items():
         group, is_new = Group.objects.using(using).get_or_create(name=name)
-        wanted = set(_of_machines(actions, known)) | (set(_of_records(name)) if is_new else set())
+        wanted = set(_machine_codenames(actions, known)) | (set(_record_codenames(name)) if is_new else set())
         group.permissions.add(*(permissions[code] for code in sorted(wanted) if code in permissions))
 
 
-def _of_this_project(using: str) -> Iterable[Permission]:
+def _project_permissions(using: str) -> Iterable[Permission]:
     return Permission.objects.using(using).filter(content_type__app_label__in=("statecore", "dashboard"))
 
 
-def _of_machines(actions: Iterable[str], known: set[str]) -> Iterable[str]:
+def _machine_codenames(actions: Iterable[str], known: set[str]) -> Iterable[str]:
     for flow in registry.flows():
         noun = flow.model._meta.model_name
         if f"view_{noun}" not in known:
             yield from (f"{action}_{noun}" for action in actions)
 
 
-def _of_records(group: str) -> Iterable[str]:
+def _record_codenames(group: str) -> Iterable[str]:
     yield from (f"view_{record}" for record in RECORDS)
     yield from (f"{action}_screen" for action in SCREENS[group])
     if group != VIEWER:

@@ -1,4 +1,4 @@
-"""Who is not logged in sees nothing; neither does, where a second factor is required, who came in without one."""
+"""Requires a login for every page, with a second factor where the settings demand one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from django.http import HttpRequest, HttpResponseForbidden
 
 from statecore import sessions
 
-from . import shell
+from . import rendering
 
-OVER = "Your session is over: log in again.\n"
+EXPIRED = "Your session has expired. Log in again.\n"
 
 
 class LoginRequired(LoginRequiredMiddleware):
     def process_view(self, request: HttpRequest, *view: Any) -> Any:
-        if sessions.lacks_the_second_factor(request.user, request.session):
+        if sessions.lacks_second_factor(request.user, request.session):
             logout(request)
-        to_the_login = super().process_view(request, *view)
-        if to_the_login is None or not shell.is_fragment(request):
-            return to_the_login
-        # A login page within a page helps nobody, and leaving would lose what was typed: the page says it in its place.
-        return shell.told_apart(request, HttpResponseForbidden(OVER, content_type="text/plain"))
+        redirect = super().process_view(request, *view)
+        if redirect is None or not rendering.is_fragment(request):
+            return redirect
+        # A login page inside a page is useless, and a redirect would lose typed text: the page shows the message.
+        return rendering.set_fragment_headers(request, HttpResponseForbidden(EXPIRED, content_type="text/plain"))

@@ -1,4 +1,4 @@
-"""What the console itself remembers; nothing of the machines."""
+"""The console's own data: preferences, saved views, selections and wall displays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statecore.records import BulkJob
 
 
 class Preference(models.Model):
-    """How one person wants the console to look."""
+    """One user's choice of appearance."""
 
     class Theme(models.TextChoices):
         SYSTEM = "system"
@@ -40,7 +40,7 @@ class Preference(models.Model):
 
 
 class SavedView(models.Model):
-    """A search worth keeping, for oneself or for everybody."""
+    """A named search, private or shared."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=80)
@@ -59,14 +59,14 @@ class SavedView(models.Model):
 
 
 class Selection(models.Model):
-    """The entities somebody chose, frozen: what is moved is what was seen, whatever else matches by then."""
+    """The ids a user selected for a bulk action, stored so that the action applies to what the user saw."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     entity_type = models.CharField(max_length=32)
     ids = models.JSONField()
     query = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
-    # What became of it: sent twice, it is one job, and both are led there.
+    # Set on submission: a second submission is redirected to the same job.
     job = models.ForeignKey(BulkJob, models.CASCADE, null=True, related_name="+", db_index=False)
 
     class Meta:
@@ -77,13 +77,13 @@ class Selection(models.Model):
 
 
 class Screen(models.Model):
-    """A wall display: asks to be let in with a code, is let in as a user of its own who may only look."""
+    """A wall display, paired with a code; it logs in as its own read-only user."""
 
     code = models.CharField(max_length=8, unique=True)
     secret_hash = models.CharField(max_length=64, unique=True)
     name = models.CharField(max_length=80, blank=True)
     address = models.CharField(max_length=500, blank=True)
-    # From where it asked, so that one place cannot ask for all.
+    # Limits the pairing requests of one address.
     asked_from = models.GenericIPAddressField(null=True)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     paired_by = models.CharField(max_length=150, blank=True)

@@ -1,7 +1,7 @@
-"""The second factor: a code from a telephone after the password, and codes on paper for when that is lost.
+"""Two-factor authentication: codes from an authenticator app, and recovery codes for when the app is lost.
 
-Nobody is logged in between the two: the session remembers whose password was right, for a few minutes. Wrong codes
-count for the lockout like wrong passwords.
+Between the password and the code the user is not logged in: the session stores the user's id for a few minutes.
+Wrong codes count towards the lockout like wrong passwords.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from statecore.kernel.clock import now
 
 OFF = "off"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-PENDING = "password_was_right"  # in the session
-PATIENCE = timedelta(minutes=5)
+PENDING = "password_was_right"  # key in the session
+PENDING_LIFETIME = timedelta(minutes=5)
 RECOVERY_CODES, RECOVERY_BYTES = 8, 10
-HASH_LENGTH = 16  # as long as what keeps it
+HASH_LENGTH = 16  # the length of the column
 
 
 def is_off() -> bool:
     return bool(settings.STATECORE_SECOND_FACTOR == OFF)
 
 
-def device_of(user: Any) -> TOTPDevice | None:
+def get_device(user: Any) -> TOTPDevice | None:
     return None if is_off() else TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
 def is_due(user: Any) -> bool:
-    """Whether a password alone lets this person in no further."""
-    return sessions.second_factor_is_required() or device_of(user) is not None
+    """Whether this user needs more than a password."""
+    return sessions.second_factor_is_required() or get_device(user) is not None
 
 
-# Between the password and the code
+# Login
 
 
-def remember(request: HttpRequest, user: Any) -> None:
+def set_pending_user(request: HttpRequest, user: Any) -> None:
     request.session[PENDING] = {"user": user.pk, "at": now().timestamp()}
 
 
-def pending(request: HttpRequest) -> User | None:
-    """Whose password was right a moment ago."""
-    told = request.session.get(PENDING)
-    if told is None or told["at"] < (now() - PATIENCE).timestamp():
+def get_pending_user(request: HttpRequest) -> User | None:
+    """The user whose password was right a few minutes ago at most."""
+    stored = request.session.get(PENDING)
+    if stored is None or stored["at"] < (now() - PENDING_LIFETIME).timestamp():
         return None
-    return User.objects.filter(pk=told["user"], is_active=True).first()
+    return User.objects.filter(pk=stored["user"], is_active=True).first()
 
 
-def let_in(request: HttpRequest, user: Any) -> None:
+def log_in(request: HttpRequest, user: Any) -> None:
     request.session.pop(PENDING, None)
     login(request, user, backend=BACKEND)
     request.session[sessions.SECOND_FACTOR_PASSED] = True
@@ -74,56 +74,56 @@ def is_locked(request: HttpRequest, user: Any) -> bool:
     return not AxesProxyHandler.is_allowed(request, {"username": user.get_username()})
 
 
-def passes(request: HttpRequest, user: Any, given: str) -> bool:
-    """Whether this is a code of this person: from the telephone, or one from the paper, which is used up."""
-    code = plain(given)
+def verify_code(request: HttpRequest, user: Any, given: str) -> bool:
+    """Whether this is a valid code from the user's app, or a recovery code, which is then used up."""
+    code = normalize_code(given)
     devices: list[Any] = [*TOTPDevice.objects.filter(user=user, confirmed=True)]
     if not (code.isdigit() and len(code) <= 8):
-        devices, code = [*StaticDevice.objects.filter(user=user, confirmed=True)], hashed(code)
+        devices, code = [*StaticDevice.objects.filter(user=user, confirmed=True)], hash_code(code)
     if any(verify_token(user, device.persistent_id, code) for device in devices):
         return True
     user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
     return False
 
 
-def plain(given: str) -> str:
-    """Without the spaces and dashes it is read out with."""
+def normalize_code(given: str) -> str:
+    """Without spaces and dashes."""
     return "".join(letter for letter in given[:64] if letter.isascii() and letter.isalnum()).lower()
 
 
-# Having one
+# Set-up
 
 
-def begin(user: Any) -> TOTPDevice:
-    """The secret that is shown; it is good for nothing until a code made from it was typed."""
+def start_enrolment(user: Any) -> TOTPDevice:
+    """A device with a new secret; it cannot be used before `confirm_enrolment`."""
     found: TOTPDevice | None = TOTPDevice.objects.filter(user=user, confirmed=False).first()
     return found or TOTPDevice.objects.create(user=user, name="telephone", confirmed=False)
 
 
-def confirm(user: Any, given: str) -> list[str]:
-    """The codes for the paper, once a code of the new secret was typed; none when it was wrong."""
-    device = begin(user)
-    if verify_token(user, device.persistent_id, plain(given)) is None:
+def confirm_enrolment(user: Any, given: str) -> list[str]:
+    """Activates the device and returns recovery codes; returns none when the code is wrong."""
+    device = start_enrolment(user)
+    if verify_token(user, device.persistent_id, normalize_code(given)) is None:
         return []
     with transaction.atomic():
         TOTPDevice.objects.filter(user=user, confirmed=True).delete()
         TOTPDevice.objects.filter(pk=device.pk).update(confirmed=True)
-        return new_recovery_codes(user)
+        return make_recovery_codes(user)
 
 
-def new_recovery_codes(user: Any) -> list[str]:
-    """Shown once and kept as hashes; those from before are void."""
+def make_recovery_codes(user: Any) -> list[str]:
+    """New codes, stored as hashes; earlier ones become invalid."""
     texts = [base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode().lower() for _ in range(RECOVERY_CODES)]
     with transaction.atomic():
         StaticDevice.objects.filter(user=user).delete()
-        paper = StaticDevice.objects.create(user=user, name="paper", confirmed=True)
+        device = StaticDevice.objects.create(user=user, name="paper", confirmed=True)
         for text in texts:
-            paper.token_set.create(token=hashed(text))
+            device.token_set.create(token=hash_code(text))
     return ["-".join(text[place : place + 4] for place in range(0, len(text), 4)) for text in texts]
 
 
-def recovery_codes_left(user: Any) -> int:
-    return sum(paper.token_set.count() for paper in StaticDevice.objects.filter(user=user))
+def count_recovery_codes(user: Any) -> int:
+    return sum(device.token_set.count() for device in StaticDevice.objects.filter(user=user))
 
 
 def remove(user: Any) -> bool:
@@ -132,17 +132,17 @@ def remove(user: Any) -> bool:
         return bool(TOTPDevice.objects.filter(user=user).delete()[0])
 
 
-def hashed(code: str) -> str:
-    """Enough of it: a code has eighty bits by chance, and nothing is won by guessing at the hash."""
+def hash_code(code: str) -> str:
+    """Truncated to the column's length; a code has 80 random bits, so its hash cannot be guessed."""
     return hashlib.sha256(code.encode()).hexdigest()[:HASH_LENGTH]
 
 
-def secret_of(device: TOTPDevice) -> str:
-    """As it is typed where no camera is."""
+def format_secret(device: TOTPDevice) -> str:
+    """In groups of four, for typing into an app without a camera."""
     text = base64.b32encode(device.bin_key).decode().rstrip("=")
     return " ".join(text[place : place + 4] for place in range(0, len(text), 4))
 
 
-def picture_of(device: TOTPDevice) -> SafeString:
+def draw_qr_code(device: TOTPDevice) -> SafeString:
     drawn = segno.make(device.config_url, micro=False)
-    return mark_safe(drawn.svg_inline(omitsize=True, border=3, light="#fff", svgclass="qr", lineclass=None))  # noqa: S308 - a picture of squares
+    return mark_safe(drawn.svg_inline(omitsize=True, border=3, light="#fff", svgclass="qr", lineclass=None))  # noqa: S308 - generated SVG

@@ -1,1 +1,1 @@
-"""One page in each file: reads a request, asks a query or the door, renders a template."""
+"""The views, one page in each module."""

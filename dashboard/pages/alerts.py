@@ -1,44 +1,43 @@
-"""Alerts: what is broken now, what was, and who has seen it."""
+"""Open and resolved alerts, and who acknowledged them."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
+from django.db.models import Case, When
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import rights, shell
+from dashboard import permissions, rendering
 from statecore.records import Alert
 from statecore.records import alert as alert_record
 
-SEVEREST_FIRST = {"critical": 0, "error": 1, "warning": 2}
-OPEN_AT_MOST, OLD_AT_MOST = 200, 50
+SEVEREST_FIRST = Case(*(When(severity=name, then=rank) for rank, name in enumerate(("critical", "error"))), default=2)
+MAX_OPEN, MAX_RESOLVED = 200, 50
 
 
 @require_safe
 def alerts(request: HttpRequest) -> HttpResponse:
-    rights.require_permission(request, "statecore.view_alert")
-    rows = Alert.objects.order_by("-opened_at")
-    open_now = sorted(
-        rows.filter(resolved_at=None)[:OPEN_AT_MOST], key=lambda alert: SEVEREST_FIRST.get(alert.severity, 3)
-    )
+    permissions.require_permission(request, "statecore.view_alert")
+    rows, open_alerts = Alert.objects.order_by("-opened_at"), Alert.objects.filter(resolved_at=None)
     context = {
-        "open_now": open_now,
-        "resolved": rows.exclude(resolved_at=None)[:OLD_AT_MOST],
+        "open_now": open_alerts.order_by(SEVEREST_FIRST, "-opened_at")[:MAX_OPEN],
+        "open_count": open_alerts.count(),
+        "resolved": rows.exclude(resolved_at=None)[:MAX_RESOLVED],
         "may_acknowledge": _may_acknowledge(request),
     }
-    return shell.render(request, "dashboard/alerts.html", context)
+    return rendering.render(request, "dashboard/alerts.html", context)
 
 
 @require_POST
 def acknowledge(request: HttpRequest, alert_id: int) -> HttpResponse:
-    rights.require_permission(request, "statecore.change_alert")
-    rights.require_writable()
+    permissions.require_permission(request, "statecore.change_alert")
+    permissions.require_writable()
     if alert_record.acknowledge(alert_id, request.user.get_username()):
-        messages.success(request, "Noted that you have seen it; it stays open until it is over.", extra_tags="good")
+        messages.success(request, "Alert acknowledged. It stays open until the condition clears.", extra_tags="good")
     else:
-        messages.info(request, "Somebody has seen it already.")
+        messages.info(request, "This alert was already acknowledged.")
     return HttpResponseRedirect(reverse("console:alerts"))
 
 

@@ -1,4 +1,4 @@
-"""One move for many: choose, freeze the choice, look at what would happen, confirm, watch it being done."""
+"""One trigger for many entities: select, lock the selection, preview, confirm, follow the progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from django.contrib import messages
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -15,179 +16,199 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from kombu.exceptions import OperationalError as BrokerError
 
-from dashboard import rights, shell
+from dashboard import labels, navigation, permissions, rendering
 from dashboard.models import Selection
 from dashboard.queries import entities, search
-from dashboard.queries.bounded import TimedOut, in_time
-from statecore import bulk
+from dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.kernel import registry
 from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
-from statecore.kernel.moves import Move
 from statecore.kernel.refusals import Refusal
+from statecore.kernel.transition import Transition
 from statecore.records import BulkJob
 from statecore.tasks import run_bulk_job
+from statecore.transitions import bulk_jobs
 
-from . import asking
-from .asked import text
-from .found import machine_at
+from . import forms
+from .lookup import get_machine
+from .query_params import get_text
 
 log = structlog.get_logger(__name__)
 
-MOST, TRIED = 10_000, 100
-KEPT = timedelta(days=1)  # a choice that nobody confirmed
+MAX_SELECTED, MAX_PREVIEWED, MAX_EXAMPLES = 10_000, 100, 10
+MAX_RESULTS, MAX_PORTIONS = 200, 4
+UNCONFIRMED_LIFETIME = timedelta(days=1)
 CONFIRM = "dashboard/bulk.html"
-NOTHING = "Nothing was chosen: nothing matches, it took too long to find, or a word was not understood."
+NOTHING = "Nothing was selected: the search has no match, took too long, or contains a word it does not know."
 
 
 @require_POST
 def select(request: HttpRequest, collection: str) -> HttpResponse:
-    """Freeze the rows that were ticked, or all that match."""
-    flow = machine_at(request, collection, "operate")
+    """Stores the ids that were ticked, or of all that match: the action applies to these and to nothing else."""
+    flow = get_machine(request, collection, "operate")
     query = request.POST.get("q", "").replace("\x00", "")[:500]
     try:
-        ids = _matching(flow, query) if request.POST.get("all") else bulk.check(request.POST.getlist("ids"))[:MOST]
+        if request.POST.get("all"):
+            ids = _matching_ids(flow, query)
+        else:
+            ids = bulk_jobs.check(request.POST.getlist("ids"))[:MAX_SELECTED]
     except (Refusal, TimedOut):
         ids = []
     if not ids:
         messages.warning(request, NOTHING, extra_tags="careful")
         address = reverse("console:machine", args=[collection])
         return HttpResponseRedirect(f"{address}?{urlencode({'q': query})}" if query else address)
-    Selection.objects.filter(created_at__lt=now() - KEPT).delete()
-    chosen = Selection.objects.create(
-        user=rights.person(request),
+    Selection.objects.filter(created_at__lt=now() - UNCONFIRMED_LIFETIME).delete()
+    selection = Selection.objects.create(
+        user=permissions.get_user(request),
         entity_type=flow.entity_type,
         ids=ids,
         query=query if request.POST.get("all") else "",
     )
-    return HttpResponseRedirect(reverse("console:bulk", args=[collection, chosen.pk]))
+    return HttpResponseRedirect(reverse("console:bulk", args=[collection, selection.pk]))
 
 
 @require_safe
 def matching(request: HttpRequest, collection: str) -> HttpResponse:
-    """How many all are, before they are chosen: `all 37`."""
-    flow = machine_at(request, collection, "operate")
+    """Text for the button that selects everything: `all 37`, or `the first 10,000 of 12,345`."""
+    flow = get_machine(request, collection, "operate")
     try:
-        count = len(_matching(flow, text(request, "q")))
+        with time_limit():
+            count = _matching(flow, get_text(request, "q")).count()
     except TimedOut:
         return HttpResponse("all")
-    return HttpResponse(f"the first {MOST:,}" if count == MOST else f"all {count:,}")
+    return HttpResponse(f"the first {MAX_SELECTED:,} of {count:,}" if count > MAX_SELECTED else f"all {count:,}")
 
 
-def _matching(flow: Flow, query: str) -> list[str]:
-    asked = search.read(query, flow, now())
-    if asked.complaints:  # a word that was not understood would match everything
-        return []
-    rows = entities.filtered(flow, asked).order_by("pk")
-    with in_time():
-        return list(rows.values_list("pk", flat=True)[:MOST])
+def _matching(flow: Flow, query: str) -> QuerySet[Any]:
+    found = search.parse(query, flow, now())
+    # An unknown word is left out of the conditions, so the rest would match too much.
+    return flow.model.objects.none() if found.errors else entities.filter_rows(flow, found)
+
+
+def _matching_ids(flow: Flow, query: str) -> list[str]:
+    with time_limit():
+        return list(_matching(flow, query).order_by("pk").values_list("pk", flat=True)[:MAX_SELECTED])
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def confirm(request: HttpRequest, collection: str, selection_id: int) -> HttpResponse:
-    flow = machine_at(request, collection, "operate")
-    chosen = get_object_or_404(Selection, pk=selection_id, user=rights.person(request), entity_type=flow.entity_type)
-    if chosen.job_id is not None:  # what was sent once is not sent again
-        return _to(chosen.job_id)
-    moves = {move.trigger: move for move in flow.moves if Kind.OPERATOR in move.actors}
+    flow = get_machine(request, collection, "operate")
+    user = permissions.get_user(request)
+    selection = get_object_or_404(Selection, pk=selection_id, user=user, entity_type=flow.entity_type)
+    if selection.job_id is not None:  # already submitted
+        return _redirect_to_job(selection.job_id)
+    declared = {each.trigger: each for each in flow.transitions if Kind.OPERATOR in each.actors}
     trigger = request.POST.get("trigger", request.GET.get("trigger", ""))
-    context = _context(request, flow, chosen, moves, trigger)
-    if request.method != "POST" or trigger not in moves:
-        return shell.render(request, CONFIRM, context)
-    job, refusal = _begin(request, flow, chosen, moves[trigger])
+    context = _context(request, flow, selection, declared, trigger)
+    if request.method != "POST" or trigger not in declared:
+        return rendering.render(request, CONFIRM, context)
+    job, refusal = _start_job(request, flow, selection, declared[trigger])
     if job is None:
-        return shell.render(request, CONFIRM, {**context, "refusal": refusal}, status=422)
-    return _to(job.pk)
+        return rendering.render(request, CONFIRM, {**context, "refusal": refusal}, status=422)
+    return _redirect_to_job(job.pk)
 
 
-def _to(job_id: str) -> HttpResponse:
+def _redirect_to_job(job_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:bulk_job", args=[job_id]))
 
 
-def _begin(request: HttpRequest, flow: Flow, chosen: Selection, move: Move) -> tuple[BulkJob | None, Refusal | None]:
+def _start_job(
+    request: HttpRequest, flow: Flow, selection: Selection, declared: Transition
+) -> tuple[BulkJob | None, Refusal | None]:
+    """The job, or why its fields were refused; a selection that is submitted twice gets one job."""
     given: dict[str, Any] = {
-        "actor": rights.actor_of(request),
-        "params": asking.read_fields(move.params, request.POST),
+        "actor": permissions.get_actor(request),
+        "params": forms.read_fields(declared.params, request.POST),
         "reason": request.POST.get("reason", ""),
     }
+    user = permissions.get_user(request)
     try:
-        bulk.fire(flow.model, chosen.ids[:1], move.trigger, **given, dry_run=True)  # whether the fields will do
+        # A dry run of one entity validates the fields.
+        bulk_jobs.fire(flow.model, selection.ids[:1], declared.trigger, **given, dry_run=True)
         with transaction.atomic():
-            # Who sends it at the same time waits here, and finds the job.
-            taken = get_object_or_404(Selection.objects.select_for_update(), pk=chosen.pk)
-            if taken.job is not None:
-                return taken.job, None
-            job = bulk.begin(flow.model, chosen.ids, move.trigger, **given, user=rights.person(request), token=None)
-            Selection.objects.filter(pk=chosen.pk).update(job=job)
+            # A second submission at the same moment waits for this lock and finds the job.
+            locked = get_object_or_404(Selection.objects.select_for_update(), pk=selection.pk)
+            if locked.job is not None:
+                return locked.job, None
+            job = bulk_jobs.begin(flow.model, selection.ids, declared.trigger, **given, user=user, token=None)
+            Selection.objects.filter(pk=selection.pk).update(job=job)
     except Refusal as refusal:
         return None, refusal
-    _hand_out(job)
+    _run_job(job)
     return job, None
 
 
-def _hand_out(job: BulkJob) -> None:
-    """A few at once, so that the page has something to show; the rest by a worker, now or at the next sweep."""
-    bulk.run(job.pk, portions=1)
+def _run_job(job: BulkJob) -> None:
+    """Runs the first portion now, so that the page has results; a Celery worker or the next sweep runs the rest."""
+    bulk_jobs.run(job.pk, portions=1)
     try:
         run_bulk_job.delay(job.pk)
     except BrokerError:
-        log.warning("bulk_job_waits", job=job.pk)
+        log.warning("bulk_job_not_enqueued", job=job.pk)
 
 
 def _context(
-    request: HttpRequest, flow: Flow, chosen: Selection, moves: dict[str, Move], trigger: str
+    request: HttpRequest, flow: Flow, selection: Selection, declared: dict[str, Transition], trigger: str
 ) -> dict[str, Any]:
-    move = moves.get(trigger)
+    chosen, count = declared.get(trigger), len(selection.ids)
     return {
         "flow": flow,
-        "selection": chosen,
-        "count": len(chosen.ids),
-        "is_cut": len(chosen.ids) == MOST,
-        "triggers": list(moves),
-        "trigger": trigger if move else "",
-        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in move.params] if move else [],
+        "selection": selection,
+        "count": count,
+        "is_cut": count == MAX_SELECTED,
+        "triggers": [(name, labels.action_label(flow, name)) for name in declared],
+        "trigger": trigger if chosen else "",
+        "label": labels.action_label(flow, trigger, count=count) if chosen else "",
+        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in chosen.params] if chosen else [],
         "reason": request.POST.get("reason", ""),
-        "tried": _tried(request, flow, chosen, move) if move else None,
+        "preview": _preview(request, flow, selection, chosen) if chosen else None,
         "here_machine": flow.entity_type,
-        "name": shell.name_of(flow),
+        "name": navigation.machine_name(flow),
     }
 
 
-def _tried(request: HttpRequest, flow: Flow, chosen: Selection, move: Move) -> dict[str, Any] | None:
-    """What would become of the first ones; a move with fields of its own is not tried without them."""
-    if any(param.required for param in move.params):
+def _preview(request: HttpRequest, flow: Flow, selection: Selection, declared: Transition) -> dict[str, Any] | None:
+    """A dry run of the first entities; None for a trigger with required fields, which are not filled in yet."""
+    if any(param.required for param in declared.params):
         return None
-    ids = chosen.ids[:TRIED]
+    ids, actor = selection.ids[:MAX_PREVIEWED], permissions.get_actor(request)
     try:
-        results = bulk.fire(
-            flow.model, ids, move.trigger, actor=rights.actor_of(request), params={}, reason="", dry_run=True
-        )
+        results = bulk_jobs.fire(flow.model, ids, declared.trigger, actor=actor, params={}, reason="", dry_run=True)
     except Refusal as refusal:
         return {"refusal": refusal, "of": len(ids)}
-    refused = [told for told in results if told["refusal"]]
+    refused = [result for result in results if result["refusal"]]
     return {
         "of": len(ids),
-        "would": len(results) - len(refused),
-        "refused": refused[:10],
+        "accepted": len(results) - len(refused),
+        "refused": [_with_text(result, flow, declared.trigger) for result in refused[:MAX_EXAMPLES]],
+        "refused_more": max(len(refused) - MAX_EXAMPLES, 0),
         "refused_count": len(refused),
     }
+
+
+def _with_text(result: dict[str, Any], flow: Flow, trigger: str) -> dict[str, Any]:
+    refusal = result["refusal"]
+    return {**result, "text": labels.refusal_text(refusal, flow, trigger) if refusal else ""}
 
 
 @require_safe
 def job(request: HttpRequest, job_id: str) -> HttpResponse:
     found = get_object_or_404(BulkJob, pk=job_id)
     flow = registry.flow(found.entity_type)
-    rights.require(request, flow, "view")
+    permissions.require_action(request, flow, "view")
     done = found.portions.filter(results__isnull=False).order_by("number").values_list("results", flat=True)
-    results: list[dict[str, Any]] = [told for portion in done[:4] for told in portion or ()]
+    results: list[dict[str, Any]] = [result for portion in done[:MAX_PORTIONS] for result in portion or ()]
+    shown = sorted(results, key=lambda result: result["refusal"] is None)[:MAX_RESULTS]
     context = {
         "job": found,
         "flow": flow,
-        "results": sorted(results, key=lambda told: told["refusal"] is None)[:200],
+        "label": labels.action_label(flow, found.trigger, count=found.total),
+        "results": [_with_text(result, flow, found.trigger) for result in shown],
         "changed": found.done - found.refused,
         "here_machine": flow.entity_type,
-        "name": shell.name_of(flow),
+        "name": navigation.machine_name(flow),
     }
-    template = "dashboard/parts/bulk_job.html" if shell.is_fragment(request) else "dashboard/bulk_job.html"
-    return shell.render(request, template, context)
+    template = "dashboard/parts/bulk_job.html" if rendering.is_fragment(request) else "dashboard/bulk_job.html"
+    return rendering.render(request, template, context)

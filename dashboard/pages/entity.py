@@ -1,4 +1,4 @@
-"""One entity: where it is, how it came there, what it belongs to, as it is stored."""
+"""The page of one entity: diagram, details, history, relations, stored data; why it is stuck; proof of its history."""
 
 from __future__ import annotations
 
@@ -9,108 +9,157 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import rights, shell
+from dashboard import permissions, rendering
 from dashboard.diagram import machine_drawing
-from dashboard.queries import entities, history, related, runs
-from statecore.derive.tones import looks
+from dashboard.navigation import machine_name
+from dashboard.queries import approvals, entities, history, related, runs
+from statecore.journal import Anchor, Event
+from statecore.journal.archive import list_anchors
+from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.machines.run import Run
-from statecore.records.position import head
-from statecore.stuck import scan
+from statecore.operations import integrity
+from statecore.read_models.diagrams.tones import state_styles
+from statecore.read_models.stuck.explain import explain_entity
+from statecore.scheduling import deadlines
 
-from .asked import number
-from .found import entity_at
+from .approvals import waits_for
+from .lookup import get_entity
+from .query_params import get_number
 
 TABS = {"history": "History", "related": "Related", "data": "Data"}
+# Shown elsewhere on the page, or in the data tab.
+NOT_DETAILS = {"id", "state", "version", "chain_head", "metadata", "state_entered_at", "created_at", "updated_at"}
+MAX_DETAIL_LENGTH = 200
 
 
 @require_safe
 def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    # Read first: events after this position arrive over the socket.
     position = head()
-    found = entity_at(request, collection, entity_id)
-    tab = _tab(request)
-    context = {"entity": found, "flow": found.flow, "tab": tab, **PARTS[tab](request, found)}
-    if shell.is_fragment(request):
-        return shell.render(request, f"dashboard/parts/{tab}.html", context)
-    return shell.render(request, "dashboard/entity.html", {**context, **_around(request, found), "position": position})
+    found = get_entity(request, collection, entity_id)
+    tab = _get_tab(request)
+    context = {"entity": found, "flow": found.flow, "tab": tab, **TAB_CONTEXTS[tab](request, found)}
+    if rendering.is_fragment(request):
+        return rendering.render(request, f"dashboard/parts/{tab}.html", context)
+    context |= {**_page_context(request, found), "position": position}
+    return rendering.render(request, "dashboard/entity.html", context)
 
 
-def _history(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    before = number(request, "before")
-    events, more = history.events(entity, before)
-    retired = history.retired(entity, events) if more is None else None
-    return {"events": events, "more": more, "is_first": before is None, "retired": retired}
-
-
-def _related(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    return {"relations": related.relations(entity, rights.sight(request))}
-
-
-def _data(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    return {"json": json.dumps(entity.as_dict(), indent=2, ensure_ascii=False)}
-
-
-PARTS = {"history": _history, "related": _related, "data": _data}
-
-
-def _around(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    flow, steps = entity.flow, history.path_taken(entity)
-    address = reverse("console:force", args=[flow.collection, entity.pk])
-    heir = entities.successor(entity)
-    targets = entities.forceable(entity, heir) if rights.may(request.user, flow, "override") else []
-    deadline, at = flow.deadline(entity.state), now()
-
-    def force(state: str) -> str:
-        return f"{address}?to={state}" if state in targets else ""
-
-    return {
-        "drawing": machine_drawing(
-            flow,
-            link=force,
-            here=entity.state,
-            taken=[(source, target) for source, target, _forced in steps],
-            forced=[(source, target) for source, target, is_forced in steps if is_forced],
-        ),
-        "was_forced": any(is_forced for *_edge, is_forced in steps) or entities.was_forced_long_ago(entity, len(steps)),
-        "belongs": entities.belongs_to(entity),
-        "facts": plain_facts(entity),
-        "is_final": flow.is_final(entity.state),
-        "deadline": deadline,
-        "overdue": scan.overdue_by(entity, at),
-        "clock": scan.clock_of(entity),
-        "may_operate": rights.may(request.user, flow, "operate"),
-        "may_force": bool(targets),
-        "successor": heir,
-        "may_replay": isinstance(entity, Run)
-        and {part.flow.entity_type for part in runs.PARTS} <= rights.sight(request),
-        "tabs": [(name, title, name == _tab(request)) for name, title in TABS.items()],
-        "looks": {
-            state: {"tone": look.tone.value, "word": look.word} for state, look in looks(flow.entity_type).items()
-        },
-        "here_machine": flow.entity_type,
-        "name": shell.name_of(flow),
-    }
-
-
-def _tab(request: HttpRequest) -> str:
+def _get_tab(request: HttpRequest) -> str:
     given = request.GET.get("tab", "history")
     return given if given in TABS else "history"
 
 
-# Shown elsewhere on the page, or among the data.
-ELSEWHERE = {"id", "state", "version", "chain_head", "metadata", "state_entered_at", "created_at", "updated_at"}
-LONGEST = 200
+def _history_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    before = get_number(request, "before")
+    events, more = history.list_events(entity, before)
+    archived = history.find_archived(entity, events) if more is None else None
+    return {"events": events, "more": more, "is_first": before is None, "archived": archived}
 
 
-def plain_facts(entity: Entity) -> list[tuple[str, Any]]:
-    """What this machine says about its entity, without what is empty, long, or a link."""
+def _related_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    return {"relations": related.list_relations(entity, permissions.visible_types(request))}
+
+
+def _data_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    return {"json": json.dumps(entity.as_dict(), indent=2, ensure_ascii=False)}
+
+
+TAB_CONTEXTS = {"history": _history_context, "related": _related_context, "data": _data_context}
+
+
+def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    flow, steps = entity.flow, history.list_steps(entity)
+    force_url = reverse("console:force", args=[flow.collection, entity.pk])
+    successor = entities.find_successor(entity)
+    targets = entities.forceable_states(entity, successor) if _is_allowed(request, entity, "override") else []
+    visible = permissions.visible_types(request)
+    return {
+        "drawing": machine_drawing(
+            flow,
+            link=lambda state: f"{force_url}?to={state}" if state in targets else "",
+            here=entity.state,
+            taken=[(source, target) for source, target, _forced in steps],
+            forced=[(source, target) for source, target, is_forced in steps if is_forced],
+        ),
+        "was_forced": any(forced for *_edge, forced in steps) or entities.was_forced_in_archive(entity, len(steps)),
+        "parents": entities.list_parents(entity),
+        "details": list_details(entity),
+        "is_final": flow.is_final(entity.state),
+        "deadline": flow.deadline(entity.state),
+        "overdue": deadlines.compute_overdue(entity, now()),
+        "clock": deadlines.get_clock_start(entity),
+        "may_operate": _is_allowed(request, entity, "operate"),
+        "may_force": bool(targets),
+        "successor": successor,
+        "requests": [(each, waits_for(each)) for each in approvals.list_pending_of(entity)],
+        "may_replay": isinstance(entity, Run) and {part.flow.entity_type for part in runs.PARTS} <= visible,
+        "tabs": [(name, title, name == _get_tab(request)) for name, title in TABS.items()],
+        "looks": {
+            state: {"tone": look.tone.value, "word": look.word}
+            for state, look in state_styles(flow.entity_type).items()
+        },
+        "here_machine": flow.entity_type,
+        "name": machine_name(flow),
+    }
+
+
+def _is_allowed(request: HttpRequest, entity: Entity, action: str) -> bool:
+    return permissions.is_allowed(request.user, entity.flow, action)
+
+
+def list_details(entity: Entity) -> list[tuple[str, Any]]:
+    """The machine's own columns with their names, without empty ones and links; long values are cut."""
     columns = [column for column in entity._meta.concrete_fields if not column.is_relation]
-    values = [(column.name, getattr(entity, column.attname)) for column in columns if column.name not in ELSEWHERE]
-    return [(name.replace("_", " "), _shown(value)) for name, value in values if value not in (None, "", [], {}, False)]
+    values = [(column.name, getattr(entity, column.attname)) for column in columns if column.name not in NOT_DETAILS]
+    return [
+        (name.replace("_", " "), _format_detail(value))
+        for name, value in values
+        if value not in (None, "", [], {}, False)
+    ]
 
 
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict | list):
+def _format_detail(value: Any) -> Any:
+    if value is True:
+        return "yes"
+    if isinstance(value, list) and not any(isinstance(each, dict | list) for each in value):
+        value = ", ".join(str(each) for each in value)
+    elif isinstance(value, dict | list):
         value = json.dumps(value, ensure_ascii=False)
-    return value[:LONGEST] + "…" if isinstance(value, str) and len(value) > LONGEST else value
+    return value[:MAX_DETAIL_LENGTH] + "…" if isinstance(value, str) and len(value) > MAX_DETAIL_LENGTH else value
+
+
+@require_safe
+def why(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    """Fragment: the chain to the root cause, the transitions open now, and what blocks the others."""
+    entity = get_entity(request, collection, entity_id)
+    explanation = explain_entity(entity, now(), permissions.get_actor(request), permissions.visible_types(request))
+    context = {
+        "entity": entity,
+        "flow": entity.flow,
+        "explanation": explanation,
+        "open_transitions": [each for each in explanation.transitions if each.allowed],
+        "closed_transitions": [each for each in explanation.transitions if not each.allowed],
+        "is_final": entity.flow.is_final(entity.state),
+        "may_operate": _is_allowed(request, entity, "operate"),
+        "may_force": _is_allowed(request, entity, "override"),
+    }
+    return rendering.render(request, "dashboard/parts/why.html", context)
+
+
+@require_safe
+def proof(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    """Fragment: verifies the entity's hash chain, and that its row agrees with its last event."""
+    entity = get_entity(request, collection, entity_id)
+    entity_type = entity.flow.entity_type
+    finding = integrity.verify_chain([(entity_type, entity.pk)])
+    events = Event.objects.filter(entity_type=entity_type, entity_id=entity.pk, sequence=entity.version)
+    last: Event | Anchor | None = events.first()
+    archived = list_anchors(entity_type, entity.pk).first()
+    if last is None and archived is not None and archived.sequence == entity.version:
+        last = archived
+    agrees = last is not None and (last.hash, last.to_state) == (entity.chain_head, entity.state)
+    context = {"entity": entity, "finding": finding, "agrees": agrees, "last": last, "archived": archived, "at": now()}
+    return rendering.render(request, "dashboard/parts/proof.html", context)

@@ -1,134 +1,111 @@
-"""Forcing a state, from the first look to the receipt.
+"""Forcing a state: the form, a dry run that shows what would follow, and the override.
 
-What would happen is shown by doing it in a transaction that is rolled back. Where the policy demands a second person,
-that person confirms on the spot with their own name and password: no approval waits around to be found later.
+The preview makes the override in a transaction and rolls it back. If a policy protects a state that it would reach,
+the form makes a request, which another person decides on the page of approvals.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth import authenticate
-from django.http import HttpRequest, HttpResponse
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import rights, second_factor, shell
+from dashboard import permissions, rendering
+from dashboard.navigation import machine_name
 from dashboard.queries import entities
-from statecore import door
-from statecore.kernel.actors import NAME_LENGTH, Actor, Channel
+from statecore import transitions
 from statecore.kernel.entity import Entity
-from statecore.kernel.plain import text_complaint
-from statecore.kernel.refusals import PermissionDenied, Refusal
+from statecore.kernel.refusals import Refusal
+from statecore.kernel.second_person import policies_for
 
-from . import asking
-from .found import entity_at
+from . import forms
+from .lookup import get_entity
 
 TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
-LOOKING = "Only a preview: nothing of this is kept."
+DRY_RUN_REASON = "Dry run for a preview; rolled back."
+HOLDER_FIELDS = ("worker_id", "worker_name", "probe_by")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def force(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
-    entity = entity_at(request, collection, entity_id, "override")
+    entity = get_entity(request, collection, entity_id, "override")
     to_state = request.POST.get("to", request.GET.get("to", ""))
     if request.method != "POST":
         context = {**_context(request, entity, to_state), **_preview(request, entity, to_state)}
-        return shell.render(request, PREVIEW if shell.is_fragment(request) else TEMPLATE, context)
-    outcome, refusal = asking.attempt(lambda: _override(request, entity, to_state))
+        return rendering.render(request, PREVIEW if rendering.is_fragment(request) else TEMPLATE, context)
+    outcome, refusal = forms.call(lambda: _override(request, entity, to_state))
+    if outcome is not None and (requested := outcome.as_dict().get("approval")):
+        return HttpResponseRedirect(reverse("console:approval", args=[requested["id"]]))
     if outcome is not None:
-        return asking.answered(outcome)
+        return forms.redirect_to_receipt(outcome)
     assert refusal is not None  # noqa: S101 - one of the two
-    latest = entity_at(request, collection, entity_id, "override")
+    latest = get_entity(request, collection, entity_id, "override")
     context = {**_context(request, latest, to_state), **_preview(request, latest, to_state)}
-    return asking.refused(request, TEMPLATE, context, refusal)
+    return forms.render_refusal(request, TEMPLATE, context, refusal)
 
 
-def _override(request: HttpRequest, entity: Entity, to_state: str) -> door.Outcome:
-    return door.override(
+def _override(request: HttpRequest, entity: Entity, to_state: str) -> transitions.Outcome:
+    return transitions.override(
         type(entity),
         entity.pk,
         to_state,
-        actor=rights.actor_of(request),
+        actor=permissions.get_actor(request),
         reason=request.POST.get("reason", ""),
         category=request.POST.get("category", ""),
-        approver=_approver(request),
-        expected_version=asking.expected_version(request),
-        request=asking.request_key(request),
+        expected_version=forms.read_expected_version(request),
+        request=forms.read_request_key(request),
     )
 
 
-def _approver(request: HttpRequest) -> Actor | Refusal | None:
-    """Who confirms this too; a refusal goes to the door, which keeps it on record."""
-    name, password = request.POST.get("approver", "").strip(), request.POST.get("approver_password", "")
-    if not name:
-        return None
-    if text_complaint(name, NAME_LENGTH):
-        return _not_them("this is nobody's name")
-    user: Any = authenticate(request, username=name, password=password)
-    if user is None:
-        return _not_them(f"{name} and this password do not belong together")
-    return _by_code(request, user) or Actor.operator(user, Channel.CONSOLE)
-
-
-def _by_code(request: HttpRequest, user: Any) -> Refusal | None:
-    """Where a password alone lets this person in no further, it approves nothing either."""
-    if not second_factor.is_due(user):
-        return None
-    if second_factor.device_of(user) is None:
-        return _not_them(f"{user.get_username()} has no second factor yet, and one is required here")
-    if not second_factor.passes(request, user, request.POST.get("approver_code", "")):
-        return _not_them(f"{user.get_username()} has a second factor, and this is not its code")
-    return None
-
-
-def _not_them(sentence: str) -> PermissionDenied:
-    return PermissionDenied(sentence, required="second_person")
-
-
 def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
-    """What would follow, or why it would be refused."""
+    """What the override would cause, or why it would be refused."""
     if not to_state:
         return {}
     try:
-        outcome = door.override(
+        outcome = transitions.override(
             type(entity),
             entity.pk,
             to_state,
-            actor=rights.actor_of(request),
-            reason=LOOKING,
-            category=door.Category.OTHER,
+            actor=permissions.get_actor(request),
+            reason=DRY_RUN_REASON,
+            category=transitions.Category.OTHER,
             dry_run=True,
         )
     except Refusal as refusal:
         return {"impossible": refusal}
-    told, sight = outcome.as_dict(), rights.sight(request)
-    caused = [event for event in told["caused"] if event["entity_type"] in sight]
-    return {"preview": told["event"], "caused": caused, "has_unseen": len(caused) < len(told["caused"])}
+    result, visible = outcome.as_dict(), permissions.visible_types(request)
+    caused = [event for event in result["caused"] if event["entity_type"] in visible]
+    policies = policies_for((event["entity_type"], event["to_state"]) for event in (result["event"], *result["caused"]))
+    return {
+        "preview": result["event"],
+        "caused": caused,
+        "has_unseen": len(caused) < len(result["caused"]),
+        "policies": policies,
+    }
 
 
 def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:
-    flow, heir = entity.flow, entities.successor(entity)
+    flow, successor = entity.flow, entities.find_successor(entity)
     return {
         "entity": entity,
         "flow": flow,
         "to_state": to_state if to_state in flow.states else "",
-        "states": entities.forceable(entity, heir),
-        "successor": heir,
-        "holder": _holder(entity),
-        "takes_two": door.takes_two(entity, to_state),
+        "states": entities.forceable_states(entity, successor),
+        "successor": successor,
+        "holder": _find_holder(entity),
+        "approval_hours": settings.STATECORE_APPROVAL_HOURS,
         "reason": request.POST.get("reason", ""),
         "category": request.POST.get("category", ""),
-        "categories": door.Category.choices,
-        "approver": request.POST.get("approver", ""),
-        "key": asking.new_key(),
+        "categories": transitions.Category.choices,
+        "key": forms.make_key(),
         "here_machine": flow.entity_type,
-        "name": shell.name_of(flow),
+        "name": machine_name(flow),
     }
 
 
-def _holder(entity: Entity) -> str:
-    """Who works on it now: forcing takes it out of their hands."""
-    for name in ("worker_id", "worker_name", "probe_by"):
-        if held_by := getattr(entity, name, None):
-            return str(held_by)
-    return ""
+def _find_holder(entity: Entity) -> str:
+    """The worker that holds the entity; an override fences it off."""
+    return next((str(holder) for name in HOLDER_FIELDS if (holder := getattr(entity, name, None))), "")

@@ -1,4 +1,4 @@
-"""Coming in, by a password and a code for who has a second factor, and going out."""
+"""Login with a password and, where required, a second factor; logout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard import second_factor, shell
+from dashboard import rendering, second_factor
 from statecore import sessions
 
-from .asked import onward
+from .query_params import get_next_url
 
 
 class Login(views.LoginView):
@@ -28,8 +28,8 @@ class Login(views.LoginView):
         user = form.get_user()
         if not second_factor.is_due(user):
             return super().form_valid(form)
-        second_factor.remember(self.request, user)
-        step = "console:code" if second_factor.device_of(user) else "console:enrol"
+        second_factor.set_pending_user(self.request, user)
+        step = "console:code" if second_factor.get_device(user) else "console:enrol"
         return HttpResponseRedirect(_with_next(reverse(step), self.get_redirect_url()))
 
 
@@ -42,20 +42,20 @@ class Logout(views.LogoutView):
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
-    """The second step, for who has a second factor."""
-    user = second_factor.pending(request)
-    if user is None or second_factor.device_of(user) is None:
-        return _from_the_start(request)
+    """The second step for users with two-factor authentication."""
+    user = second_factor.get_pending_user(request)
+    if user is None or second_factor.get_device(user) is None:
+        return _redirect_to_login(request)
     if second_factor.is_locked(request, user):
         locked_out: HttpResponse = get_lockout_response(request, credentials={"username": user.get_username()})
         return locked_out
     is_wrong = False
     if request.method == "POST":
-        if second_factor.passes(request, user, request.POST.get("code", "")):
-            second_factor.let_in(request, user)
-            return HttpResponseRedirect(onward(request))
+        if second_factor.verify_code(request, user, request.POST.get("code", "")):
+            second_factor.log_in(request, user)
+            return HttpResponseRedirect(get_next_url(request))
         is_wrong = True
-    return shell.render(request, "dashboard/code.html", {"is_wrong": is_wrong, "next": onward(request, "")})
+    return rendering.render(request, "dashboard/code.html", {"is_wrong": is_wrong, "next": get_next_url(request, "")})
 
 
 @login_not_required
@@ -63,39 +63,39 @@ def code(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
 def enrol(request: HttpRequest) -> HttpResponse:
-    """The second step where a second factor is required and this person has none yet."""
-    user = second_factor.pending(request)
-    if user is None or not sessions.second_factor_is_required() or second_factor.device_of(user) is not None:
-        return _from_the_start(request)
+    """The second step where two-factor authentication is required and the user has not set it up yet."""
+    user = second_factor.get_pending_user(request)
+    if user is None or not sessions.second_factor_is_required() or second_factor.get_device(user) is not None:
+        return _redirect_to_login(request)
     is_wrong, codes = False, []
     if request.method == "POST":
-        codes = second_factor.confirm(user, request.POST.get("code", ""))
+        codes = second_factor.confirm_enrolment(user, request.POST.get("code", ""))
         is_wrong = not codes
         if codes:
-            second_factor.let_in(request, user)
-    device = None if codes else second_factor.begin(user)
+            second_factor.log_in(request, user)
+    device = None if codes else second_factor.start_enrolment(user)
     context = {
         "is_wrong": is_wrong,
         "codes": codes,
-        "picture": second_factor.picture_of(device) if device else "",
-        "secret": second_factor.secret_of(device) if device else "",
-        "next": onward(request, ""),
+        "picture": second_factor.draw_qr_code(device) if device else "",
+        "secret": second_factor.format_secret(device) if device else "",
+        "next": get_next_url(request, ""),
     }
-    return shell.render(request, "dashboard/enrol.html", context)
+    return rendering.render(request, "dashboard/enrol.html", context)
 
 
 @login_not_required
 @require_safe
 def admin_login(request: HttpRequest) -> HttpResponse:
-    """The admin sends here who is no member of the staff, logged in or not."""
+    """The admin redirects everyone who is not staff here, logged in or not."""
     if request.user.is_authenticated:
-        raise PermissionDenied("the admin is for members of the staff")
-    return _from_the_start(request)
+        raise PermissionDenied("The admin is for staff accounts. Ask an administrator for staff status.")
+    return _redirect_to_login(request)
 
 
-def _from_the_start(request: HttpRequest) -> HttpResponse:
-    return HttpResponseRedirect(_with_next(reverse("console:login"), onward(request, "")))
+def _redirect_to_login(request: HttpRequest) -> HttpResponse:
+    return HttpResponseRedirect(_with_next(reverse("console:login"), get_next_url(request, "")))
 
 
-def _with_next(address: str, following: str) -> str:
-    return f"{address}?{urlencode({'next': following})}" if following else address
+def _with_next(url: str, next_url: str) -> str:
+    return f"{url}?{urlencode({'next': next_url})}" if next_url else url

@@ -1,4 +1,4 @@
-"""One machine: its diagram with live numbers, and its entities, searched and paged."""
+"""The page of one machine: its diagram with live counts, and a searchable, paged list of its entities."""
 
 from __future__ import annotations
 
@@ -9,75 +9,91 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import rights, shell
+from dashboard import navigation, permissions, rendering
 from dashboard.diagram import machine_drawing
 from dashboard.queries import counts, entities, search
-from dashboard.queries.bounded import TimedOut
+from dashboard.queries.time_limit import TimedOut
+from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
-from statecore.records.position import head
 
-from .asked import text
-from .found import machine_at
+from .lookup import get_machine
+from .query_params import get_text
 
 
 @require_safe
 def machine(request: HttpRequest, collection: str) -> HttpResponse:
-    flow = machine_at(request, collection)
-    position = head()  # before anything else is read: what comes later is told live
-    listed = _listed(request, flow)
-    if shell.is_fragment(request):
-        return shell.render(request, "dashboard/parts/entities.html", listed)
-    return shell.render(
-        request, "dashboard/machine.html", {**listed, **_surroundings(flow, listed), "position": position}
-    )
+    flow = get_machine(request, collection)
+    # Read first: events after this position arrive over the socket.
+    position = head()
+    spread = counts.get_distribution(flow, counts.count_states(flow.entity_type))
+    context = _search_context(request, flow, spread)
+    if rendering.is_fragment(request) and get_text(request, "part") == "filters":
+        return rendering.render(request, "dashboard/parts/filters.html", context)
+    context |= _list_context(request, flow, context["search"])
+    if rendering.is_fragment(request):
+        return rendering.render(request, "dashboard/parts/refresh.html", context)
+    context |= {**_page_context(flow, context["search"], spread), "position": position}
+    return rendering.render(request, "dashboard/machine.html", context)
 
 
-def _listed(request: HttpRequest, flow: Flow) -> dict[str, Any]:
-    typed = text(request, "q")
-    asked = search.read(typed, flow, now())
-    context: dict[str, Any] = {"flow": flow, "search": asked, "q": typed, "name": shell.name_of(flow)}
-    context["may_operate"] = rights.may(request.user, flow, "operate")
-    after, order = text(request, "after")[:120], text(request, "order")
-    context["is_first"], context["first"] = not after, f"?{urlencode({'q': typed, 'order': order})}"
+def _search_context(request: HttpRequest, flow: Flow, spread: counts.Distribution) -> dict[str, Any]:
+    typed = get_text(request, "q")
+    parsed = search.parse(typed, flow, now())
+    return {
+        "flow": flow,
+        "search": parsed,
+        "q": typed,
+        "name": navigation.machine_name(flow),
+        "all_url": reverse("console:machine", args=[flow.collection]),
+        "chips": _chips(flow, parsed, spread),
+    }
+
+
+def _list_context(request: HttpRequest, flow: Flow, parsed: search.Search) -> dict[str, Any]:
+    typed, after, order = parsed.text, get_text(request, "after")[:120], get_text(request, "order")
+    context: dict[str, Any] = {
+        "may_operate": permissions.is_allowed(request.user, flow, "operate"),
+        "is_first": not after,
+        "first": f"?{urlencode({'q': typed, 'order': order})}",
+    }
     try:
-        page = entities.page(flow, asked, after=after, order=order)
+        page = entities.list_page(flow, parsed, after=after, order=order)
     except TimedOut:
         return {**context, "timed_out": True}
-    here = {"q": typed, "order": page.order}
-    more = f"?{urlencode({**here, 'after': page.next})}" if page.next else ""
-    return {**context, "page": page, "more": more, "orders": _orders(page, typed)}
+    more = f"?{urlencode({'q': typed, 'order': page.order, 'after': page.next})}" if page.next else ""
+    return {**context, "page": page, "more": more, "orders": _order_links(page, typed)}
 
 
-def _orders(page: entities.Page, typed: str) -> list[tuple[str, str, bool]]:
+def _order_links(page: entities.Page, typed: str) -> list[tuple[str, str, bool]]:
     return [(order, f"?{urlencode({'q': typed, 'order': order})}", order == page.order) for order in page.orders]
 
 
-def _surroundings(flow: Flow, listed: dict[str, Any]) -> dict[str, Any]:
-    numbers = counts.state_counts(flow.entity_type)
-    asked = listed["search"]
-    traffic = counts.traffic(flow)
-    address = reverse("console:machine", args=[flow.collection])
+def _chips(flow: Flow, parsed: search.Search, spread: counts.Distribution) -> list[tuple[counts.Share, str, bool]]:
+    shares = counts.count_search(flow, parsed, spread)
+    return [(share, _state_url(flow, parsed, share.look.state), share.look.state in parsed.states) for share in shares]
 
-    def narrowed(state: str) -> str:
-        return f"{address}?{urlencode({'q': search.with_word(asked.text, f'state:{state}')})}"
 
+def _state_url(flow: Flow, parsed: search.Search, state: str) -> str:
+    """The same search, limited to one state."""
+    query = urlencode({"q": search.replace_word(parsed.text, f"state:{state}")})
+    return f"{reverse('console:machine', args=[flow.collection])}?{query}"
+
+
+def _page_context(flow: Flow, parsed: search.Search, spread: counts.Distribution) -> dict[str, Any]:
+    traffic = counts.get_traffic(flow)
     drawing = machine_drawing(
         flow,
-        link=narrowed,
-        counts=numbers,
+        link=lambda state: _state_url(flow, parsed, state),
+        counts={share.look.state: share.count or 0 for share in spread.shares},
         dwell=traffic.dwell,
         rates=traffic.rates,
         forced=traffic.forced,
     )
-    spread = counts.distribution(flow, numbers)
-    chips = [(share, narrowed(share.look.state), share.look.state in asked.states) for share in spread.shares]
     return {
         "drawing": drawing,
         "spread": spread,
-        "chips": chips,
-        "all_url": address,
-        "hints": search.hints(flow),
-        "asked": asked.told_by_events(),
+        "hints": search.list_hints(flow),
+        "filter": parsed.event_filter(),
         "here_machine": flow.entity_type,
     }

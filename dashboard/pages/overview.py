@@ -1,4 +1,4 @@
-"""The first page: where everything is, what needs a hand, how fast it moves, what happened last."""
+"""The overview: key figures, transition rates, state distribution of each machine, latest events."""
 
 from __future__ import annotations
 
@@ -8,39 +8,35 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import rights, shell
-from dashboard.queries import counts, feed, worries
-from statecore import board
-from statecore.kernel import registry
-from statecore.kernel.flow import Flow
-from statecore.records.position import head
+from dashboard import navigation, permissions, rendering
+from dashboard.queries import counts, feed, key_figures
+from statecore.journal.position import head
+from statecore.read_models import board
 
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
+    # Read first: events after this position arrive over the socket.
     position = head()
     if position == 0:
         return HttpResponseRedirect(reverse("console:start"))
-    seen = [flow for flow in registry.flows() if rights.may(request.user, flow, "view")]
-    told = board.stats([flow.entity_type for flow in seen])
-    spread = [counts.distribution(flow, told["counts"][flow.entity_type]) for flow in sorted(seen, key=_importance)]
+    visible = sorted(permissions.visible_machines(request.user), key=navigation.menu_order)
+    entity_types = [flow.entity_type for flow in visible]
+    stats = board.get_stats(entity_types)
+    distributions = [counts.get_distribution(flow, stats["counts"][flow.entity_type]) for flow in visible]
     context: dict[str, Any] = {
         "position": position,
-        "machines": [(each, shell.name_of(each.flow)) for each in spread],
-        "worries": [(figure, _leads_on(request, figure)) for figure in worries.figures(told)],
-        "feed": feed.latest([flow.entity_type for flow in seen]),
-        "looks": feed.all_looks(),
-        "stats": told,
-        "per_minute": told["rates"]["transitions_per_minute"],
+        "machines": [(each, navigation.machine_name(each.flow)) for each in distributions],
+        "figures": [(figure, _is_linked(request, figure)) for figure in key_figures.list_figures(stats)],
+        "feed": feed.list_latest(entity_types),
+        "looks": feed.describe_states(),
+        "stats": stats,
+        "per_minute": stats["rates"]["transitions_per_minute"],
         "here": "overview",
     }
-    return shell.render(request, "dashboard/overview.html", context)
+    return rendering.render(request, "dashboard/overview.html", context)
 
 
-def _leads_on(request: HttpRequest, figure: worries.Figure) -> bool:
-    """Whether its page opens for this person."""
-    return not figure.takes or request.user.has_perm(figure.takes)
-
-
-def _importance(flow: Flow) -> tuple[bool, int]:
-    return not shell.neighbours(flow), shell.depth(flow)
+def _is_linked(request: HttpRequest, figure: key_figures.Figure) -> bool:
+    """Whether the user may open the page that the figure counts."""
+    return not figure.permission or request.user.has_perm(figure.permission)

@@ -1,4 +1,4 @@
-"""How the console should look, for one person; each button saves at once."""
+"""Saves the appearance that a user chose; each button of the menu submits one choice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
 from dashboard.models import Preference
-from dashboard.rights import person
-from dashboard.shell import LOOK
+from dashboard.permissions import get_user
+from dashboard.rendering import PREFERENCE
 
-from .asked import onward
+from .query_params import get_next_url
 
 CHOICES = ("theme", "contrast", "density")
 
@@ -23,7 +23,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     for name, value in chosen.items():
         field: Any = Preference._meta.get_field(name)
         if value not in dict(field.flatchoices):
-            raise BadRequest(f"{name} cannot be {value!r}")
-    saved, _is_new = Preference.objects.update_or_create(user=person(request), defaults=chosen)
-    request.session[LOOK] = saved.choices()
-    return HttpResponseRedirect(onward(request))
+            raise BadRequest(f"{value!r} is not a valid {name}.")
+    saved, _is_new = Preference.objects.update_or_create(user=get_user(request), defaults=chosen)
+    request.session[PREFERENCE] = saved.choices()
+    return HttpResponseRedirect(get_next_url(request))

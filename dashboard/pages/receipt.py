@@ -1,43 +1,43 @@
-"""What was done, by whom, why, and what followed: the page a change ends on, which stays as long as the event does."""
+"""The permanent page of one event: what changed, by whom, why, and what it caused."""
 
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from dashboard import rights, shell
+from dashboard import navigation, permissions, rendering
 from dashboard.queries import history
 from statecore.journal import Event
+from statecore.journal.archive import get_latest_retirement
 from statecore.kernel import registry
-from statecore.kernel.clock import told
-from statecore.records.retirement import latest
+from statecore.kernel.clock import format_utc
 
 
 @require_safe
 def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
-    event = history.by_id(event_id)
+    event = history.find_event(event_id)
     if event is None:
-        raise Http404(_where_it_may_be())
+        raise Http404(_not_found_text())
     flow = registry.flow(event.entity_type)
-    rights.require(request, flow, "view")
+    permissions.require_action(request, flow, "view")
     after = Event.objects.filter(
         entity_type=event.entity_type, entity_id=event.entity_id, sequence=event.sequence + 1
     ).first()
-    followed, sight = history.cascade(event), rights.sight(request)
+    consequences, visible = history.list_consequences(event), permissions.visible_types(request)
     context = {
         "event": event.as_dict(),
-        "caused": [each.as_dict() for each in followed if each.entity_type in sight],
-        "has_unseen": any(each.entity_type not in sight for each in followed),
+        "caused": [each.as_dict() for each in consequences if each.entity_type in visible],
+        "has_unseen": any(each.entity_type not in visible for each in consequences),
         "left_by": after.as_dict() if after else None,
         "flow": flow,
         "here_machine": flow.entity_type,
-        "name": shell.name_of(flow),
+        "name": navigation.machine_name(flow),
     }
-    return shell.render(request, "dashboard/receipt.html", context)
+    return rendering.render(request, "dashboard/receipt.html", context)
 
 
-def _where_it_may_be() -> str:
-    if (record := latest()) is None:
-        return "there is no such event"
-    until = told(record.until)
-    return f"There is no such event here. What happened up to {until} was retired to files, the last is {record.file}."
+def _not_found_text() -> str:
+    if (record := get_latest_retirement()) is None:
+        return "There is no event with this id."
+    until = format_utc(record.until)
+    return f"There is no event with this id here. Events up to {until} were archived; the latest file is {record.file}."

@@ -1,4 +1,4 @@
-"""What is stuck: since when, against which deadline, why, who has seen it, and the way out."""
+"""The stuck list: since when, against which deadline, why, acknowledged by whom, and suggested actions."""
 
 from __future__ import annotations
 
@@ -10,73 +10,91 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import rights, shell
-from statecore import stuck as stuckness
-from statecore.kernel import registry
+from dashboard import labels, navigation, permissions, rendering
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
+from statecore.read_models import stuck as stuck_list
 from statecore.records import acknowledgement
 
-from .found import entity_at
+from .lookup import get_entity
 
 
 @require_safe
 def stuck(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("machine", "")
-    seen = {flow.entity_type: flow for flow in registry.flows() if rights.may(request.user, flow, "view")}
-    after = _place(request)
-    page = stuckness.page(after=after, entity_type=wanted if wanted in seen else None, sight=seen.keys())
-    shown = [_row(request, item) for item in page.items]
-    kinds = [(kind.value, sum(row["item"].kind is kind for row in shown)) for kind in stuckness.Kind]
+    visible = {flow.entity_type: flow for flow in permissions.visible_machines(request.user)}
+    after = _get_place(request)
+    machine = wanted if wanted in visible else None
+    page = stuck_list.read_page(after=after, entity_type=machine, visible=visible.keys())
+    totals = stuck_list.count_stuck(now(), entity_type=machine, visible=visible.keys())
+    kinds = [(kind.value, sum(totals[name, kind] for name in visible)) for kind in stuck_list.Kind]
     context = {
-        "rows": shown,
+        "rows": [_row(request, item) for item in page.items],
         "kinds": kinds,
-        "machines": [(flow, shell.name_of(flow)) for flow in seen.values()],
+        "machines": [(flow, navigation.machine_name(flow)) for flow in visible.values()],
         "wanted": wanted,
         "query": urlencode({"machine": wanted} if wanted else {}),
-        "more": urlencode({"after": str(page.onward)}) if page.onward else "",
+        "more": urlencode({"after": str(page.next_cursor)}) if page.next_cursor else "",
         "is_first": after is None,
     }
-    return shell.render(request, "dashboard/stuck.html", context)
+    return rendering.render(request, "dashboard/stuck.html", context)
 
 
-def _place(request: HttpRequest) -> stuckness.Place | None:
+def _get_place(request: HttpRequest) -> stuck_list.ListCursor | None:
     try:
-        return stuckness.Place.read(request.GET.get("after", ""))
+        return stuck_list.ListCursor.parse(request.GET.get("after", ""))
     except ValueError:
         return None
 
 
-def _row(request: HttpRequest, item: stuckness.Item) -> dict[str, Any]:
+def _row(request: HttpRequest, item: stuck_list.Item) -> dict[str, Any]:
     flow = item.entity.flow
+    may_operate = permissions.is_allowed(request.user, flow, "operate")
     return {
         "item": item,
         "flow": flow,
-        "may_acknowledge": rights.may(request.user, flow, "operate"),
-        "may_approve": item.kind is stuckness.Kind.NEEDS_APPROVAL and rights.may(request.user, flow, "operate"),
-        "may_force": rights.may(request.user, flow, "override"),
+        "actions": _list_actions(request, item),
+        "may_acknowledge": may_operate,
+        "may_approve": may_operate and item.kind is stuck_list.Kind.NEEDS_APPROVAL,
+        "may_force": permissions.is_allowed(request.user, flow, "override"),
     }
 
 
+def _list_actions(request: HttpRequest, item: stuck_list.Item) -> list[tuple[str, str]]:
+    """Label and URL of each suggested action that the user may take: a retry of the root cause, or a trigger."""
+    entity, root = item.entity, item.recovery.retry
+    actions = []
+    if root is not None and permissions.is_allowed(request.user, root.flow, "operate"):
+        noun, args = labels.noun(root.flow.entity_type), [root.flow.collection, root.pk]
+        actions.append((f"Retry {noun} {root.pk}", reverse("console:retry", args=args)))
+    if permissions.is_allowed(request.user, entity.flow, "operate"):
+        for trigger in item.recovery.triggers:
+            args = [entity.flow.collection, entity.pk, trigger]
+            label = labels.action_label(entity.flow, trigger, entity.state)
+            actions.append((label, reverse("console:transition", args=args)))
+    return actions
+
+
 @require_POST
-def take_notice(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
-    entity = entity_at(request, collection, entity_id, "operate")
+def acknowledge(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    entity = get_entity(request, collection, entity_id, "operate")
     if not acknowledgement.acknowledge(entity, request.user.get_username()):
-        messages.info(request, "Somebody has seen it already.")
-    return _back(request)
+        messages.info(request, "This was already acknowledged.")
+    return _redirect_to_list(request)
 
 
 @require_POST
 def approve(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
-    entity = entity_at(request, collection, entity_id, "operate")
+    entity = get_entity(request, collection, entity_id, "operate")
     try:
-        stuckness.approve_recovery(type(entity), entity.pk, actor=rights.actor_of(request))
+        stuck_list.approve_recovery(type(entity), entity.pk, actor=permissions.get_actor(request))
     except Refusal as refusal:
         messages.error(request, refusal.detail, extra_tags="bad")
     else:
-        messages.success(request, f"The recovery of {entity} was approved and carried out.", extra_tags="good")
-    return _back(request)
+        messages.success(request, f"Recovery of {entity} approved and completed.", extra_tags="good")
+    return _redirect_to_list(request)
 
 
-def _back(request: HttpRequest) -> HttpResponse:
-    """To the same machine and the same page of the list."""
+def _redirect_to_list(request: HttpRequest) -> HttpResponse:
+    """Keeps the machine and the page of the list."""
     return HttpResponseRedirect(f"{reverse('console:stuck')}?{request.GET.urlencode()}".rstrip("?"))

@@ -1,4 +1,4 @@
-"""Tokens: one's own, or everybody's for who may see them; made here, shown once, revoked for ever."""
+"""API tokens: the user's own, or everyone's with the permission; created, shown once, revoked."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import rights, shell
+from dashboard import permissions, rendering
 from statecore.kernel import refusals
 from statecore.kernel.refusals import Refusal
 from statecore.records import Token
 from statecore.records import token as token_record
 
 TEMPLATE = "dashboard/tokens.html"
-LIVES = ((7, "a week"), (30, "a month"), (90, "three months"), (365, "a year"))
-MOST = 200
+LIFETIMES = ((7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"))
+MAX_LISTED = 200
 
 
 @never_cache
@@ -30,35 +30,37 @@ MOST = 200
 @sensitive_variables("text")
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
-        return shell.render(request, TEMPLATE, _context(request))
-    rights.require_writable()
+        return rendering.render(request, TEMPLATE, _context(request))
+    permissions.require_writable()
     given = request.POST
     try:
         made, text = token_record.make(
-            given.get("name", ""), request.user, given.get("scope", ""), expires_in=_life(request),
-            by=rights.actor_of(request),
+            given.get("name", ""), request.user, given.get("scope", ""), expires_in=_read_lifetime(request),
+            by=permissions.get_actor(request),
         )  # fmt: skip
     except refusals.PermissionDenied as refusal:
-        raise PermissionDenied("a token is for no more than its user may do") from refusal
+        raise PermissionDenied(
+            "A token cannot have more permissions than its user. Choose a smaller scope."
+        ) from refusal
     except Refusal as refusal:
-        return shell.render(request, TEMPLATE, {**_context(request), "refusal": refusal}, status=422)
-    return shell.render(request, TEMPLATE, {**_context(request), "made": made, "text": text})
+        return rendering.render(request, TEMPLATE, {**_context(request), "refusal": refusal}, status=422)
+    return rendering.render(request, TEMPLATE, {**_context(request), "made": made, "text": text})
 
 
 @require_POST
 def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
-    rights.require_writable()
+    permissions.require_writable()
     token = get_object_or_404(Token, prefix=prefix)
     if token.user_id != request.user.pk and not request.user.has_perm("statecore.change_token"):
-        raise PermissionDenied("this is somebody else's token")
-    token_record.revoke(token, rights.actor_of(request))
-    messages.success(request, f"{token.name} is revoked: nobody can use it any more.", extra_tags="good")
+        raise PermissionDenied("This token belongs to another user.")
+    token_record.revoke(token, permissions.get_actor(request))
+    messages.success(request, f"Revoked {token.name}. Calls with this token are refused.", extra_tags="good")
     return HttpResponseRedirect(reverse("console:tokens"))
 
 
-def _life(request: HttpRequest) -> timedelta:
+def _read_lifetime(request: HttpRequest) -> timedelta:
     given = request.POST.get("days", "")
-    days = int(given) if given in {str(number) for number, _ in LIVES} else LIVES[1][0]
+    days = int(given) if given in {str(number) for number, _ in LIFETIMES} else LIFETIMES[1][0]
     return timedelta(days=days)
 
 
@@ -66,9 +68,9 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     rows = Token.objects.select_related("user").order_by("-created_at")
     sees_all = request.user.has_perm("statecore.view_token")
     return {
-        "tokens": (rows if sees_all else rows.filter(user=rights.person(request)))[:MOST],
+        "tokens": (rows if sees_all else rows.filter(user=permissions.get_user(request)))[:MAX_LISTED],
         "scopes": [str(scope) for scope in token_record.scopes_of(request.user)],
-        "lives": LIVES,
+        "lifetimes": LIFETIMES,
         "given": request.POST,
         "sees_all": sees_all,
     }

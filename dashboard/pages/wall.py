@@ -1,4 +1,4 @@
-"""The wall: everything at a glance from five metres, without a mouse, all night."""
+"""The wall: key figures and a tile for each machine, for displays that run day and night."""
 
 from __future__ import annotations
 
@@ -9,68 +9,72 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import rights, screens, shell
-from dashboard.build import build
+from dashboard import displays, navigation, permissions, rendering
+from dashboard.assets import get_build_id
 from dashboard.models import Screen
-from dashboard.queries import counts, worries
-from statecore import board
-from statecore.kernel import registry
+from dashboard.queries import counts, key_figures
 from statecore.kernel.flow import Flow
+from statecore.read_models import board
 
-from .asked import text
+from .query_params import get_text
 
-MOST_ON_A_PAGE = 6  # at scale 1, and below
+MAX_TILES = 6  # per page at scale 1 and below
 THEMES, SCALES = ("dark", "light"), ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
-SHORTEST, USUAL, LONGEST = 3, 20, 600
+MIN_SECONDS, DEFAULT_SECONDS, MAX_SECONDS = 3, 20, 600
 
 
 @never_cache
 @require_safe
 def wall(request: HttpRequest) -> HttpResponse:
-    told, flows = board.stats(rights.sight(request)), _chosen(request)
-    scale = text(request, "scale") if text(request, "scale") in SCALES else "1"
-    tiles = [(counts.distribution(flow, told["counts"][flow.entity_type]), shell.name_of(flow)) for flow in flows]
+    stats, flows = board.get_stats(permissions.visible_types(request)), _chosen_machines(request)
+    scale = get_text(request, "scale") if get_text(request, "scale") in SCALES else "1"
+    tiles = [
+        (counts.get_distribution(flow, stats["counts"][flow.entity_type]), navigation.machine_name(flow))
+        for flow in flows
+    ]
     context: dict[str, Any] = {
-        "pages": _pages(tiles, float(scale)),
-        "worries": worries.figures(told, alerts="critical"),
-        "stats": told,
-        "theme": text(request, "theme") if text(request, "theme") in THEMES else THEMES[0],
+        "pages": _split_into_pages(tiles, float(scale)),
+        "figures": key_figures.list_figures(stats, alerts="critical"),
+        "stats": stats,
+        "theme": get_text(request, "theme") if get_text(request, "theme") in THEMES else THEMES[0],
         "scale": scale.replace(".", "-"),
-        "seconds": _seconds(request),
-        "build": build(),
+        "seconds": _read_seconds(request),
+        "build": get_build_id(),
     }
-    return shell.render(request, "dashboard/wall.html", context)
+    return rendering.render(request, "dashboard/wall.html", context)
 
 
 @never_cache
 @require_POST
-def alive(request: HttpRequest) -> JsonResponse:
-    """The wall says that it is there, and hears which build is current."""
-    screen = Screen.objects.filter(user=rights.person(request), revoked_at=None).first()
+def heartbeat(request: HttpRequest) -> JsonResponse:
+    """Records that the display is online and returns the current build."""
+    screen = Screen.objects.filter(user=permissions.get_user(request), revoked_at=None).first()
     if screen is not None:
-        screens.seen(screen)
-    return JsonResponse({"build": build()})
+        displays.record_contact(screen)
+    return JsonResponse({"build": get_build_id()})
 
 
-def _chosen(request: HttpRequest) -> list[Flow]:
-    """Those named, in that order, or all; only what this screen may see."""
-    seen = {flow.entity_type: flow for flow in registry.flows() if rights.may(request.user, flow, "view")}
-    named = [seen[name] for name in text(request, "machines").split(",") if name in seen]
-    return named or sorted(seen.values(), key=lambda flow: (not shell.neighbours(flow), shell.depth(flow)))
+def _chosen_machines(request: HttpRequest) -> list[Flow]:
+    """The machines named in the URL, in that order, or all; limited to those the display may see."""
+    visible = {flow.entity_type: flow for flow in permissions.visible_machines(request.user)}
+    named = [visible[name] for name in get_text(request, "machines").split(",") if name in visible]
+    return named or sorted(visible.values(), key=navigation.menu_order)
 
 
-def _pages(tiles: list[Any], scale: float) -> list[list[Any]]:
-    """As few as hold them all, equally full: nobody looks at one tile for as long as at six.
+def _split_into_pages(tiles: list[Any], scale: float) -> list[list[Any]]:
+    """As few pages as possible, evenly filled, so that no page shows a single tile.
 
-    Larger letters take more room in both directions, and so does a tile.
+    A tile grows with the scale in both directions.
     """
-    most = min(MOST_ON_A_PAGE, int(MOST_ON_A_PAGE / scale**2))
-    count = -(-len(tiles) // most) or 1
+    limit = min(MAX_TILES, int(MAX_TILES / scale**2))
+    count = -(-len(tiles) // limit) or 1
     size, larger = divmod(len(tiles), count)
     starts = [page * size + min(page, larger) for page in range(count + 1)]
     return [tiles[start:end] for start, end in pairwise(starts)]
 
 
-def _seconds(request: HttpRequest) -> int:
-    given = text(request, "seconds")
-    return min(max(int(given), SHORTEST), LONGEST) if given.isascii() and given.isdigit() and len(given) < 5 else USUAL
+def _read_seconds(request: HttpRequest) -> int:
+    given = get_text(request, "seconds")
+    if not (given.isascii() and given.isdigit() and len(given) < 5):
+        return DEFAULT_SECONDS
+    return min(max(int(given), MIN_SECONDS), MAX_SECONDS)

@@ -1,1 +1,1 @@
-"""What the pages read: bounded, keyset-paged, never a count over a big table, never a write."""
+"""Read-only queries of the pages: bounded, keyset-paged, and never a full count of a large table."""

@@ -1,6 +1,6 @@
-"""A page of a machine's entities: found by an index, paged by a key, never counted.
+"""A page of a machine's entities, found by an index and paged by a key.
 
-Without a search they come in the order of their last move, which the journal knows; no table has to be sorted.
+Without a search the most recently changed come first. Their order is read from the journal, so no table is sorted.
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ from typing import Any
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from statecore.journal import Event, EventKind
+from statecore.journal import Anchor, Event, EventKind
+from statecore.journal.commit_order import EVENTS, POSITIONS
+from statecore.kernel.constraints import is_live
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
-from statecore.kernel.indexes import is_live
-from statecore.records import Anchor
-from statecore.records.commit_order import EVENTS, POSITIONS
 
-from .bounded import in_time
 from .search import Search
+from .time_limit import time_limit
 
-SIZE = 50
+PAGE_SIZE = 50
 RECENT, LONGEST, BY_ID = "recent", "longest", "id"
-LOOK, LONG_LOOK = 200, 4_000  # positions, for a page and for one that would stay nearly empty
-FEW = 1_000  # entities of a machine that are asked one by one where they moved last
-BEYOND_ALL = 2**63 - 1  # no position is as high
-# Never shown in a list, and some of them are long.
-HEAVY = {
+SCAN, LONG_SCAN = 200, 4_000  # events read for a page, and for a page that would otherwise be nearly empty
+FEW = 1_000  # up to so many entities, reading each one's last event is cheaper than scanning the journal
+MAX_POSITION = 2**63 - 1
+# Columns that no list shows and that may be long.
+LONG_COLUMNS = {
     "metadata",
     "payload",
     "output",
@@ -44,8 +43,8 @@ HEAVY = {
 @dataclass(slots=True)
 class Row:
     entity: Entity
-    belongs: list[tuple[str, str, str]]
-    said: str
+    parents: list[tuple[str, str, str]]
+    last_error: str
     is_forced: bool = False
 
 
@@ -57,99 +56,96 @@ class Page:
     orders: list[str] = field(default_factory=list)
 
 
-def page(flow: Flow, search: Search, *, after: str = "", order: str = "") -> Page:
-    orders = orders_of(flow, search)
+def list_page(flow: Flow, search: Search, *, after: str = "", order: str = "") -> Page:
+    orders = list_orders(flow, search)
     order = order if order in orders else orders[0]
-    with in_time():
-        entities, following = _recent(flow, after) if order == RECENT else _found(flow, search, order, after)
-        forced = _ever_forced(flow, [entity.pk for entity in entities])
-    rows = [Row(entity, belongs_to(entity), _said(entity), entity.pk in forced) for entity in entities]
+    with time_limit():
+        entities, following = _list_recent(flow, after) if order == RECENT else _list_found(flow, search, order, after)
+        forced = _find_forced(flow, [entity.pk for entity in entities])
+    rows = [Row(entity, list_parents(entity), _first_error_line(entity), entity.pk in forced) for entity in entities]
     return Page(rows, following, order, orders)
 
 
-def orders_of(flow: Flow, search: Search) -> list[str]:
-    """Longest in its state first needs the index over live rows, so it is offered for one live state."""
+def list_orders(flow: Flow, search: Search) -> list[str]:
+    """`longest` needs the index over live rows, so it is offered for a single live state."""
     if not search.conditions and not search.states:
         return [RECENT, BY_ID]
     one_live = len(search.states) == 1 and not flow.is_final(search.states[0])
     return [LONGEST, BY_ID] if one_live else [BY_ID]
 
 
-def _found(flow: Flow, search: Search, order: str, after: str) -> tuple[list[Entity], str]:
-    rows = _ordered(filtered(flow, search), order, after).defer(*_heavy(flow))
-    found = list(rows[: SIZE + 1])
-    return found[:SIZE], _key(found[SIZE - 1], order) if len(found) > SIZE else ""
+def _list_found(flow: Flow, search: Search, order: str, after: str) -> tuple[list[Entity], str]:
+    rows = _order(filter_rows(flow, search), order, after).defer(*_long_columns(flow))
+    found = list(rows[: PAGE_SIZE + 1])
+    return found[:PAGE_SIZE], _key(found[PAGE_SIZE - 1], order) if len(found) > PAGE_SIZE else ""
 
 
-def _recent(flow: Flow, after: str) -> tuple[list[Entity], str]:
-    """By their last moves, and where to go on. A page may be short, or empty, and there is more nevertheless."""
-    start = min(int(after), BEYOND_ALL) if after.isascii() and after.isdigit() else BEYOND_ALL
-    found, before = _last_moves(flow, start, LOOK)
-    if before is not None and len(found) < SIZE:
-        if len(found) >= SIZE / 2:
-            more, before = _last_moves(flow, before, LOOK)
+def _list_recent(flow: Flow, after: str) -> tuple[list[Entity], str]:
+    """By their last events, and the position to continue from. A page may be short or empty although more follow."""
+    start = min(int(after), MAX_POSITION) if after.isascii() and after.isdigit() else MAX_POSITION
+    found, before = _last_events(flow, start, SCAN)
+    if before is not None and len(found) < PAGE_SIZE:
+        if len(found) >= PAGE_SIZE / 2:
+            more, before = _last_events(flow, before, SCAN)
             found += more
         else:
-            found, before = _last_moves_of_few(flow, start) if _are_few(flow) else _last_moves(flow, start, LONG_LOOK)
-    if len(found) > SIZE:
-        del found[SIZE:]
+            found, before = _last_events_of_few(flow, start) if _are_few(flow) else _last_events(flow, start, LONG_SCAN)
+    if len(found) > PAGE_SIZE:
+        del found[PAGE_SIZE:]
         before = found[-1][0]
-    there = flow.model.objects.defer(*_heavy(flow)).in_bulk([pk for _position, pk in found])
-    return [there[pk] for _position, pk in found if pk in there], "" if before is None else str(before)
+    rows = flow.model.objects.defer(*_long_columns(flow)).in_bulk([pk for _position, pk in found])
+    return [rows[pk] for _position, pk in found if pk in rows], "" if before is None else str(before)
 
 
-def _last_moves(flow: Flow, before: int, many: int) -> tuple[list[tuple[int, str]], int | None]:
-    """Where each was and whose, among so many moves back from a position, and how far that is if there are more.
+def _last_events(flow: Flow, before: int, limit: int) -> tuple[list[tuple[int, str]], int | None]:
+    """Position and entity of the last events among `limit` events before a position; the next position if more follow.
 
-    An event that was not its entity's last is passed over: the entity stands further up. One that moves all the time
-    fills the journal with those.
+    Events that are not their entity's last are skipped: the entity is listed at a later position. An entity that
+    changes all the time fills the journal with such events.
     """
-    moves = _moves_before(flow, before, many)
-    found = [(position, pk) for position, pk, is_last in moves if is_last]
-    return found, moves[-1][0] if len(moves) == many else None
+    events = _events_before(flow, before, limit)
+    found = [(position, pk) for position, pk, is_last in events if is_last]
+    return found, events[-1][0] if len(events) == limit else None
 
 
-def _moves_before(flow: Flow, before: int, many: int) -> list[tuple[int, str, bool]]:
-    """Where each was and whose, and whether it was the last one of its entity.
-
-    Of the moves that were retired the last one of each entity is known, which is the one that counts.
-    """
-    one_side: list[Any] = [flow.entity_type, before, many]
-    return _asked(_MOVES, flow, [*one_side, *one_side, many])
+def _events_before(flow: Flow, before: int, limit: int) -> list[tuple[int, str, bool]]:
+    """Position, entity, and whether it is the entity's last event. Archived entities keep their last event's anchor."""
+    one_side: list[Any] = [flow.entity_type, before, limit]
+    return _fetch(_EVENTS, flow, [*one_side, *one_side, limit])
 
 
 def _are_few(flow: Flow) -> bool:
     return len(flow.model.objects.values_list("pk")[: FEW + 1]) <= FEW
 
 
-def _last_moves_of_few(flow: Flow, before: int) -> tuple[list[tuple[int, str]], int | None]:
-    """The same from the other side: of each entity where its last move stands. No more of them than a page needs."""
-    found = _asked(_LAST_MOVES, flow, [flow.entity_type, flow.entity_type, before, SIZE + 1])
-    return found, found[SIZE - 1][0] if len(found) > SIZE else None
+def _last_events_of_few(flow: Flow, before: int) -> tuple[list[tuple[int, str]], int | None]:
+    """The same, starting from the entities: the position of each one's last event, as many as a page needs."""
+    found = _fetch(_LAST_EVENTS, flow, [flow.entity_type, flow.entity_type, before, PAGE_SIZE + 1])
+    return found, found[PAGE_SIZE - 1][0] if len(found) > PAGE_SIZE else None
 
 
-def _asked(statement: str, flow: Flow, params: list[Any]) -> list[Any]:
+def _fetch(statement: str, flow: Flow, params: list[Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement.format(entities=flow.model._meta.db_table), params)
         return list(cursor.fetchall())
 
 
-# Both in the order of an index, and neither further than a page needs.
-_MOVES = f"""
-    SELECT moved.position, moved.entity_id, entity.id IS NOT NULL FROM (
+# Both halves follow an index, and neither reads further than a page needs.
+_EVENTS = f"""
+    SELECT event.position, event.entity_id, entity.id IS NOT NULL FROM (
         SELECT * FROM (SELECT p.position, e.entity_id, e.sequence
                        FROM {POSITIONS} AS p JOIN {EVENTS} AS e USING (event_id)
                        WHERE p.entity_type = %s AND p.position < %s ORDER BY p.position DESC LIMIT %s) AS here
         UNION ALL
         SELECT * FROM (SELECT a.position, a.entity_id, a.sequence FROM {Anchor._meta.db_table} AS a
-                       WHERE a.entity_type = %s AND a.position < %s ORDER BY a.position DESC LIMIT %s) AS retired
-        ORDER BY 1 DESC LIMIT %s) AS moved
-    LEFT JOIN {{entities}} AS entity ON entity.id = moved.entity_id AND entity.version = moved.sequence
-    ORDER BY moved.position DESC
+                       WHERE a.entity_type = %s AND a.position < %s ORDER BY a.position DESC LIMIT %s) AS archived
+        ORDER BY 1 DESC LIMIT %s) AS event
+    LEFT JOIN {{entities}} AS entity ON entity.id = event.entity_id AND entity.version = event.sequence
+    ORDER BY event.position DESC
 """  # noqa: S608 - names of our own tables
-# Materialized, or the planner would walk back through the order of positions, which may take for ever.
-_LAST_MOVES = f"""
-    WITH moved AS MATERIALIZED (
+# Materialized: otherwise the planner may walk the whole index of positions backwards.
+_LAST_EVENTS = f"""
+    WITH last_event AS MATERIALIZED (
         SELECT p.position, entity.id FROM {{entities}} AS entity
         JOIN {EVENTS} AS e ON e.entity_type = %s AND e.entity_id = entity.id AND e.sequence = entity.version
         JOIN {POSITIONS} AS p USING (event_id)
@@ -157,11 +153,11 @@ _LAST_MOVES = f"""
         SELECT a.position, entity.id FROM {{entities}} AS entity
         JOIN {Anchor._meta.db_table} AS a
             ON a.entity_type = %s AND a.entity_id = entity.id AND a.sequence = entity.version)
-    SELECT position, id FROM moved WHERE position < %s ORDER BY position DESC LIMIT %s
+    SELECT position, id FROM last_event WHERE position < %s ORDER BY position DESC LIMIT %s
 """  # noqa: S608 - names of our own tables
 
 
-def filtered(flow: Flow, search: Search) -> QuerySet[Any]:
+def filter_rows(flow: Flow, search: Search) -> QuerySet[Any]:
     rows: QuerySet[Any] = flow.model.objects.filter(*search.conditions)
     if len(search.states) == 1:
         rows = rows.filter(state=search.states[0])
@@ -172,16 +168,16 @@ def filtered(flow: Flow, search: Search) -> QuerySet[Any]:
     return rows
 
 
-def _ordered(rows: QuerySet[Any], order: str, after: str) -> QuerySet[Any]:
+def _order(rows: QuerySet[Any], order: str, after: str) -> QuerySet[Any]:
     if order == BY_ID:
         return (rows.filter(pk__lt=after) if after else rows).order_by("-pk")
     moment, _, pk = after.partition("~")
-    if then := _moment(moment):
+    if then := _parse_time(moment):
         rows = rows.filter(Q(state_entered_at__gt=then) | Q(state_entered_at=then, pk__gt=pk))
     return rows.order_by("state_entered_at", "pk")
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -192,38 +188,38 @@ def _key(entity: Entity, order: str) -> str:
     return str(entity.pk) if order == BY_ID else f"{entity.state_entered_at.isoformat()}~{entity.pk}"
 
 
-def _heavy(flow: Flow) -> list[str]:
-    return [column.name for column in flow.model._meta.concrete_fields if column.name in HEAVY]
+def _long_columns(flow: Flow) -> list[str]:
+    return [column.name for column in flow.model._meta.concrete_fields if column.name in LONG_COLUMNS]
 
 
-def _ever_forced(flow: Flow, ids: list[str]) -> set[str]:
+def _find_forced(flow: Flow, ids: list[str]) -> set[str]:
     events = Event.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, kind=EventKind.OVERRIDE)
-    retired = Anchor.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, was_forced=True)
-    return {pk for (pk,) in events.values_list("entity_id").union(retired.values_list("entity_id"))}
+    archived = Anchor.objects.filter(entity_type=flow.entity_type, entity_id__in=ids, was_forced=True)
+    return {pk for (pk,) in events.values_list("entity_id").union(archived.values_list("entity_id"))}
 
 
-def forceable(entity: Entity, heir: str | None) -> list[str]:
-    """The states it can be forced into; what has an heir stays where it ended."""
+def forceable_states(entity: Entity, successor: str | None) -> list[str]:
+    """The states an override may lead to; none for an entity that was retried."""
     flow, here = entity.flow, entity.state
-    return [] if heir else [state for state in flow.states if state != here and flow.may_leave(here, state)]
+    return [] if successor else [state for state in flow.states if state != here and flow.may_leave(here, state)]
 
 
-def successor(entity: Entity) -> str | None:
-    """Who was started afresh in its place."""
+def find_successor(entity: Entity) -> str | None:
+    """The id of the retry that replaced a final entity."""
     if not entity.flow.is_final(entity.state):
         return None
     found: str | None = type(entity).objects.filter(retry_of=entity.pk).values_list("pk", flat=True).first()
     return found
 
 
-def was_forced_long_ago(entity: Entity, steps: int) -> bool:
-    """In what was retired by now; asked only of whom some steps are not here."""
-    retired = Anchor.objects.filter(entity_type=entity.flow.entity_type, entity_id=entity.pk, was_forced=True)
-    return steps < entity.version - 1 and retired.exists()
+def was_forced_in_archive(entity: Entity, steps: int) -> bool:
+    """Whether an archived event was an override; queries only when fewer steps are stored than the entity made."""
+    archived = Anchor.objects.filter(entity_type=entity.flow.entity_type, entity_id=entity.pk, was_forced=True)
+    return steps < entity.version - 1 and archived.exists()
 
 
-def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:
-    """What it is part of or held by: the name of the relation, the machine and the id."""
+def list_parents(entity: Entity) -> list[tuple[str, str, str]]:
+    """The entities it belongs to or is held by: relation, entity type, id."""
     links: list[Any] = [column for column in entity._meta.concrete_fields if column.is_relation]
     return [
         (column.name, column.related_model.flow.entity_type, getattr(entity, column.attname))
@@ -232,6 +228,5 @@ def belongs_to(entity: Entity) -> list[tuple[str, str, str]]:
     ]
 
 
-def _said(entity: Entity) -> str:
-    """The first line of its last error, if it has one."""
+def _first_error_line(entity: Entity) -> str:
     return (str(getattr(entity, "last_error", "")).strip().splitlines() or [""])[0]

@@ -1,34 +1,35 @@
-"""The last events of all machines, in the order of their positions."""
+"""The latest events of all machines, and how their states look."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dashboard.templatetags.console import noun
-from statecore.derive.tones import looks
-from statecore.journal import read
+from dashboard.labels import noun
+from statecore.journal import Position, parse_event
 from statecore.kernel import registry
-from statecore.records import Position
+from statecore.read_models.diagrams.tones import state_styles
 
-SIZE = 30
+FEED_SIZE = 30
 
 
-def latest(entity_types: list[str]) -> list[dict[str, Any]]:
-    """The newest first; from the end of the order, so that it costs the same however long the journal is."""
-    rows = Position.objects.order_by("-position").values_list("entity_type", "event__body", "event__hash")[: 3 * SIZE]
+def list_latest(entity_types: list[str]) -> list[dict[str, Any]]:
+    """Newest first; reads the end of the position index, so the length of the journal does not matter."""
+    rows = Position.objects.order_by("-position").values_list("entity_type", "event__body", "event__hash")[
+        : 3 * FEED_SIZE
+    ]
     wanted = set(entity_types)
-    return [read(body, hash_) for entity_type, body, hash_ in rows if entity_type in wanted][:SIZE]
+    return [parse_event(body, hash_) for entity_type, body, hash_ in rows if entity_type in wanted][:FEED_SIZE]
 
 
-def all_looks() -> dict[str, Any]:
-    """How each state of each machine looks, for a browser that writes rows of its own."""
+def describe_states() -> dict[str, Any]:
+    """Word, tone and shade of every state, for rows that the browser renders."""
     return {
         flow.entity_type: {
             "collection": flow.collection,
             "noun": noun(flow.entity_type),
             "states": {
                 name: {"tone": look.tone.value, "word": look.word, "shade": look.shade}
-                for name, look in looks(flow.entity_type).items()
+                for name, look in state_styles(flow.entity_type).items()
             },
         }
         for flow in registry.flows()

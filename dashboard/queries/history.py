@@ -1,4 +1,4 @@
-"""The history of one entity, newest first, a page at a time."""
+"""Events of one entity, the steps it took, and what followed from an event."""
 
 from __future__ import annotations
 
@@ -9,98 +9,99 @@ from typing import Any, NamedTuple
 
 from django.db.models import OuterRef, Q, Subquery
 
-from statecore.journal import Event, EventKind
+from statecore.journal import Anchor, Event, EventKind, Position
+from statecore.journal.archive import list_anchors
 from statecore.kernel.entity import Entity
-from statecore.kernel.ulid import made_after
-from statecore.records import Anchor, Position
-from statecore.records.retirement import anchors_of
+from statecore.kernel.ids import id_prefix_after
 
-SIZE = 40
-LONGEST_TRANSACTION = 30_000  # milliseconds
-NEARBY = 5_000
-BEHIND = 100  # positions behind an override that a list of many looks at
-PATH = 500  # events of one entity that a diagram draws its path from
+PAGE_SIZE = 40
+MAX_TRANSACTION = 30_000  # milliseconds
+MAX_NEARBY = 5_000
+WINDOW = 100  # positions after an override in which its consequences are searched
+MAX_STEPS = 500  # events of one entity from which a diagram draws its path
 
 
-def events(entity: Entity, before: int | None = None) -> tuple[list[dict[str, Any]], int | None]:
-    """The events, and the sequence number to go on from when there are more."""
-    rows = _of(entity).order_by("-sequence")
+def list_events(entity: Entity, before: int | None = None) -> tuple[list[dict[str, Any]], int | None]:
+    """Newest first, with the sequence number to continue from when more follow."""
+    rows = _events_of(entity).order_by("-sequence")
     if before is not None:
         rows = rows.filter(sequence__lt=before)
-    found = list(rows[: SIZE + 1])
-    return [event.as_dict() for event in found[:SIZE]], found[SIZE - 1].sequence if len(found) > SIZE else None
+    found = list(rows[: PAGE_SIZE + 1])
+    return [event.as_dict() for event in found[:PAGE_SIZE]], found[PAGE_SIZE - 1].sequence if len(
+        found
+    ) > PAGE_SIZE else None
 
 
-def retired(entity: Entity, events: list[dict[str, Any]]) -> Anchor | None:
-    """The last of the events that come before these, when they are in a file by now; asked only where some lack."""
+def find_archived(entity: Entity, events: list[dict[str, Any]]) -> Anchor | None:
+    """The anchor of archived events before these; queries only when the events do not reach back to the first."""
     oldest = events[-1]["sequence"] if events else entity.version + 1
-    return anchors_of(entity.flow.entity_type, entity.pk).first() if oldest > 1 else None
+    return list_anchors(entity.flow.entity_type, entity.pk).first() if oldest > 1 else None
 
 
-def path_taken(entity: Entity) -> list[tuple[str, str, bool]]:
-    """Each step from state to state and whether it was forced, oldest first."""
-    rows = _of(entity).order_by("-sequence").values_list("from_state", "to_state", "kind")[:PATH]
+def list_steps(entity: Entity) -> list[tuple[str, str, bool]]:
+    """Each step from state to state, and whether it was forced; oldest first."""
+    rows = _events_of(entity).order_by("-sequence").values_list("from_state", "to_state", "kind")[:MAX_STEPS]
     return [(source, target, kind == EventKind.OVERRIDE) for source, target, kind in reversed(rows) if source]
 
 
-def by_id(event_id: str) -> Event | None:
+def find_event(event_id: str) -> Event | None:
     return Event.objects.filter(pk=event_id).first()
 
 
-def cascade(event: Event) -> list[Event]:
-    """What followed from this event, down to the last consequence, in the order of its causes.
+def list_consequences(event: Event) -> list[Event]:
+    """All events caused by this one, directly or not, each after its cause.
 
-    Causes are not indexed, but all of a cascade is made within one transaction, so its ids lie close together.
+    Causes are not indexed, but a cascade is one transaction, so the ids of its events are close together.
     """
-    begin, end = made_after(event.event_id, 0), made_after(event.event_id, LONGEST_TRANSACTION)
+    begin, end = id_prefix_after(event.event_id, 0), id_prefix_after(event.event_id, MAX_TRANSACTION)
     near = Event.objects.filter(event_id__gte=begin, event_id__lt=end).exclude(caused_by="")
-    return [*_below(event.event_id, _by_cause(near.order_by("event_id")[:NEARBY]))]
+    return [*_walk(event.event_id, _group_by_cause(near.order_by("event_id")[:MAX_NEARBY]))]
 
 
-class Followed(NamedTuple):
-    """How many changes followed from an event; `or_more` where it may be longer than was looked at."""
+class Consequences(NamedTuple):
+    """How many changes an event caused; `or_more` when the search window may have ended before the last one."""
 
     changes: int
     or_more: bool
 
 
-def followed(forced: list[dict[str, Any]], sight: Container[str]) -> dict[str, Followed]:
-    """Of a page of overrides, by their ids: what followed from each for machines that may be told of.
+def count_consequences(forced: list[dict[str, Any]], visible: Container[str]) -> dict[str, Consequences]:
+    """The consequences of each override of a page, by event id, counting visible machines only.
 
-    One query for all of them, bounded by positions: what follows is committed together with its cause or soon after,
-    and stands close behind it. Where it goes on in the second half of what is looked at, it may go on beyond that.
+    One query, bounded by positions: consequences are committed with their cause or soon after it. When some are in the
+    second half of the window, more may follow beyond it.
     """
     if not forced:
         return {}
-    behind = (Q(position__gt=each["position"], position__lte=each["position"] + BEHIND) for each in forced)
-    rows = Position.objects.filter(reduce(or_, behind)).exclude(kind=EventKind.NORMAL)  # which has no cause
-    # Not joined: where its tables were never analyzed, PostgreSQL would rather read the whole journal.
+    after = (Q(position__gt=each["position"], position__lte=each["position"] + WINDOW) for each in forced)
+    rows = Position.objects.filter(reduce(or_, after)).exclude(kind=EventKind.NORMAL)  # normal events have no cause
+    # A subquery, not a join: with tables that were never analyzed, PostgreSQL would read the whole journal.
     cause = Event.objects.filter(pk=OuterRef("event_id")).values("caused_by")
-    told = rows.annotate(caused_by=Subquery(cause)).values_list(
+    found = rows.annotate(caused_by=Subquery(cause)).values_list(
         "position", "event_id", "entity_type", "caused_by", named=True
     )
-    by_cause = _by_cause(told)
-    return {each["event_id"]: _counted(each, by_cause, sight) for each in forced}
+    by_cause = _group_by_cause(found)
+    return {each["event_id"]: _count(each, by_cause, visible) for each in forced}
 
 
-def _counted(forced: dict[str, Any], by_cause: dict[str, list[Any]], sight: Container[str]) -> Followed:
-    found = [*_below(forced["event_id"], by_cause)]
-    goes_on = any(each.position > forced["position"] + BEHIND // 2 for each in found)
-    return Followed(sum(each.entity_type in sight for each in found), goes_on)
+def _count(forced: dict[str, Any], by_cause: dict[str, list[Any]], visible: Container[str]) -> Consequences:
+    found = [*_walk(forced["event_id"], by_cause)]
+    or_more = any(each.position > forced["position"] + WINDOW // 2 for each in found)
+    return Consequences(sum(each.entity_type in visible for each in found), or_more)
 
 
-def _by_cause(events: Iterable[Any]) -> dict[str, list[Any]]:
+def _group_by_cause(events: Iterable[Any]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for each in events:
         found.setdefault(each.caused_by, []).append(each)
     return found
 
 
-def _below(cause: str, by_cause: dict[str, list[Any]]) -> Iterator[Any]:
+def _walk(cause: str, by_cause: dict[str, list[Any]]) -> Iterator[Any]:
     for event in by_cause.get(cause, ()):
         yield event
-        yield from _below(event.event_id, by_cause)
+        yield from _walk(event.event_id, by_cause)
 
 
-def _of(entity: Entity) -> Any:
+def _events_of(entity: Entity) -> Any:
     return Event.objects.filter(entity_type=entity.flow.entity_type, entity_id=entity.pk)

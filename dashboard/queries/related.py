@@ -1,4 +1,4 @@
-"""What an entity is linked with, each relation bounded."""
+"""The entities that an entity is linked with; each relation is bounded."""
 
 from __future__ import annotations
 
@@ -6,39 +6,53 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from django.urls import reverse
+from django.utils.http import urlencode
+
 from statecore.kernel.entity import Entity
 
-MOST = 25
+MAX_SHOWN = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     name: str
     entities: list[Any]
-    has_more: bool
+    total: int
+    url: str = ""  # the machine page with a search for all of them, where one exists
 
 
-def relations(entity: Entity, sight: Collection[str]) -> list[Relation]:
-    """Upwards first, then what it points to, then what points to it; empty ones are left out, and who is not seen."""
+def list_relations(entity: Entity, visible: Collection[str]) -> list[Relation]:
+    """Parents first, then links from this entity, then links to it; without empty ones and hidden machines."""
     fields = sorted(entity._meta.get_fields(), key=lambda field: (not field.concrete, field.many_to_many or False))
-    found = [_relation(entity, field) for field in fields if _leads_to_a_machine(field, sight)]
+    found = [_relation(entity, field) for field in fields if _is_visible_machine(field, visible)]
     return [relation for relation in found if relation.entities]
 
 
-def _leads_to_a_machine(field: Any, sight: Collection[str]) -> bool:
+def _is_visible_machine(field: Any, visible: Collection[str]) -> bool:
     related = field.related_model
     is_machine = field.is_relation and isinstance(related, type) and issubclass(related, Entity)
-    return is_machine and related.flow.entity_type in sight
+    return is_machine and related.flow.entity_type in visible
 
 
 def _relation(entity: Entity, field: Any) -> Relation:
     name = field.name if field.concrete else field.get_accessor_name()
     if field.one_to_one or field.many_to_one:
         one = getattr(entity, name, None)
-        return Relation(_spoken(name), [one] if one else [], has_more=False)
-    rows = list(getattr(entity, name).order_by("-pk")[: MOST + 1])
-    return Relation(_spoken(name), rows[:MOST], len(rows) > MOST)
+        return Relation(_title(name), [one] if one else [], 1 if one else 0)
+    rows = getattr(entity, name).order_by("-pk")
+    shown = list(rows[: MAX_SHOWN + 1])
+    if len(shown) <= MAX_SHOWN:
+        return Relation(_title(name), shown, len(shown))
+    return Relation(_title(name), shown[:MAX_SHOWN], rows.count(), _search_url(entity, field))
 
 
-def _spoken(name: str) -> str:
+def _search_url(entity: Entity, field: Any) -> str:
+    if not field.one_to_many:
+        return ""
+    address = reverse("console:machine", args=[field.related_model.flow.collection])
+    return f"{address}?{urlencode({'q': f'{field.field.name}:{entity.pk}'})}"
+
+
+def _title(name: str) -> str:
     return name.replace("_", " ").capitalize()

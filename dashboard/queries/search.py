@@ -1,6 +1,6 @@
-"""The words of the search field: `state:blocked,failed worker:w7 age:>30m actor:agent t1-`.
+"""The search language: `state:blocked,failed worker:w7 age:>30m actor:agent t1-`.
 
-A word without a colon is the beginning of an id. Which qualifiers there are is read off the machine's fields.
+A word without a colon is the beginning of an id. The qualifiers are derived from the machine's fields.
 """
 
 from __future__ import annotations
@@ -15,65 +15,64 @@ from typing import Any
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
-from statecore.journal import Event, told_kind
+from statecore.journal import Anchor, Event, actor_kind_prefix
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.flow import Flow
-from statecore.records import Anchor
 
 KINDS, CHANNELS = [*map(str, Kind)], [*map(str, Channel)]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 AGE = re.compile(r"([<>]?)(\d{1,6})([smhd])")
 YES, NO = {"yes", "true", "1"}, {"no", "false", "0"}
-# Shown otherwise, or not worth a search.
+# Searched by other means, or not useful.
 NO_QUALIFIERS = {"state", "id", "retry_of", "abandoned", "chain_head"}
 
 
 @dataclass(slots=True)
 class Search:
-    """What was asked, as conditions; `complaints` say which words were not understood."""
+    """A parsed search; `errors` names the words that were not understood."""
 
     text: str
     states: list[str] = field(default_factory=list)
-    beginnings: list[str] = field(default_factory=list)
+    prefixes: list[str] = field(default_factory=list)
     within: dict[str, str] = field(default_factory=dict)
     conditions: list[Q | Exists] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         return not self.text.strip()
 
-    def told_by_events(self) -> dict[str, Any]:
-        """What a browser can compare with an event, and whether that is all that was asked."""
-        is_told = len(self.conditions) == len(self.beginnings) + len(self.within)
-        return {"states": self.states, "beginnings": self.beginnings, "within": self.within, "is_told": is_told}
+    def event_filter(self) -> dict[str, Any]:
+        """The conditions that the browser can check against an event, and whether these are all of them."""
+        is_complete = len(self.conditions) == len(self.prefixes) + len(self.within)
+        return {"states": self.states, "prefixes": self.prefixes, "within": self.within, "is_complete": is_complete}
 
 
 Reader = Callable[[str, datetime], Q | Exists]
 
 
-def read(text: str, flow: Flow, at: datetime) -> Search:
-    search, known = Search(text), qualifiers(flow)
+def parse(text: str, flow: Flow, at: datetime) -> Search:
+    search, known = Search(text), list_qualifiers(flow)
     for word in text.split():
         name, colon, value = word.partition(":")
         try:
             if not colon:
-                search.beginnings.append(word)
+                search.prefixes.append(word)
                 search.conditions.append(Q(pk__startswith=word))
             elif name == "state":
                 search.states += _states(value, flow)
             elif name in known:
                 search.conditions.append(known[name](value, at))
-                if name == "run":  # every event of a run's parts names the run
+                if name == "run":  # events of a run's parts carry its id
                     search.within[f"{name}_id"] = value
             else:
-                raise ValueError(f"there is no qualifier {name}: try {', '.join(['state', *known])}")
-        except ValueError as complaint:
-            search.complaints.append(f"{word}: {complaint}")
+                raise ValueError(f"unknown qualifier; use one of {', '.join(['state', *known])}")
+        except ValueError as error:
+            search.errors.append(f"{word}: {error}")
     return search
 
 
-def qualifiers(flow: Flow) -> dict[str, Reader]:
+def list_qualifiers(flow: Flow) -> dict[str, Reader]:
     found: dict[str, Reader] = {
         "age": _age("state_entered_at"),
         "created": _age("created_at"),
@@ -86,17 +85,17 @@ def qualifiers(flow: Flow) -> dict[str, Reader]:
     return found
 
 
-def hints(flow: Flow) -> list[dict[str, Any]]:
-    """What the search field completes: each qualifier and the values it may have, where they are few."""
+def list_hints(flow: Flow) -> list[dict[str, Any]]:
+    """Completions of the search field: each qualifier, with its values where they are few."""
     fixed: dict[str, list[str]] = {"state": [*flow.states], "age": [">10m", ">1h", ">1d", "<5m"], "created": ["<1h"]}
     fixed |= {"actor": KINDS, "channel": CHANNELS}
-    booleans = {name for name in qualifiers(flow) if _is_boolean(flow, name)}
-    names = ["state", *qualifiers(flow)]
+    booleans = {name for name in list_qualifiers(flow) if _is_boolean(flow, name)}
+    names = ["state", *list_qualifiers(flow)]
     return [{"name": name, "values": ["yes", "no"] if name in booleans else fixed.get(name, [])} for name in names]
 
 
-def with_word(text: str, word: str) -> str:
-    """The same search with this qualifier instead of the one it had."""
+def replace_word(text: str, word: str) -> str:
+    """The search with this word in place of others with the same qualifier."""
     name = word.partition(":")[0]
     others = [each for each in text.split() if not each.startswith(f"{name}:")]
     return " ".join([*others, word])
@@ -106,7 +105,7 @@ def _states(value: str, flow: Flow) -> Iterable[str]:
     by_name = {state.lower(): state for state in flow.states}
     for word in value.split(","):
         if word.lower() not in by_name:
-            raise ValueError(f"there is no state {word}: {', '.join(flow.states)}")
+            raise ValueError(f"unknown state {word}; use one of {', '.join(flow.states)}")
         yield by_name[word.lower()]
 
 
@@ -114,7 +113,7 @@ def _reader(column: Any) -> Reader | None:
     if isinstance(column, models.BooleanField):
         return partial(_boolean, column.name)
     if column.is_relation or (isinstance(column, models.CharField) and not column.primary_key):
-        return partial(_exactly, column.attname)
+        return partial(_equals, column.attname)
     return None
 
 
@@ -125,13 +124,13 @@ def _is_boolean(flow: Flow, name: str) -> bool:
 
 def _boolean(name: str, value: str, at: datetime) -> Q:
     if value.lower() not in YES | NO:
-        raise ValueError("is yes or no")
+        raise ValueError("use yes or no")
     return Q(**{name: value.lower() in YES})
 
 
-def _exactly(name: str, value: str, at: datetime) -> Q:
+def _equals(name: str, value: str, at: datetime) -> Q:
     if not value:
-        raise ValueError("a value is missing")
+        raise ValueError("add a value after the colon")
     return Q(**{name: value})
 
 
@@ -139,32 +138,32 @@ def _age(column: str) -> Reader:
     def condition(value: str, at: datetime) -> Q:
         parts = AGE.fullmatch(value)
         if parts is None:
-            raise ValueError("must read like >30m, <2h or >1d")
+            raise ValueError("write an age like >30m, <2h or >1d")
         sign, number, unit = parts.groups()
         try:
             then = at - timedelta(seconds=int(number) * UNITS[unit])
         except OverflowError:
-            raise ValueError("is longer ago than there are dates") from None
+            raise ValueError("the age is too large") from None
         return Q(**{f"{column}__gt" if sign == "<" else f"{column}__lt": then})
 
     return condition
 
 
 def _by_actor(flow: Flow, value: str, at: datetime) -> Q:
-    """Whose move was the last one: by name, or any agent's, operator's or the system's."""
+    """By the actor of the last event: a name, or a kind (agent, operator, system)."""
     named, kind = Q(actor=value), value in KINDS
-    here = _last_moves(flow, Event).filter(named | Q(body__contains=told_kind(value)) if kind else named)
-    retired = _last_moves(flow, Anchor).filter(named | Q(actor_kind=value) if kind else named)
-    return Q(Exists(here)) | Q(Exists(retired))
+    stored = _last_events(flow, Event).filter(named | Q(body__contains=actor_kind_prefix(value)) if kind else named)
+    archived = _last_events(flow, Anchor).filter(named | Q(actor_kind=value) if kind else named)
+    return Q(Exists(stored)) | Q(Exists(archived))
 
 
 def _by_channel(flow: Flow, value: str, at: datetime) -> Q:
     if value not in CHANNELS:
-        raise ValueError(f"is one of {', '.join(CHANNELS)}")
-    here, retired = (_last_moves(flow, journal).filter(channel=value) for journal in (Event, Anchor))
-    return Q(Exists(here)) | Q(Exists(retired))
+        raise ValueError(f"unknown channel; use one of {', '.join(CHANNELS)}")
+    stored, archived = (_last_events(flow, journal).filter(channel=value) for journal in (Event, Anchor))
+    return Q(Exists(stored)) | Q(Exists(archived))
 
 
-def _last_moves(flow: Flow, journal: Any) -> Any:
-    """In the journal, or among what is left of it where it was retired."""
+def _last_events(flow: Flow, journal: Any) -> Any:
+    """The entity's last event, in the journal or among the anchors of archived events."""
     return journal.objects.filter(entity_type=flow.entity_type, entity_id=OuterRef("pk"), sequence=OuterRef("version"))

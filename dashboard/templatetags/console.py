@@ -1,4 +1,4 @@
-"""The words templates are written in: a chip for a state, a time, an icon, a link to an entity."""
+"""Template tags and filters: state chips, times, icons, labels, links to entities."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from dashboard import labels
+from dashboard.assets import find_imports
 from dashboard.models import Preference
-from dashboard.modules import needed_by
-from statecore.derive.tones import looks
-from statecore.kernel import registry
+from statecore.kernel import phrasing, registry
 from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.entity import Entity
-from statecore.kernel.flow import Flow
-from statecore.stuck import words
+from statecore.read_models.diagrams.tones import state_styles
 
 register = template.Library()
 
 
 @register.simple_tag
-def look(shell: Any = None) -> SafeString:
-    """The person's choices, on the page's root: there is no moment in which it looks otherwise."""
-    preference = shell.preference if shell else Preference()
+def appearance(frame: Any = None) -> SafeString:
+    """The user's preferences as attributes of the root element, so that the page never flashes in another theme."""
+    preference = frame.preference if frame else Preference()
     chosen = ((name, value) for name, value in preference.choices().items() if value != "system")
     return format_html_join("", ' data-{}="{}"', chosen)
 
 
 @register.simple_tag
 def module(script: str) -> SafeString:
-    """A script, and all it imports asked for at once: over a slow line each step on the way to the last would count."""
-    needed = format_html_join("", '<link rel="modulepreload" href="{}">', ((static(n),) for n in needed_by(script)))
-    return format_html('{}<script type="module" src="{}"></script>', needed, static(script))
+    """A module script with preload links for everything it imports."""
+    preloads = format_html_join(
+        "", '<link rel="modulepreload" href="{}">', ((static(n),) for n in find_imports(script))
+    )
+    return format_html('{}<script type="module" src="{}"></script>', preloads, static(script))
 
 
 @register.simple_tag
@@ -47,22 +48,22 @@ def icon(name: str) -> SafeString:
 
 @cache
 def sprite() -> str:
-    """Asked for by every icon of a page, and the same as long as the process lives."""
+    """Cached: every icon of a page uses it."""
     return static("dashboard/icons.svg")
 
 
 @register.simple_tag
 def chip(entity_type: str, state: str, kind: str = "") -> SafeString:
-    """Word, shape and colour of a state."""
-    seen = looks(entity_type).get(state)
+    """A state as word, shape and colour."""
+    seen = state_styles(entity_type).get(state)
     if seen is None:
-        return format_html('<span class="chip ended">{}</span>', state or "nothing")
+        return format_html('<span class="chip ended">{}</span>', state or "none")
     return format_html('<span class="chip {} {}">{}{}</span>', seen.tone, kind, icon(seen.tone), seen.word)
 
 
 @register.simple_tag
 def forced_mark() -> SafeString:
-    title = "An operator forced this entity's state at least once"
+    title = "An operator has forced this entity's state at least once"
     return format_html('<span class="mark-forced" title="{}">{}forced</span>', title, icon("forced"))
 
 
@@ -88,59 +89,60 @@ def machine_url(entity_type: str, query: str = "") -> str:
 
 
 @register.simple_tag
-def nav(page: str, title: str, symbol: str) -> SafeString:
+def nav(page: str, title: str, symbol: str, count: int = 0) -> SafeString:
+    """A link of the navigation with a count; a script updates the counts that the board has."""
     return format_html(
-        '<a href="{}" data-nav="{}">{}{}<span class="tally" data-tally="{}"></span></a>',
-        reverse(f"console:{page}"), page, icon(symbol), title, page,
+        '<a href="{}" data-nav="{}">{}{}<span class="tally{}" data-tally="{}">{}</span></a>',
+        reverse(f"console:{page}"), page, icon(symbol), title, " loud" if count else "", page, count or "",
     )  # fmt: skip
 
 
 @register.simple_tag
-def moment() -> str:
+def timestamp() -> str:
     return rfc3339(now())
 
 
 @register.simple_tag
 def ago(at: datetime | str | None) -> SafeString:
-    """How long ago, with the exact time on hover; a module keeps it true and in the viewer's zone."""
+    """A relative time with the exact one on hover; a script keeps it current and in the viewer's time zone."""
     if not at:
         return mark_safe('<span class="muted">never</span>')
     then = datetime.fromisoformat(at) if isinstance(at, str) else at
     exact = rfc3339(then)
     return format_html(
-        '<time class="num" datetime="{}" title="{}" data-format="ago">{}</time>', exact, exact, spoken(now() - then)
+        '<time class="num" datetime="{}" title="{}" data-format="ago">{}</time>', exact, exact, format_ago(now() - then)
     )
 
 
 @register.simple_tag
-def lasting(at: datetime) -> SafeString:
-    """For how long already; kept true like the other times."""
+def elapsed(at: datetime) -> SafeString:
+    """The time since a moment, kept current by a script."""
     exact = rfc3339(at)
     return format_html(
         '<time class="num" datetime="{}" title="{}" data-format="length">{}</time>',
         exact,
         exact,
-        words.length(now() - at),
+        phrasing.format_duration(now() - at),
     )
 
 
-def spoken(since: timedelta) -> str:
-    """`3 min ago`, or `in 3 min` of what is still to come."""
+def format_ago(since: timedelta) -> str:
+    """`3 min ago`, or `in 3 min` for a time in the future."""
     if since < timedelta():
-        return f"in {words.length(-since)}"
-    return f"{words.length(since)} ago"
+        return f"in {phrasing.format_duration(-since)}"
+    return f"{phrasing.format_duration(since)} ago"
 
 
 @register.filter
 def duration(given: timedelta | float | None) -> str:
     if given is None:
         return ""
-    return words.length(given if isinstance(given, timedelta) else timedelta(seconds=given))
+    return phrasing.format_duration(given if isinstance(given, timedelta) else timedelta(seconds=given))
 
 
 @register.simple_tag
 def segments(title: str, name: str, preference: Preference) -> SafeString:
-    """One choice of several, each a button that saves at once."""
+    """A segmented control; each button submits its choice."""
     field: Any = Preference._meta.get_field(name)
     current = getattr(preference, name)
     buttons = format_html_join(
@@ -162,29 +164,32 @@ def copy_button(text: str, what: str = "") -> SafeString:
 
 @register.filter
 def tone(event: dict[str, Any]) -> str:
-    """Of the state an event led to."""
-    seen = looks(event["entity_type"]).get(event["to_state"])
+    """The tone of the state an event led to."""
+    seen = state_styles(event["entity_type"]).get(event["to_state"])
     return seen.tone.value if seen else "ended"
 
 
 @register.filter
-def spoken_trigger(trigger: str) -> str:
-    """`user_cancelled` as a person would say it."""
-    return trigger.replace("_", " ").capitalize()
+def code_spans(text: str) -> SafeString:
+    """Text with each `name` in backticks as a code element."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return format_html("{}", text)
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", part) if odd % 2 else part,) for odd, part in enumerate(parts))
+    )
 
 
 @register.filter
-def noun(entity_type: str) -> str:
-    """`gate`, `agent job`: one entity of a machine, as its pages call it."""
-    return registry.flow(entity_type).event_noun.replace("_", " ").replace("uet", "UET")
+def without_which(detail: str) -> str:
+    """`failed 3 min ago` for `which failed 3 min ago`, where the entity is the subject already."""
+    return detail.removeprefix("which ")
 
 
-@register.simple_tag
-def counted(count: int, flow: Flow) -> str:
-    """`1 patch`, `2 patches`: the plural is what the machine's page is called."""
-    return f"1 {noun(flow.entity_type)}" if count == 1 else f"{count} {flow.collection.replace('-', ' ')}"
-
-
-@register.filter
-def spoken_state(state: str) -> str:
-    return state.lower().replace("_", " ")
+register.filter(labels.channel_label)
+register.filter(labels.guard_label)
+register.filter(labels.noun)
+register.filter(labels.humanize)
+register.filter(labels.humanize_state)
+register.simple_tag(labels.count_noun)
+register.simple_tag(labels.action_label)

@@ -1,10 +1,10 @@
-// What every page has: the menu, keys, times, copying, and how fresh it all is.
+// Common to every page: menu, keyboard shortcuts, times, copy buttons, freshness.
 import { watch } from "./board.js";
 import { copyFrom } from "./copying.js";
 import { areOn, key, listen, switchKeys, writeHelp } from "./keys.js";
 import { errorNote } from "./marks.js";
-import { walkRows } from "./rows.js";
-import { askInZone, tellExactly, tellTimes } from "./times.js";
+import { enableRowKeys } from "./rows.js";
+import { useLocalZone, showExactTimes, updateTimes } from "./times.js";
 import { connection } from "./freshness.js";
 import { numberAt, showTallies } from "./tiles.js";
 
@@ -30,7 +30,7 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-autosubmit]")) event.target.form.requestSubmit();
 });
 
-document.querySelectorAll("[data-moment]").forEach(askInZone);
+document.querySelectorAll("[data-moment]").forEach(useLocalZone);
 for (const zone of document.querySelectorAll("[data-zone]")) zone.remove();
 
 for (const link of document.querySelectorAll("[data-nav]")) {
@@ -47,16 +47,16 @@ const openHelp = () => {
 keysOn?.addEventListener("change", () => switchKeys(keysOn.checked));
 document.getElementById("help-open")?.addEventListener("click", openHelp);
 key("/", "search", () => (document.querySelector("[role=search] input") ?? side.querySelector("a")).focus());
-key("?", "this help", openHelp);
-key("g", "to the overview", () => { location.href = "/"; });
-key("s", "to what is stuck", () => { location.href = "/stuck/"; });
-walkRows();
+key("?", "show shortcuts", openHelp);
+key("g", "go to overview", () => { location.href = "/"; });
+key("s", "go to stuck", () => { location.href = "/stuck/"; });
+enableRowKeys();
 listen();
 
-// Beside the navigation, and on pages that are made from the board's numbers but do not follow them.
+// Counts beside the navigation, and a notice on pages whose rows do not follow the board.
 const outdated = document.querySelector("[data-outdated-by]");
 let first = null;
-if (side?.dataset.sees) watch((board) => {
+if (side?.dataset.hasMachines) watch((board) => {
   showTallies(board);
   if (!outdated) return;
   const number = numberAt(board, outdated.dataset.outdatedBy);
@@ -65,17 +65,17 @@ if (side?.dataset.sees) watch((board) => {
 });
 outdated?.addEventListener("click", () => location.reload());
 
-tellTimes();
-tellExactly();
-setInterval(() => { if (!document.hidden && connection.isFresh) tellTimes(); }, 1000);
-document.body.addEventListener("htmx:afterSwap", () => tellTimes());
+updateTimes();
+showExactTimes();
+setInterval(() => { if (!document.hidden && connection.isFresh) updateTimes(); }, 1000);
+document.body.addEventListener("htmx:afterSwap", () => updateTimes());
 
-// A part that could not be fetched says so in its place; what was there before is not lost by a failed refresh.
-function tellFailure(target, why) {
+// A fragment that fails to load shows an error in its place; the previous content stays.
+function showFailure(target, why) {
   target.querySelector(":scope > [data-empty=error]")?.remove();
-  target.prepend(errorNote("This part could not be loaded.", why));
+  target.prepend(errorNote("This section could not be loaded", why));
 }
 document.body.addEventListener("htmx:responseError", ({ detail: { target, xhr } }) => {
-  tellFailure(target, xhr.status === 403 ? "You may not see it, or your session is over: log in again." : `The server answered ${xhr.status}. It was written to its log.`);
+  showFailure(target, xhr.status === 403 ? "Access denied, or your session has expired. Log in again." : `The server returned status ${xhr.status} and logged the error. Try again later.`);
 });
-document.body.addEventListener("htmx:sendError", ({ detail: { target } }) => tellFailure(target, "The server cannot be reached: try it again."));
+document.body.addEventListener("htmx:sendError", ({ detail: { target } }) => showFailure(target, "The server cannot be reached. Check your connection and try again."));

@@ -1,5 +1,4 @@
-// Copying what a button names. Without a secure connection a browser keeps its clipboard to itself: then the text is
-// selected, and the rest is one key.
+// Copy buttons. Without a secure connection the browser offers no clipboard: then the text is selected, ready to copy.
 const SHOWN = 1500;
 
 export async function copyFrom(button) {
@@ -15,12 +14,12 @@ export async function copyFrom(button) {
 function select(button) {
   const field = document.createElement("textarea");
   Object.assign(field, { value: button.dataset.copy, readOnly: true, className: "to-copy", rows: 1, wrap: "off" });
-  const said = document.createElement("span");
-  Object.assign(said, { className: "small", textContent: "Selected: copy it with Ctrl C" });
-  said.setAttribute("role", "status");
-  field.setAttribute("aria-label", "What to copy");
-  field.addEventListener("blur", () => { field.replaceWith(button); said.remove(); });
+  const hint = document.createElement("span");
+  Object.assign(hint, { className: "small", textContent: "Selected. Press Ctrl+C to copy." });
+  hint.setAttribute("role", "status");
+  field.setAttribute("aria-label", "Text to copy");
+  field.addEventListener("blur", () => { field.replaceWith(button); hint.remove(); });
   button.replaceWith(field);
-  field.after(said);
+  field.after(hint);
   field.select();
 }

@@ -1,8 +1,8 @@
-// A state diagram: dagre places it, we draw it as SVG of our own.
+// A state diagram, laid out by dagre and drawn as SVG.
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { svg, use } from "./marks.js";
 
-const HEIGHT = 40, LETTER = 7.1, TELEPHONE = 480;
+const HEIGHT = 40, LETTER = 7.1, PHONE = 480;
 
 function widthOf(node) {
   return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
@@ -19,7 +19,7 @@ function curve(points) {
   return `${path}L${last.x},${last.y}`;
 }
 
-// Where the curve is nearest to a point it bends towards: the place dagre kept free for a label is beside the curve.
+// The point of the curve nearest to the label position, which dagre places beside the curve.
 function onCurve(points, { x, y }) {
   const place = points.findIndex((point) => point.x === x && point.y === y);
   if (place < 1 || place > points.length - 2) return { x, y };
@@ -38,7 +38,7 @@ function drawEdge(points, edge, label) {
   const classes = ["edge", edge.taken && "taken", edge.forced && "forced"].filter(Boolean).join(" ");
   const group = svg("g", { class: classes, "data-edge": `${edge.from}>${edge.to}` }, svg("path", { d: curve(points) }), head(points));
   const title = svg("title");
-  title.textContent = `${edge.from} → ${edge.to}: ${edge.label}${edge.rate ? `, ${edge.rate} a minute` : ""}`;
+  title.textContent = `${edge.from} → ${edge.to}: ${edge.label}${edge.rate ? `, ${edge.rate}/min` : ""}`;
   group.prepend(title);
   if (label.text) {
     const { x, y } = onCurve(points, label);
@@ -70,7 +70,7 @@ function drawNode(place, node) {
   return group;
 }
 
-// Edges may swing out further than the states; dagre counts only these.
+// Edges may extend beyond the states, and dagre's size covers only the states.
 function extent(graph) {
   const points = graph.edges().flatMap((edge) => graph.edge(edge).points);
   const top = Math.min(0, ...points.map((point) => point.y - 8));
@@ -85,7 +85,7 @@ export function draw(box, drawing) {
   graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: isNarrow ? 18 : 22, ranksep: isNarrow ? 40 : 44, marginx: 6, marginy: 6 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of drawing.nodes) graph.setNode(node.id, { width: widthOf(node), height: HEIGHT });
-  // Room for every rate, also for those that are nothing now: the states keep their places when the traffic changes.
+  // Room for every rate, even zero ones, so that states keep their places when rates change.
   const isCounted = drawing.nodes.some((node) => typeof node.count === "number");
   for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: isCounted ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
   layout(graph);
@@ -97,8 +97,8 @@ export function draw(box, drawing) {
   }
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
-  // As large as it is, or shrunk to fit as long as it can be read; on a telephone a finger moves it.
-  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, box.clientWidth < TELEPHONE ? 0.8 : 0.65));
+  // Full size, or shrunk to fit while it stays readable; on a phone it scrolls.
+  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, box.clientWidth < PHONE ? 0.8 : 0.65));
   picture.setAttribute("width", width * scale);
   picture.setAttribute("height", height * scale);
   const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);

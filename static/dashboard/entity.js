@@ -1,4 +1,4 @@
-// An entity's page: when it moves, the head says so at once, and the rest is fetched anew when asked for.
+// The page of an entity: a new event updates the heading at once; the rest is refreshed on request.
 import { drawAll } from "./diagram.js";
 import { follow } from "./events.js";
 import { chip, forcedMark, readJson } from "./marks.js";

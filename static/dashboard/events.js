@@ -1,20 +1,20 @@
-// Events from a position on, in order, none twice: what the page was made from is where it begins.
-import { tellAgeOf } from "./freshness.js";
+// Streams events after the page's position, in order and without duplicates.
+import { reportEventAge } from "./freshness.js";
 import { Socket } from "./socket.js";
 
-export function follow(filters, hear, startOver) {
-  if (!document.body.dataset.hears) return; // it would be refused, again and again
+export function follow(filters, receive, startOver) {
+  if (!document.body.dataset.canStream) return; // the server would refuse every attempt
   let position = Number(document.body.dataset.position ?? 0);
-  const reach = (further) => { document.body.dataset.position = position = Math.max(position, further); };
+  const advance = (further) => { document.body.dataset.position = position = Math.max(position, further); };
   const address = () => `/ws/events/?${new URLSearchParams({ ...filters, after: position })}`;
   new Socket(address, (message) => {
     if (message.type === "resnapshot") return startOver();
-    if (message.type === "position") return reach(message.position);
+    if (message.type === "position") return advance(message.position);
     if (message.type !== "events") return;
     const fresh = message.events.filter((each) => each.position > position);
     if (!fresh.length) return;
-    reach(fresh.at(-1).position);
-    tellAgeOf(fresh.at(-1).event.timestamp);
-    hear(fresh.map((each) => ({ ...each.event, position: each.position })));
+    advance(fresh.at(-1).position);
+    reportEventAge(fresh.at(-1).event.timestamp);
+    receive(fresh.map((each) => ({ ...each.event, position: each.position })));
   });
 }

@@ -1,14 +1,14 @@
-// The button says what it will do, and is open only once the preview has shown that it can be done.
+// The button names the action and the target state and is enabled only after a successful preview.
 const button = document.getElementById("force-button");
-const words = button.querySelector("span");
-const noun = words.textContent.trim().split(" to ")[0];
+const label = button.querySelector("span");
+const { noun } = label.dataset;
 
-function look() {
+function updateButton() {
   const possible = document.querySelector("#preview [data-possible=yes]");
   button.disabled = !possible;
-  words.textContent = possible ? `${noun} to ${possible.dataset.to}` : noun;
+  label.textContent = possible ? `${possible.dataset.verb} ${noun} to ${possible.dataset.to}` : `Force ${noun}`;
 }
 
-document.body.addEventListener("htmx:afterSwap", look);
+document.body.addEventListener("htmx:afterSwap", updateButton);
 document.body.addEventListener("htmx:beforeRequest", () => { button.disabled = true; });
-look();
+updateButton();

@@ -1,78 +1,78 @@
-// How fresh the page is, in a word: live, delayed, disconnected; a page without a socket says when it was made.
+// The freshness indicator: live, delayed or disconnected; a page without a socket shows when it was rendered.
 import { timeElement } from "./times.js";
 
-const BEHIND = 10_000; // an event older than this on arrival: the sequencer is behind
-const CATCHING_UP = 5_000; // after coming back, what was missed is old and no sign of anything
+const BEHIND = 10_000; // an event older than this on arrival means that the sequencer is behind
+const CATCHING_UP = 5_000; // after a reconnect, missed events are old without meaning a delay
 
 export const connection = {
   state: "static",
-  heardAt: Date.now(),
+  contactAt: Date.now(),
   openedAt: 0,
   get isFresh() { return this.state !== "disconnected"; },
 };
 
 const element = document.getElementById("freshness");
-const madeAt = element?.querySelector("time").dateTime ?? Date.now();
-// What does not follow the server is as old as it is, however good the connection.
-const { position, hears } = document.body.dataset;
-const follows = (position !== undefined && hears) || document.body.classList.contains("wall");
+const renderedAt = element?.querySelector("time").dateTime ?? Date.now();
+// A page without live updates is as old as its rendering, whatever the connection.
+const { position, canStream } = document.body.dataset;
+const follows = (position !== undefined && canStream) || document.body.classList.contains("wall");
 const WORDS = { static: "", live: "live", delayed: "delayed", disconnected: "disconnected" };
 
-function tell(state) {
+function setState(state) {
   if (connection.state === state) return;
   connection.state = state;
   document.body.dataset.connection = state;
   if (!element) return;
-  const seen = state === "live" && !follows ? "static" : state;
-  element.dataset.state = seen;
-  element.querySelector(".word").textContent = WORDS[seen];
-  element.querySelector("time").replaceWith(timeElement(new Date(follows ? connection.heardAt : madeAt).toISOString(), "clock"));
-  element.querySelector(".asof").hidden = seen === "live";
+  const shown = state === "live" && !follows ? "static" : state;
+  element.dataset.state = shown;
+  element.querySelector(".word").textContent = WORDS[shown];
+  element.querySelector("time").replaceWith(timeElement(new Date(follows ? connection.contactAt : renderedAt).toISOString(), "clock"));
+  element.querySelector(".asof").hidden = shown === "live";
 }
 
-export function opened() {
+export function markOpened() {
   connection.openedAt = Date.now();
 }
 
-// A page with several sockets is as good as its worst: it is live again when the last one that was lost has spoken.
+// A page with several sockets is live again once every lost socket has received a message.
 const lost = new Set();
-export function heard(socket) {
-  connection.heardAt = Date.now();
+export function markContact(socket) {
+  connection.contactAt = Date.now();
   lost.delete(socket);
-  if (!lost.size && connection.state !== "delayed") tell("live");
+  if (!lost.size && connection.state !== "delayed") setState("live");
 }
 
-export function missed(socket) {
+export function markLost(socket) {
   lost.add(socket);
-  tell("disconnected");
+  setState("disconnected");
 }
 
-// A socket is not told why it is refused. The page is asked in its place: who is sent away from it is logged out.
-let isAsking = false;
-export async function refused() {
-  if (isAsking || !element || document.body.classList.contains("wall")) return;
-  isAsking = true;
+// A refused socket gets no reason. A redirect of the page itself means that the user is logged out.
+let isChecking = false;
+export async function checkLogin() {
+  if (isChecking || !element || document.body.classList.contains("wall")) return;
+  isChecking = true;
   try {
     const answer = await fetch(location.href, { method: "HEAD", redirect: "manual" });
-    if (answer.type === "opaqueredirect" && connection.state === "disconnected") tellLoggedOut();
-  } catch { /* the server is away */ } finally {
-    isAsking = false;
+    if (answer.type === "opaqueredirect" && connection.state === "disconnected") showLoggedOut();
+  } catch { /* the server is unreachable */ } finally {
+    isChecking = false;
   }
 }
 
-function tellLoggedOut() {
+function showLoggedOut() {
   const link = document.createElement("a");
-  link.href = location.href; // which leads to the login, and back
-  link.textContent = "logged out: log in";
+  link.href = location.href; // redirects to the login and back
+  link.textContent = "Logged out. Log in";
   element.querySelector(".word").replaceChildren(link);
 }
 
 let recovery = 0;
-export function tellAgeOf(timestamp) {
+export function reportEventAge(timestamp) {
   if (lost.size) return;
   const isOld = Date.now() - new Date(timestamp).getTime() > BEHIND && Date.now() - connection.openedAt > CATCHING_UP;
-  tell(isOld ? "delayed" : "live");
+  setState(isOld ? "delayed" : "live");
   clearTimeout(recovery);
-  // Without another late one it is not behind any more: there was nothing else to tell.
-  if (isOld) recovery = setTimeout(() => { if (connection.state === "delayed") tell("live"); }, BEHIND);
+  // Live again when no other late event arrives.
+  if (isOld) recovery = setTimeout(() => { if (connection.state === "delayed") setState("live"); }, BEHIND);
 }

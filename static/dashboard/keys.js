@@ -1,6 +1,6 @@
-// One registry of keys: whoever binds one says what it does, and the help is written from that.
+// The registry of keyboard shortcuts, from which the help dialog is written.
 const bound = new Map();
-const OFF = "keys-off"; // in this browser: who dictates, or rests a hand on the keys, does without them
+const OFF = "keys-off"; // stored per browser: dictation and accidental key presses would trigger shortcuts
 
 export function areOn() {
   return localStorage.getItem(OFF) === null;
@@ -22,7 +22,7 @@ function isTyping(target) {
 export function listen() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !areOn()) return;
-    if (document.querySelector("dialog[open]")) return; // it has keys of its own
+    if (document.querySelector("dialog[open]")) return; // dialogs handle their own keys
     const found = bound.get(event.key);
     if (!found) return;
     event.preventDefault();

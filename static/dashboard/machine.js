@@ -1,4 +1,4 @@
-// A machine's page: the diagram and the chips count along, rows change in place, new ones wait behind "+N new".
+// The page of a machine: live counts, rows that change in place, and new ones behind "+N new".
 import { watch } from "./board.js";
 import { draw } from "./diagram.js";
 import { follow } from "./events.js";
@@ -18,7 +18,8 @@ watch((board) => {
   for (const [state, count] of Object.entries(counts)) {
     const place = box.querySelector(`[data-node="${CSS.escape(state)}"] .count`);
     if (place) place.textContent = count;
-    const filter = document.querySelector(`.filters [data-state="${CSS.escape(state)}"] b`);
+    // The board knows nothing of a search: `refreshChips` updates the chips that count one.
+    const filter = document.querySelector(`.filters:not([data-searched]) [data-state="${CSS.escape(state)}"] b`);
     if (filter) filter.textContent = count;
   }
   const live = drawing.nodes.filter((node) => !node.final).reduce((sum, node) => sum + (counts[node.id] ?? 0), 0);
@@ -26,16 +27,34 @@ watch((board) => {
   document.querySelector("[data-total]").textContent = Object.values(counts).reduce((sum, count) => sum + count, 0);
 });
 
-// An entity that is not in the list is news when the search may find it: one of the states asked for was entered, or
-// it is new. What else was asked for an event does not tell. Nobody needs to know beyond a thousand.
+// An entity outside the list is news when the search may find it: it is new, or entered one of the searched states.
+// Conditions that an event cannot be checked against are ignored. Counted up to a limit that keeps the page small.
 const MOST = 1_000;
 const fresh = new Set();
 let hasMore = false;
-const asked = readJson("asked");
+const filter = readJson("filter");
 function isNews(event) {
-  const fits = asked.states.length ? asked.states.includes(event.to_state) : event.kind === "created";
-  return fits && asked.beginnings.every((beginning) => event.entity_id.startsWith(beginning)) &&
-    Object.entries(asked.within).every(([name, id]) => event.context?.[name] === id);
+  const fits = filter.states.length ? filter.states.includes(event.to_state) : event.kind === "created";
+  return fits && mayMatch(event);
+}
+
+function mayMatch(event) {
+  return filter.prefixes.every((prefix) => event.entity_id.startsWith(prefix)) &&
+    Object.entries(filter.within).every(([name, id]) => event.context?.[name] === id);
+}
+
+// The chips of a search are counted by the server, at most once a second while matching events arrive. Adding up events
+// here would be wrong: the server may have counted a change before its event got a position.
+const CHIPS_DELAY = 1_000;
+let chipsTimer = 0;
+function refreshChips() {
+  if (!document.querySelector(".filters[data-searched]")) return;
+  chipsTimer ||= setTimeout(() => {
+    chipsTimer = 0;
+    const url = new URL(location.href);
+    url.searchParams.set("part", "filters");
+    htmx.ajax("GET", url.pathname + url.search, { target: "#filters", swap: "outerHTML" });
+  }, CHIPS_DELAY);
 }
 
 function note(id) {
@@ -60,12 +79,13 @@ follow({ entity_type: machine }, (events) => {
     const row = document.querySelector(`tr[data-id="${CSS.escape(event.entity_id)}"]`);
     if (row) change(row, event);
     else if (isNews(event)) note(event.entity_id);
-    else if (asked.states.length) fresh.delete(event.entity_id);
+    else if (filter.states.length) fresh.delete(event.entity_id);
   }
+  if (events.some(mayMatch)) refreshChips();
   const news = document.getElementById("news");
   if (!news) return;
   const more = hasMore ? " or more" : "";
-  news.textContent = asked.is_told ? `+${fresh.size}${more} new` : `${fresh.size}${more || " more"} may match: look again`;
+  news.textContent = filter.is_complete ? `+${fresh.size}${more} new` : `${fresh.size}${more} may match. Refresh`;
   news.classList.toggle("hidden", !fresh.size);
 }, () => location.reload());
 
@@ -76,7 +96,7 @@ document.addEventListener("click", (event) => {
   htmx.ajax("GET", location.pathname + location.search, { target: "#entities", swap: "innerHTML" });
 });
 
-// Rows are ticked one by one or the page at once; what is ticked is what is sent.
+// Rows are selected one by one or a page at once.
 const bar = document.getElementById("bulk");
 const boxes = () => [...document.querySelectorAll("input[name=ids]")];
 function count() {

@@ -1,4 +1,4 @@
-// The same chip, mark and link that the server writes, for rows that come in live.
+// The chips, marks and icons that the server renders, for rows added by scripts.
 const SVG = "http://www.w3.org/2000/svg";
 const sprite = new URL("icons.svg", import.meta.url).pathname;
 
@@ -31,11 +31,11 @@ export function chip(look, state, kind = "") {
 
 export function forcedMark() {
   const mark = element("span", "mark-forced", icon("forced"), "forced");
-  mark.title = "An operator forced this entity's state at least once";
+  mark.title = "An operator has forced this entity's state at least once";
   return mark;
 }
 
-// The empty state of what could not be had.
+// The empty state of content that failed to load.
 export function errorNote(title, rest) {
   const note = element("div", "empty", element("strong", "", title), element("span", "", rest));
   note.dataset.empty = "error";

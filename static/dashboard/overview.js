@@ -1,4 +1,4 @@
-// The overview keeps itself up to date: numbers from the board, lines from the events.
+// Keeps the overview current: numbers from the board, feed lines from events.
 import { watch } from "./board.js";
 import { follow } from "./events.js";
 import { chip, element, forcedMark, readJson } from "./marks.js";
@@ -14,9 +14,9 @@ function show(board) {
   draw(board.minutes);
 }
 
-// The chart: every minute of the last hour, also those in which nothing moved.
+// The chart: every minute of the last hour, including those without transitions.
 let chart = null;
-let latest = null; // while the script is fetched newer numbers may come
+let latest = null; // may be replaced while the chart library loads
 async function draw(given) {
   latest = given;
   if (!(await plotting())) return;
@@ -29,7 +29,7 @@ async function draw(given) {
   else chart = make(data);
 }
 
-// Fetched when there is time: the numbers and the lines come first. What failed is forgotten, and tried again.
+// The chart library loads after the numbers and the feed; a failed load is retried.
 const AGAIN = 5_000;
 let fetched = null;
 function plotting() {
@@ -65,27 +65,29 @@ function make(data) {
     legend: { show: false }, cursor: { y: false },
     axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => clock(new Date(at * 1000)).slice(0, 5)) }, { ...axis, size: 44 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
-    series: [{}, { label: "moves", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
+    series: [{}, { label: "transitions", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
       { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } }],
   }, data, box);
   new ResizeObserver(() => made.setSize({ width: box.clientWidth, height: box.clientHeight })).observe(box);
   return made;
 }
 
+const humanize = (name) => (name.charAt(0).toUpperCase() + name.slice(1)).replaceAll("_", " ");
 function line(event) {
   const { collection, noun, states } = looks[event.entity_type];
   const link = element("a", "id", event.entity_id);
   link.href = `/machines/${collection}/${encodeURIComponent(event.entity_id)}/`;
   const sentence = element("span", "sentence", element("span", "muted", noun), link, chip(states[event.to_state], event.to_state));
   if (event.kind === "override") sentence.append(forcedMark());
-  sentence.append(element("span", "muted", `${event.trigger} · ${event.actor}`));
+  sentence.append(element("span", "muted", `${humanize(event.trigger)} · ${event.actor}`));
   const item = element("li", "", timeElement(event.timestamp, "clock"), sentence);
   item.dataset.event = event.event_id;
   return item;
 }
 
-// Nothing moves under the pointer: what comes while it is over the list waits until it is not.
-let waiting = [];
+// The feed does not move under the pointer: new lines wait until it leaves the list.
+let waiting = []; // the newest of those that arrived
+let arrived = 0;
 let isPaused = false;
 const pause = document.getElementById("feed-pause");
 pause.addEventListener("click", () => {
@@ -96,20 +98,22 @@ pause.addEventListener("click", () => {
 feed.addEventListener("pointerleave", flush);
 
 function flush() {
-  pause.textContent = isPaused ? `Go on${waiting.length ? ` (+${waiting.length})` : ""}` : "Pause";
+  pause.textContent = isPaused ? `Resume${arrived ? ` (+${arrived})` : ""}` : "Pause";
   if (isPaused || feed.matches(":hover") || !waiting.length) return;
   feed.prepend(...waiting.slice(-LINES).reverse().map(line));
   waiting = [];
+  arrived = 0;
   while (feed.children.length > LINES) feed.lastElementChild.remove();
 }
 
 const known = new Set(document.querySelector("[data-machine]") ? [...document.querySelectorAll("[data-machine]")].map((card) => card.dataset.machine) : []);
 follow({}, (events) => {
-  waiting.push(...events.filter((event) => known.has(event.entity_type)));
-  waiting = waiting.slice(-LINES);
+  const seen = events.filter((event) => known.has(event.entity_type));
+  arrived += seen.length;
+  waiting = [...waiting, ...seen].slice(-LINES);
   flush();
 }, () => location.reload());
 
 watch(show);
-// Without a word from the server the chart is of the numbers that the page was made with.
+// Without a message from the server the chart shows the numbers that the page was rendered with.
 setTimeout(() => { if (!latest) draw(readJson("stats").minutes); }, 2000);

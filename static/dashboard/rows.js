@@ -1,4 +1,4 @@
-// Rows are walked with j and k; the chosen one is in the address, so that a link and a reload find it again.
+// j and k select rows; the selected row is in the URL, so that a link or a reload restores it.
 import { key } from "./keys.js";
 
 function rows() {
@@ -9,7 +9,7 @@ function chosen() {
   return rows().findIndex((row) => row.getAttribute("aria-selected") === "true");
 }
 
-// By its id, or by what its first link leads to.
+// Its id, or the last part of its first link.
 function nameOf(row) {
   return row.dataset.id ?? row.querySelector("a[href]")?.pathname.split("/").at(-2) ?? "";
 }
@@ -29,18 +29,18 @@ function choose(place) {
   }
 }
 
-// Whatever stands behind the hash of an address that somebody typed.
+// The hash may be malformed.
 function wanted() {
   try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
 }
 
-export function walkRows() {
-  // Also where there are none yet: a list that is fetched anew may have some.
+export function enableRowKeys() {
+  // Bound even to an empty list: a refresh may add rows.
   if (!document.querySelector("table[data-rows], #entities")) return;
   key("j", "next row", () => choose(chosen() + 1));
-  key("k", "row before", () => choose(Math.max(0, chosen() - 1)));
+  key("k", "previous row", () => choose(Math.max(0, chosen() - 1)));
   key("n", "next page", () => document.querySelector("[data-next]")?.click());
-  key("x", "select the row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
+  key("x", "select row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
   const place = rows().findIndex((row) => nameOf(row) && nameOf(row) === wanted());
   if (place >= 0) choose(place);
 }

@@ -1,4 +1,4 @@
-// A run, replayed: its journal is read once, and any moment of it is the fold of what came before.
+// The replay of a run: its journal is loaded once, and any moment is the fold of the events before it.
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { follow } from "./events.js";
 import { chip, errorNote, readJson, svg, use } from "./marks.js";
@@ -20,11 +20,11 @@ const toneOf = (type, state) => look(type, state)?.tone ?? "ended";
 const isFinal = (type, state) => ["done", "failed", "ended"].includes(toneOf(type, state));
 const address = (node) => `/machines/${looks[node.type].collection}/${encodeURIComponent(node.id)}/`;
 
-// The graph: workstreams are boxes around their parts, with their name above.
+// The graph: workstreams are boxes around their parts, with the name on top.
 const NAMED = 16, WIDEST = 200, MARK = 34, EACH = 7.2;
 function drawGraph() {
   const box = document.getElementById("graph");
-  if (!drawn.nodes.length) return box.replaceChildren("This run has no parts.");
+  if (!drawn.nodes.length) return box.replaceChildren("This run has no parts yet.");
   const graph = new Graph({ compound: true });
   graph.setGraph({ rankdir: box.clientWidth < 620 ? "TB" : "LR", nodesep: 12, ranksep: 46, marginx: 8, marginy: 8 + NAMED });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -55,7 +55,7 @@ function drawGraph() {
   for (const name of picture.querySelectorAll(".name")) squeeze(name);
 }
 
-// How wide letters are is known once they are drawn: what is too wide for its box is drawn narrower.
+// The width of a text is known once it is drawn; text that is too wide is condensed.
 function squeeze(name) {
   const room = name.parentElement.querySelector("rect").width.baseVal.value - MARK;
   if (name.getComputedTextLength() <= room) return;
@@ -63,7 +63,7 @@ function squeeze(name) {
   name.setAttribute("lengthAdjust", "spacingAndGlyphs");
 }
 
-// The state's shape and word stand before the name: of a long one the end is enough.
+// Shape and word of the state precede the name; a long name is cut at the start.
 function cluster(place, node) {
   const [left, top] = [place.x - place.width / 2, place.y - place.height / 2];
   const text = svg("text", { x: left + 22, y: top - 2, "data-most": Math.floor((place.width - 26) / LETTER) });
@@ -92,8 +92,8 @@ function member(place, node) {
     svg("rect", { x: left, y: place.y - 14, width: place.width, height: 28, rx: 6 }), use("waiting", left + 8, place.y - 5.5, 11), text);
 }
 
-// Who was when in which state.
-const LABEL = 190, ROW = 20, NARROWEST = 560, TICK = 150;
+// States over time.
+const MOST_ROWS = 250, LABEL = 190, ROW = 20, NARROWEST = 560, TICK = 150;
 function drawGantt() {
   const box = document.getElementById("gantt");
   const spans = new Map();
@@ -103,7 +103,9 @@ function drawGantt() {
     spans.get(key).push({ at, state, type });
   }
   const { first, last } = (shown = range());
-  const rows = [...spans].filter(([key]) => parts.has(key) || key === runKey).slice(0, 250);
+  const all = [...spans].filter(([key, [{ type }]]) => key === runKey || drawn.types.includes(type));
+  const rows = all.slice(0, MOST_ROWS);
+  document.getElementById("gantt-rows").textContent = all.length > rows.length ? `${rows.length} of ${all.length} parts` : "";
   const height = rows.length * ROW + 26;
   const width = Math.max(box.clientWidth, NARROWEST);
   const x = (at) => LABEL + ((at - first) / Math.max(last - first, 0.001)) * (width - LABEL - 8);
@@ -112,7 +114,7 @@ function drawGantt() {
   for (let step = 0; step <= steps; step += 1) {
     const at = first + ((last - first) * step) / steps;
     const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === steps ? "end" : "start" });
-    text.textContent = told(at);
+    text.textContent = formatTime(at);
     picture.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), text);
   }
   rows.forEach(([key, stays], place) => {
@@ -130,11 +132,11 @@ function drawGantt() {
   box.x = x;
 }
 
-// A stay in a state: its colour, its name for who hears or points, and its word where there is room for it.
+// One bar: the colour of its state, a label for hover and screen readers, and the word where it fits.
 function bar(key, stay, { from, to, top }) {
   const { tone, shade, word } = look(stay.type, stay.state) ?? { tone: "ended", shade: 0, word: stay.state };
   const width = Math.max(2, to - from);
-  const name = `${key}: ${word} from ${told(stay.at)}`;
+  const name = `${key}: ${word} from ${formatTime(stay.at)}`;
   const title = svg("title");
   title.textContent = name;
   const made = svg("rect", { class: `fill-${tone} shade-${shade}`, x: from, y: top, width, height: ROW - 8, rx: 2, role: "img", "aria-label": name }, title);
@@ -144,7 +146,7 @@ function bar(key, stay, { from, to, top }) {
   return [made, text];
 }
 
-// From its first event to its last, and as long as it is under way until now: what waits in it gets longer.
+// From the first event to the last, or to now while the run is active.
 let shown = null;
 function range() {
   const now = Date.now() / 1000;
@@ -159,13 +161,13 @@ function isUnderWay() {
 }
 
 const A_DAY = 86_400, A_MOMENT = 10;
-function told(at) {
+function formatTime(at) {
   const span = shown.last - shown.first;
   const tenths = span < A_MOMENT ? `.${Math.floor(at * 10) % 10}` : "";
   return moment(new Date(at * 1000), span > A_DAY) + tenths;
 }
 
-// The moment shown: every part in the state its last event before then left it in.
+// Shows every part in the state after its last event before the selected moment.
 function show() {
   const { first, last } = shown;
   const until = isLive ? Infinity : first + ((last - first) * Number(slider.value)) / STEPS;
@@ -174,28 +176,33 @@ function show() {
     if (at > until) break;
     states.set(keyOf(type, id), state);
   }
-  let ended = 0, total = 0;
   for (const [key, node] of parts) {
-    const state = states.get(key);
     const place = document.querySelector(`#graph [data-part="${CSS.escape(key)}"]`);
-    if (place) showPart(place, node, state);
-    if (node.type !== "task") continue;
-    total += 1;
-    if (state && isFinal("task", state)) ended += 1;
+    if (place) showPart(place, node, states.get(key));
   }
   const runState = states.get(runKey);
   if (runState) document.getElementById("run-chip").replaceChildren(chip(look("run", runState), runState, "big"));
-  document.getElementById("ended").textContent = ended;
-  document.getElementById("total").textContent = total;
-  document.getElementById("progress").value = ended;
-  document.getElementById("moment").textContent = isLive ? "now" : `as it was at ${told(until)}`;
+  showProgress(states);
+  document.getElementById("moment").textContent = isLive ? "Now" : `At ${formatTime(until)}`;
   const line = document.getElementById("gantt-now");
   const at = document.getElementById("gantt").x?.(isLive ? last : until);
   if (line && at !== undefined) { line.setAttribute("x1", at); line.setAttribute("x2", at); }
 }
 
+// Counted from the journal, which has every task; the graph of a large run draws only some of them.
+function showProgress(states) {
+  const total = new Set(journal.filter(([, , type]) => type === "task").map(([, , , id]) => id)).size;
+  let ended = 0;
+  for (const [key, state] of states) if (key.startsWith("task ") && isFinal("task", state)) ended += 1;
+  const progress = document.getElementById("progress");
+  document.getElementById("ended").textContent = ended;
+  document.getElementById("total").textContent = total;
+  progress.max = total || 1;
+  progress.value = ended;
+}
+
 function showPart(place, node, state) {
-  const [tone, word] = state ? [toneOf(node.type, state), look(node.type, state)?.word ?? state] : ["faded", "not yet made"];
+  const [tone, word] = state ? [toneOf(node.type, state), look(node.type, state)?.word ?? state] : ["faded", "not created yet"];
   const [shape, isBox] = [place.querySelector("use"), place.matches(".cluster")];
   place.setAttribute("class", `${isBox ? "cluster" : "node"} ${tone}`);
   place.dataset.state = state ?? "";
@@ -221,25 +228,25 @@ play.addEventListener("click", () => {
 document.getElementById("now").addEventListener("click", () => { stop(); isLive = true; slider.value = STEPS; show(); });
 slider.addEventListener("input", () => { stop(); isLive = Number(slider.value) >= STEPS; show(); });
 
-// A long one comes in pieces: what is missing would be shown as it was long ago.
+// A long journal is loaded in several requests.
 async function readJournal(address) {
-  let told;
+  let page;
   do {
     const answer = await fetch(`${address}?after=${journal.at(-1)?.[0] ?? 0}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-    told = await answer.json();
-    journal = journal.concat(told.events);
-  } while (told.more);
+    if (!answer.ok) throw new Error(`The server returned status ${answer.status}.`);
+    page = await answer.json();
+    journal = journal.concat(page.events);
+  } while (page.more);
 }
 
-// Without its journal a run cannot be drawn: that is said in its place, and it is tried again.
+// Without its journal a run cannot be drawn: shows an error and retries.
 const FIRST = 1_000, LONGEST = 30_000;
-async function readUntilItIsThere() {
+async function readJournalWithRetry() {
   for (let wait = FIRST; ; wait = Math.min(wait * 2, LONGEST)) {
     try {
       return await readJournal(document.body.dataset.journal);
     } catch (error) {
-      document.getElementById("graph").replaceChildren(errorNote("What happened in this run could not be loaded.", `${error.message} It is tried again.`));
+      document.getElementById("graph").replaceChildren(errorNote("The history of this run could not be loaded", `${error.message} Retrying…`));
       document.getElementById("gantt").replaceChildren();
       await new Promise((resolve) => setTimeout(resolve, wait * (0.5 + Math.random())));
     }
@@ -249,7 +256,7 @@ async function readUntilItIsThere() {
 const controls = [slider, play, document.getElementById("now")];
 for (const each of controls) each.disabled = true;
 drawGraph();
-await readUntilItIsThere();
+await readJournalWithRetry();
 if (document.querySelector("#graph [data-empty=error]")) drawGraph();
 for (const each of controls) each.disabled = false;
 document.body.dataset.position = Math.max(Number(document.body.dataset.position), journal.at(-1)?.[0] ?? 0);
@@ -263,7 +270,7 @@ setInterval(() => {
   show();
 }, GROWS);
 
-// A part that came later has no place in the graph: where it goes is for the whole graph to say.
+// A part created later needs a new layout of the whole graph.
 const news = document.getElementById("news");
 news.addEventListener("click", () => location.reload());
 const isNew = (event) => event.kind === "created" && looks[event.entity_type] && event.entity_type !== "run" && !parts.has(keyOf(event.entity_type, event.entity_id));

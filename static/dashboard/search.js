@@ -1,4 +1,4 @@
-// Completing the search: qualifiers, and their values where they are few.
+// Completion of the search field: qualifiers, and their values where they are few.
 export function completeSearch(form, hints) {
   const input = form.querySelector("input");
   const list = form.querySelector("[role=listbox]");

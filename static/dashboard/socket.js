@@ -1,15 +1,15 @@
-// A socket that comes back by itself: jittered back-off, asleep while the page is hidden, given up when it is silent.
-import { heard, missed, opened, refused } from "./freshness.js";
+// A WebSocket that reconnects with jittered back-off, closes while the page is hidden, and detects a dead connection.
+import { checkLogin, markContact, markLost, markOpened } from "./freshness.js";
 
 const FIRST = 500, LONGEST = 15_000;
-const NOT_ALLOWED = 1008; // shown out: the answer will hardly be another one in half a second
-const SILENT = 45_000; // the server says something every fifteen seconds: a cable that was pulled tells nobody
+const NOT_ALLOWED = 1008; // access denied: retry slowly
+const SILENT = 45_000; // the server sends a message every 15 seconds; a pulled cable closes no socket
 
 export class Socket {
-  // `address` is asked each time, because it names the position to go on from.
-  constructor(address, hear) {
+  // `address` is called for each connection, because it contains the position to resume from.
+  constructor(address, receive) {
     this.address = address;
-    this.hear = hear;
+    this.receive = receive;
     this.wait = FIRST;
     this.timer = 0;
     this.silence = 0;
@@ -25,15 +25,15 @@ export class Socket {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.socket = new WebSocket(url));
     let wasOpen = false;
-    socket.onopen = () => { wasOpen = true; opened(); };
+    socket.onopen = () => { wasOpen = true; markOpened(); };
     this.listen(socket);
     socket.onmessage = (message) => {
       this.wait = FIRST;
       this.listen(socket);
-      heard(this);
-      this.hear(JSON.parse(message.data));
+      markContact(this);
+      this.receive(JSON.parse(message.data));
     };
-    socket.onclose = ({ code }) => { this.lose(socket, code); if (!wasOpen) refused(); };
+    socket.onclose = ({ code }) => { this.lose(socket, code); if (!wasOpen) checkLogin(); };
   }
 
   listen(socket) {
@@ -46,12 +46,12 @@ export class Socket {
     clearTimeout(this.silence);
     if (code === NOT_ALLOWED) this.wait = LONGEST;
     this.socket = null;
-    missed(this);
+    markLost(this);
     this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
     this.wait = Math.min(this.wait * 2, LONGEST);
   }
 
-  // Whoever is not looked at costs nothing; it catches up from its position when it is.
+  // A hidden page costs the server nothing; it catches up from its position when it is shown.
   sleep() {
     clearTimeout(this.timer);
     clearTimeout(this.silence);

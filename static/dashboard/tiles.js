@@ -3,15 +3,15 @@ export function set(target, text) {
   if (target && target.textContent !== String(text)) target.textContent = text;
 }
 
-// Written out where there is room and a hand to count with; on the wall in as few digits as tell it.
-function exactly(place, number, more = "") {
-  set(place, `${Math.round(number * 10) / 10}${more}`);
+// Exact on pages, abbreviated on the wall.
+function writeExact(place, number) {
+  set(place, Math.round(number * 10) / 10);
 }
 
-export function shortly(place, number, more = "") {
+export function writeShort(place, number) {
   if (!place) return;
-  set(place, `${short(number)}${more}`);
-  place.title = `${number}${more}`;
+  set(place, short(number));
+  place.title = number;
 }
 
 const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
@@ -23,16 +23,16 @@ function short(number) {
   return `${shown < 99.95 ? Math.round(shown * 10) / 10 : Math.round(shown)}${unit}`;
 }
 
-function showMachine(card, counts, tell) {
+function showMachine(card, counts, write) {
   const shares = [...card.querySelectorAll(".counts [data-state]")];
   const isLive = (share) => !["done", "failed", "ended"].includes(share.dataset.tone);
   const live = shares.filter(isLive).reduce((sum, share) => sum + (counts[share.dataset.state] ?? 0), 0);
-  tell(card.querySelector("[data-live]"), live);
-  tell(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
+  write(card.querySelector("[data-live]"), live);
+  write(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
   let start = 0;
   for (const share of shares) {
     const count = counts[share.dataset.state] ?? 0;
-    tell(share.querySelector("b"), count);
+    write(share.querySelector("b"), count);
     share.hidden = count === 0;
     const bar = card.querySelector(`[data-bar="${CSS.escape(share.dataset.state)}"]`);
     if (!bar) continue;
@@ -43,41 +43,37 @@ function showMachine(card, counts, tell) {
   }
 }
 
-// A number of the board by its path; a star adds up all that is there.
-function found(tree, [first, ...rest]) {
+// A number of the board by its path; a star sums over all keys.
+function sumAt(tree, [first, ...rest]) {
   if (first === undefined) return tree ?? 0;
-  if (first === "*") return Object.values(tree ?? {}).reduce((sum, branch) => sum + found(branch, rest), 0);
-  return found(tree?.[first], rest);
+  if (first === "*") return Object.values(tree ?? {}).reduce((sum, branch) => sum + sumAt(branch, rest), 0);
+  return sumAt(tree?.[first], rest);
 }
 
 export function numberAt(board, path) {
-  return found(board, path.split("."));
+  return sumAt(board, path.split("."));
 }
 
-// Beyond a hundred who wait for a person nobody counts on.
-const STUCK = "stuck.listed";
-const more = (board, path) => (path === STUCK && board.stuck.or_more ? "+" : "");
-
-function showFigures(board, tell) {
+function showFigures(board, write) {
   for (const place of document.querySelectorAll("[data-figure]")) {
     const value = numberAt(board, place.dataset.figure);
-    tell(place, value, more(board, place.dataset.figure));
+    write(place, value);
     const { mood } = place.parentElement.dataset;
     if (mood) place.parentElement.classList.toggle(mood, value !== 0);
   }
 }
 
-// The two numbers beside the navigation.
+// The counts beside the navigation.
 export function showTallies(board) {
-  for (const [name, path] of [["stuck", STUCK], ["alerts", "alerts.open"]]) {
+  for (const [name, path] of [["stuck", "stuck.listed"], ["alerts", "alerts.open"]]) {
     const [tally, count] = [document.querySelector(`[data-tally="${name}"]`), numberAt(board, path)];
     if (!tally) continue;
-    set(tally, count ? `${count}${more(board, path)}` : "");
+    set(tally, count || "");
     tally.classList.toggle("loud", count > 0);
   }
 }
 
-export function showBoard(board, tell = exactly) {
-  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, tell);
-  showFigures(board, tell);
+export function showBoard(board, write = writeExact) {
+  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, write);
+  showFigures(board, write);
 }

@@ -1,4 +1,4 @@
-// Times in words and in the viewer's zone. They stand still while the page is not in touch with the server.
+// Relative times in the viewer's zone. They stop while the page is disconnected.
 const STEPS = [[172800, "d", 86400], [7200, "h", 3600], [60, "min", 60]];
 
 export function length(seconds) {
@@ -15,14 +15,14 @@ export function clock(when) {
   return when.toTimeString().slice(0, 8);
 }
 
-// A time of a day, with the day where there are several.
+// The time of day, with the date when the range spans days.
 export function moment(when, hasDay) {
   return hasDay ? `${when.toDateString().slice(4, 10)} ${clock(when).slice(0, 5)}` : clock(when);
 }
 
 const FORMATS = { clock, ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
 
-export function tellTimes(root = document) {
+export function updateTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-format]")) {
     const when = new Date(element.dateTime);
     if (Number.isNaN(when.getTime())) continue;
@@ -31,9 +31,9 @@ export function tellTimes(root = document) {
   }
 }
 
-// The exact time, in the viewer's zone, is written when it is pointed at: a browser takes long to learn how.
+// The exact time in the viewer's zone is formatted on hover, because creating a formatter is slow.
 let exact = null;
-export function tellExactly() {
+export function showExactTimes() {
   document.addEventListener("pointerover", ({ target }) => {
     const element = target.closest("time[data-format]");
     const when = new Date(element?.dateTime);
@@ -43,8 +43,8 @@ export function tellExactly() {
   });
 }
 
-// A time is asked for in the viewer's zone and sent as UTC; an address without a zone means UTC too.
-export function askInZone(input) {
+// A datetime field shows the viewer's zone and submits UTC; a URL without a zone means UTC.
+export function useLocalZone(input) {
   const given = input.getAttribute("value");
   const when = new Date(/Z$|[+-]\d\d:\d\d$/.test(given) ? given : `${given}Z`);
   const shifted = new Date(when.getTime() - when.getTimezoneOffset() * 60_000);

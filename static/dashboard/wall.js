@@ -1,27 +1,27 @@
-// The wall keeps itself alive: pages turn, numbers follow the board, old ones dim, a new build or a new day reloads.
+// The wall: rotates pages, follows the board, dims stale numbers, reloads on a new build and daily.
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
 import { readJson } from "./marks.js";
-import { set, shortly, showBoard } from "./tiles.js";
-import { ago, clock, tellTimes } from "./times.js";
+import { set, writeShort, showBoard } from "./tiles.js";
+import { ago, clock, updateTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
 const STALE = 60_000, BEAT = 30_000, A_DAY = 86_400_000;
 const loadedAt = Date.now();
 const dayAndTime = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
-// Each tile knows when its own numbers changed last; a snapshot after a reconnect that tells the same is no change.
+// When the counts of each tile last changed; a snapshot with the same counts after a reconnect is no change.
 const tiles = [...document.querySelectorAll(".tile")];
-const told = new Map();
+const changes = new Map();
 if (tiles.length) watch((board, news) => {
   for (const machine of Object.keys(news.counts ?? {})) {
-    const [before, counts] = [told.get(machine), JSON.stringify(board.counts[machine])];
-    if (before?.counts !== counts) told.set(machine, { counts, at: before ? Date.now() : 0 });
+    const [before, counts] = [changes.get(machine), JSON.stringify(board.counts[machine])];
+    if (before?.counts !== counts) changes.set(machine, { counts, at: before ? Date.now() : 0 });
   }
   show(board);
 });
 
-// A number that is cut off is worse than a small one: what does not fit is written smaller, until it does.
+// Text that does not fit is shrunk until it does, because a cut-off number misleads.
 const SMALLEST = 0.4, STEP = 0.04;
 const isCut = (box) => box.scrollHeight > box.clientHeight || [box, ...box.children].some((each) => each.scrollWidth > each.clientWidth);
 const write = (box, size) => box.style.setProperty("--fit", size);
@@ -32,24 +32,24 @@ function fit(box) {
   return size;
 }
 function fitAll() {
-  // The row on top first, all of it in one size: what it takes the tiles have not.
+  // The key figures first, all in one size; the tiles get the remaining height.
   const worries = [...document.querySelectorAll(".worry")];
   const smallest = Math.min(...worries.map(fit));
   for (const box of worries) write(box, smallest);
   document.querySelectorAll("[data-page]:not([hidden]) .tile").forEach(fit);
 }
 function show(board) {
-  showBoard(board, shortly);
+  showBoard(board, writeShort);
   fitAll();
 }
 addEventListener("resize", fitAll);
 document.fonts.ready.then(fitAll);
 
-function tellAge(tile, isStale) {
-  const changed = told.get(tile.dataset.machine)?.at;
+function showAge(tile, isStale) {
+  const changed = changes.get(tile.dataset.machine)?.at;
   tile.classList.toggle("stale", isStale);
   const words = changed ? `changed ${ago(new Date(changed))}` : `no change since ${clock(new Date(loadedAt))}`;
-  set(tile.querySelector("[data-updated]"), isStale ? `as of ${clock(new Date(connection.heardAt))}` : words);
+  set(tile.querySelector("[data-updated]"), isStale ? `as of ${clock(new Date(connection.contactAt))}` : words);
 }
 
 const pages = [...document.querySelectorAll("[data-page]")];
@@ -61,19 +61,19 @@ function turn() {
   set(document.getElementById("dots"), pages.length > 1 ? pages.map((_, place) => (place === turned ? "●" : "○")).join("") : "");
 }
 turned = pages.length - 1;
-look();
+refresh();
 turn();
 show(readJson("stats"));
 setInterval(turn, Number(seconds) * 1000);
 
-function look() {
-  const isStale = Date.now() - connection.heardAt > STALE;
+function refresh() {
+  const isStale = Date.now() - connection.contactAt > STALE;
   set(document.getElementById("clock"), dayAndTime.format(Date.now()));
   document.body.classList.toggle("stale", isStale);
-  for (const tile of tiles) tellAge(tile, isStale);
-  tellTimes();
+  for (const tile of tiles) showAge(tile, isStale);
+  updateTimes();
 }
-setInterval(look, 1000);
+setInterval(refresh, 1000);
 
 async function beat() {
   try {
@@ -82,7 +82,7 @@ async function beat() {
     const answer = await response.json();
     if (answer.build !== build) return location.reload();
     if (Date.now() - loadedAt > A_DAY) return location.reload();
-  } catch { /* the server is away: what is shown stays, and dims */ }
+  } catch { /* the server is unreachable: the last values stay and dim */ }
 }
 beat();
 setInterval(beat, BEAT);

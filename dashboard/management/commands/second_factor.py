@@ -1,4 +1,4 @@
-"""`second_factor USER`: whether somebody has one; `--remove` takes it away from who has lost it."""
+"""`second_factor USER`: shows whether the user has two-factor authentication; `--remove` turns it off."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dashboard import second_factor
 
 
 class Command(BaseCommand):
-    help = "Tells whether a user has a second factor; --remove takes it away, so that the password alone lets them in."
+    help = "Shows whether a user has two-factor authentication; --remove turns it off, so that the password is enough."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", help="the name they log in with")
-        parser.add_argument("--remove", action="store_true", help="take it away")
+        parser.add_argument("user", help="the username")
+        parser.add_argument("--remove", action="store_true", help="turn it off")
 
     def handle(self, *_: Any, user: str, remove: bool, **__: Any) -> None:
         found = User.objects.filter(username=user).first()
@@ -23,8 +23,8 @@ class Command(BaseCommand):
             raise CommandError(f"there is no user {user}")
         if remove:
             gone = second_factor.remove(found)
-            self.stdout.write(f"{user}: {'removed' if gone else 'had none'}")
+            self.stdout.write(f"{user}: {'turned off' if gone else 'was not set up'}")
             return
-        has = second_factor.device_of(found) is not None
-        left = second_factor.recovery_codes_left(found)
-        self.stdout.write(f"{user}: {f'has one, and {left} codes on paper' if has else 'has none'}")
+        has = second_factor.get_device(found) is not None
+        left = second_factor.count_recovery_codes(found)
+        self.stdout.write(f"{user}: {f'set up, {left} recovery codes left' if has else 'not set up'}")

@@ -1,4 +1,4 @@
-"""A question that is given up after a while: a page that says so is better than one that never comes."""
+"""A time limit for queries, so that a slow search ends with a message instead of a hanging page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from django.db import OperationalError, connection, transaction
 
 SECONDS = 3.0
-STEPS = 20_000  # of SQLite's machine, between two looks at the clock
+STEPS = 20_000  # SQLite virtual machine instructions between two checks of the clock
 
 
 class TimedOut(Exception):
-    """The database had not found it in time."""
+    """The query did not finish within its time limit."""
 
 
 @contextmanager
-def in_time(seconds: float | None = None) -> Iterator[None]:
-    ask = _on_postgres if connection.vendor == "postgresql" else _on_sqlite
+def time_limit(seconds: float | None = None) -> Iterator[None]:
+    """Raises TimedOut when a query in the block takes longer."""
+    limit = _on_postgres if connection.vendor == "postgresql" else _on_sqlite
     try:
-        with ask(SECONDS if seconds is None else seconds):
+        with limit(SECONDS if seconds is None else seconds):
             yield
     except OperationalError as error:
         if "statement timeout" in str(error) or "interrupted" in str(error):
@@ -31,8 +32,9 @@ def in_time(seconds: float | None = None) -> Iterator[None]:
 @contextmanager
 def _on_postgres(seconds: float) -> Iterator[None]:
     with transaction.atomic(), connection.cursor() as cursor:
+        # Local to the transaction.
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
-        yield  # the setting ends with the transaction
+        yield
 
 
 @contextmanager

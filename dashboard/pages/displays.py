@@ -1,0 +1,111 @@
+"""Wall displays: the list for operators, and the page on which a new display shows its pairing code."""
+
+from __future__ import annotations
+
+from axes.helpers import get_client_ip_address
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from dashboard import displays as pairing_service
+from dashboard import permissions, rendering
+from dashboard.models import Screen
+from statecore.kernel import registry
+
+ADD, CHANGE = "dashboard.add_screen", "dashboard.change_screen"
+MAX_LISTED = 200
+MAX_ADDRESS_LENGTH = 500
+COOKIE = "statecore_screen"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def displays(request: HttpRequest) -> HttpResponse:
+    permissions.require_permission(request, "dashboard.view_screen")
+    if request.method == "POST":
+        return _pair(request)
+    shown = Screen.objects.exclude(paired_at=None).select_related("user").order_by("revoked_at", "name")[:MAX_LISTED]
+    is_writable = not rendering.FrameContext(request).read_only
+    context = {
+        "rows": [(screen, pairing_service.is_offline(screen)) for screen in shown],
+        "may_add": request.user.has_perm(ADD) and is_writable,
+        "may_revoke": request.user.has_perm(CHANGE) and is_writable,
+        "machines": [flow.entity_type for flow in registry.flows()],
+        "pair_address": request.build_absolute_uri(reverse("console:pairing")),
+    }
+    return rendering.render(request, "dashboard/displays.html", context)
+
+
+def _pair(request: HttpRequest) -> HttpResponse:
+    permissions.require_permission(request, ADD)
+    permissions.require_writable()
+    name = request.POST.get("name", "").replace("\x00", "").strip()[:80]
+    by = permissions.get_user(request).get_username()
+    screen = pairing_service.pair(request.POST.get("code", ""), name, _wall_address(request), by)
+    if screen is None:
+        minutes = pairing_service.CODE_LIFETIME.seconds // 60
+        text = f"No display shows this code. Codes expire after {minutes} minutes: use the one on the display now."
+        messages.error(request, text, extra_tags="bad")
+    else:
+        messages.success(request, f"Paired {screen}. It shows the wall within a few seconds.", extra_tags="good")
+    return HttpResponseRedirect(reverse("console:screens"))
+
+
+def _wall_address(request: HttpRequest) -> str:
+    chosen = {name: request.POST.get(name, "").strip()[:200] for name in ("machines", "theme", "scale", "seconds")}
+    given = {name: value for name, value in chosen.items() if value}
+    wall = reverse("console:wall")
+    address = f"{wall}?{urlencode(given)}" if given else wall
+    # No valid combination is longer.
+    return address if len(address) <= MAX_ADDRESS_LENGTH else wall
+
+
+@require_POST
+def unpair(request: HttpRequest, screen_id: int) -> HttpResponse:
+    permissions.require_permission(request, CHANGE)
+    permissions.require_writable()
+    screen = get_object_or_404(Screen, pk=screen_id)
+    pairing_service.unpair(screen)
+    messages.success(request, f"Unpaired {screen}. It no longer has access.", extra_tags="good")
+    return HttpResponseRedirect(reverse("console:screens"))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def pairing(request: HttpRequest) -> HttpResponse:
+    """On the display: shows the code that an operator types into the console."""
+    screen, secret = _find_screen(request), ""
+    if screen is None:
+        screen, secret = pairing_service.request_pairing(get_client_ip_address(request))
+    response = render(request, "dashboard/pairing.html", {"screen": screen})
+    if secret:
+        age = int(pairing_service.SESSION_LIFETIME.total_seconds())
+        response.set_cookie(COOKIE, secret, max_age=age, httponly=True, samesite="Strict", secure=request.is_secure())
+    return response
+
+
+@login_not_required
+@never_cache
+@require_POST
+def paired(request: HttpRequest) -> JsonResponse:
+    """Polled by a waiting display every few seconds; once it is paired, logs it in as its user."""
+    screen = _find_screen(request)
+    if screen is None:
+        return JsonResponse({"state": "gone"}, status=410)
+    if screen.user is None:
+        pairing_service.record_contact(screen)
+        return JsonResponse({"state": "waiting"})
+    login(request, screen.user, backend="django.contrib.auth.backends.ModelBackend")
+    request.session.set_expiry(pairing_service.SESSION_LIFETIME)
+    return JsonResponse({"state": "paired", "address": screen.address or reverse("console:wall")})
+
+
+def _find_screen(request: HttpRequest) -> Screen | None:
+    secret = request.COOKIES.get(COOKIE, "")
+    return pairing_service.find_by_secret(secret) if secret else None

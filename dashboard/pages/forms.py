@@ -1,0 +1,72 @@
+"""Calling the transition service from a form: idempotency key, expected version, fields, and the response."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from dashboard import rendering
+from statecore.kernel.refusals import Refusal, StaleVersion
+from statecore.kernel.transition import Param
+from statecore.transitions import Outcome, RequestKey
+
+NOT_HASHED = ("csrfmiddlewaretoken",)
+
+
+def make_key() -> str:
+    """A hidden field of the form: submitted twice, it makes one change."""
+    return secrets.token_urlsafe(18)
+
+
+def read_request_key(request: HttpRequest) -> RequestKey | None:
+    key = request.POST.get("key", "")
+    fields = {name: request.POST.getlist(name) for name in sorted(request.POST) if name not in NOT_HASHED}
+    digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+    return RequestKey(key, request.path, digest) if key else None
+
+
+def read_expected_version(request: HttpRequest) -> int | None:
+    given = request.POST.get("version", "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+
+
+def call(service: Callable[[], Outcome]) -> tuple[Outcome | None, Refusal | None]:
+    try:
+        return service(), None
+    except Refusal as refusal:
+        return None, refusal
+
+
+def redirect_to_receipt(outcome: Outcome) -> HttpResponse:
+    event = outcome.as_dict()["event"]
+    return HttpResponseRedirect(reverse("console:receipt", args=[event["event_id"]]))
+
+
+def render_refusal(request: HttpRequest, template: str, context: dict[str, Any], refusal: Refusal) -> HttpResponse:
+    """The same form with what the user typed; after a conflict, with the entity's current state."""
+    shown = {**context, "refusal": refusal, "is_stale": isinstance(refusal, StaleVersion)}
+    return rendering.render(request, template, shown, status=409 if refusal.status >= 409 else 422)
+
+
+def read_fields(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str, Any]:
+    """Converts a form's strings to the declared types; a value that cannot be converted is passed on as it is.
+
+    The transition service refuses it with a message that names the field.
+    """
+    texts = {param: given.get(f"field_{param.name}", "") for param in params}
+    return {param.name: _convert(param, text) for param, text in texts.items() if text or param.required}
+
+
+def _convert(param: Param, text: str) -> Any:
+    if param.type is str:
+        return text
+    try:
+        return json.loads(text.lower() if param.type is bool else text)
+    except (ValueError, RecursionError):
+        return text

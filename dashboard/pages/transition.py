@@ -1,0 +1,96 @@
+"""Firing a trigger on one entity, and retrying a final one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from dashboard import labels, permissions, rendering
+from dashboard.navigation import machine_name
+from statecore import transitions
+from statecore.kernel.actors import Kind
+from statecore.kernel.entity import Entity
+from statecore.kernel.transition import Transition
+
+from . import forms
+from .lookup import get_entity
+
+TRANSITION, RETRY = "dashboard/transition.html", "dashboard/retry.html"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def transition(request: HttpRequest, collection: str, entity_id: str, trigger: str) -> HttpResponse:
+    entity = get_entity(request, collection, entity_id, "operate")
+    declared = [each for each in entity.flow.transitions if each.trigger == trigger and Kind.OPERATOR in each.actors]
+    if not declared:
+        noun = labels.noun(entity.flow.entity_type)
+        raise Http404(f"Operators cannot fire the trigger {trigger} on a {noun}.")
+    if request.method != "POST":
+        return rendering.render(request, TRANSITION, _context(request, entity, declared))
+    outcome, refusal = forms.call(lambda: _fire(request, entity, declared[0]))
+    if outcome is not None and outcome.changed:
+        return forms.redirect_to_receipt(outcome)
+    if refusal is None:
+        return rendering.render(request, TRANSITION, {**_context(request, entity, declared), "unchanged": True})
+    latest = get_entity(request, collection, entity_id, "operate")
+    context = _context(request, latest, declared)
+    context["refusal_text"] = labels.refusal_text(refusal.as_dict(), latest.flow, trigger)
+    return forms.render_refusal(request, TRANSITION, context, refusal)
+
+
+def _fire(request: HttpRequest, entity: Entity, declared: Transition) -> transitions.Outcome:
+    return transitions.transition(
+        type(entity),
+        entity.pk,
+        declared.trigger,
+        actor=permissions.get_actor(request),
+        params=forms.read_fields(declared.params, request.POST),
+        reason=request.POST.get("reason", ""),
+        expected_version=forms.read_expected_version(request),
+        request=forms.read_request_key(request),
+    )
+
+
+def _context(request: HttpRequest, entity: Entity, declared: list[Transition]) -> dict[str, Any]:
+    return {
+        **_entity_context(request, entity),
+        "label": labels.action_label(entity.flow, declared[0].trigger, entity.state),
+        "targets": list(dict.fromkeys(each.target for each in declared)),
+        "guards": list(dict.fromkeys(guard.__name__ for each in declared for guard in each.guards)),
+        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in declared[0].params],
+    }
+
+
+def _entity_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    return {
+        "entity": entity,
+        "flow": entity.flow,
+        "reason": request.POST.get("reason", ""),
+        "key": forms.make_key(),
+        "here_machine": entity.flow.entity_type,
+        "name": machine_name(entity.flow),
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def retry(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    """Creates a successor of a final entity."""
+    entity = get_entity(request, collection, entity_id, "operate")
+    context = _entity_context(request, entity)
+    if request.method != "POST":
+        return rendering.render(request, RETRY, context)
+    outcome, refusal = forms.call(
+        lambda: transitions.retry(
+            type(entity),
+            entity.pk,
+            actor=permissions.get_actor(request),
+            reason=request.POST.get("reason", ""),
+            request=forms.read_request_key(request),
+        )
+    )
+    if outcome is not None:
+        return forms.redirect_to_receipt(outcome)
+    assert refusal is not None  # noqa: S101 - one of the two
+    return forms.render_refusal(request, RETRY, context, refusal)

@@ -1,0 +1,65 @@
+"""Rendering pages and htmx fragments, with the context that every page's frame needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render as render_template
+from django.utils.cache import patch_vary_headers
+
+from statecore.kernel.flow import Flow
+
+from . import navigation, second_factor
+from .models import Preference
+from .queries import approvals
+
+PREFERENCE = "look"  # key in the session
+
+
+def render(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    response = render_template(request, template, {**context, "frame": FrameContext(request)}, status=status)
+    return set_fragment_headers(request, response)
+
+
+def set_fragment_headers(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """A page and its fragments share a URL; without this the back button could show a cached fragment as the page."""
+    patch_vary_headers(response, ["HX-Request"])
+    if is_fragment(request):
+        response["Cache-Control"] = "no-store"
+    return response
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Whether htmx requests a part of the page, as opposed to a whole page to restore from history."""
+    return request.headers.get("HX-Request") == "true" and "HX-History-Restore-Request" not in request.headers
+
+
+def get_preference(request: HttpRequest) -> Preference:
+    """Cached in the session, which every page reads anyway."""
+    if not request.user.is_authenticated:
+        return Preference()
+    if PREFERENCE not in request.session:
+        found = Preference.objects.filter(user=request.user).first() or Preference()
+        request.session[PREFERENCE] = found.choices()
+    return Preference(**request.session[PREFERENCE])
+
+
+class FrameContext:
+    """The frame's data. Queries run only when a template uses them, so a fragment runs none."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
+        self.read_only = settings.STATECORE_READ_ONLY
+        self.second_factor_is_off = second_factor.is_off()
+
+    @property
+    def preference(self) -> Preference:
+        return get_preference(self.request)
+
+    def machines(self) -> list[tuple[str, list[tuple[Flow, str]]]]:
+        return navigation.group_machines(self.request.user)
+
+    def approvals_to_decide(self) -> int:
+        return approvals.count_to_decide(self.request.user)
