@@ -1,13 +1,14 @@
-"""Puts the tests on a home of their own and on the database that STATECORE_TEST_DATABASE names.
+"""Gives the test run its own home directory and the database that STATECORE_TEST_DATABASE names.
 
-All of it happens before Django reads its settings. Under xdist the controller starts the
-servers once and the workers find them through the environment.
+This happens before Django reads its settings. Under xdist the controller starts the servers once, and the workers
+find them through the environment.
 """
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,16 @@ import pytest
 
 DATABASE = os.environ.get("STATECORE_TEST_DATABASE", "sqlite")
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-FROM_OUTSIDE = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
+INHERITED = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
 TESTS = Path(__file__).parent
 servers = ExitStack()
-# A limit for every test, and a real server for whoever asks for one.
-pytest_plugins = ("tests.support.limit", "tests.support.site")
+# The tests of --fast, a time limit for every test, and fixtures that start a real server.
+pytest_plugins = ("tests.support.fast", "tests.support.limit", "tests.support.site")
 
 
 def prepare_environment() -> None:
     ours = [name for name in os.environ if name.startswith("STATECORE_") and not name.startswith("STATECORE_TEST_")]
-    for name in [*FROM_OUTSIDE, *ours]:
+    for name in [*INHERITED, *ours]:
         os.environ.pop(name, None)
     if WORKER is None:
         os.environ["STATECORE_TEST_BASE"] = tempfile.mkdtemp(prefix="statecore-")
@@ -45,11 +46,11 @@ def pytest_configure() -> None:
     import django
 
     django.setup()
-    _make_cheap()
+    reduce_costs()
 
 
-def _make_cheap() -> None:
-    """What is slow on purpose, or done once by a server but here once for each client."""
+def reduce_costs() -> None:
+    """Cheapens password hashing, and the static file scan that Django's test client repeats for every client."""
     from django.conf import settings
     from django.contrib.auth.hashers import Argon2PasswordHasher
 
@@ -68,7 +69,7 @@ def postgres_url() -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    """A worker that finds settings named would load them before this file chooses its home."""
+    """A worker that inherits DJANGO_SETTINGS_MODULE would load the settings before this file has chosen its home."""
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)
 
 
@@ -82,87 +83,51 @@ def pytest_report_header() -> str:
     return f"database: {DATABASE}"
 
 
-# What reads the code meets no database. What speaks HTTP, or starts whole processes, meets it only behind the API, the
-# pages, the doors and the services, and those are tested on both. Twice would take too long at every change: each runs
-# where it is used most, and on both with STATECORE_TEST_TWICE=1.
-ONCE = {
-    "agent": "postgres",
-    "api/test_rights.py": "postgres",
-    "backup/test_drill.py": "postgres",
-    "browser": "sqlite",
-    "cli": "postgres",
-    "client": "sqlite",
-    "code": "sqlite",
-    "dashboard/test_rights.py": "sqlite",
-    "dashboard/test_second_factor.py": "sqlite",
-    "deploy": "postgres",
-    "documentation": "sqlite",
-    "executors/test_compensation.py": "sqlite",
-    "executors/test_kill.py": "postgres",
-    "executors/test_patches.py": "sqlite",
-    "executors/test_races.py": "postgres",
-    "live": "postgres",
-    "load": "postgres",
-    "metrics/test_processes.py": "postgres",
-    "project": "sqlite",
-    "properties/test_command_line.py": "sqlite",
-    "properties/test_parsers.py": "sqlite",
-    "properties/test_readers.py": "sqlite",
-    "properties/test_requests.py": "sqlite",
-    "retention/test_kill.py": "postgres",
-    "simulation": "postgres",
-    "tools": "postgres",
-    "work/test_kill.py": "postgres",
-}
-# Half a minute or more.
-LONG = {
-    "agent/test_crowd.py",
-    "api/test_schemathesis.py",
-    "backup/test_lost_machine.py",
-    "documentation/test_tutorial.py",
-    "executors/test_kill.py",
-    "live/test_long_polls.py",
-    "load/test_hour.py",
-    "work/test_kill.py",
-    "work/test_random_plans.py",
-}
-TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"
+RUN_TWICE = os.environ.get("STATECORE_TEST_TWICE") == "1"
+ONCE_ON = re.compile(r'^pytestmark = .*\bonce_on\("(\w+)"\)', re.MULTILINE)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest comes first, so that nobody waits for it in the end.
+    """Deselects the tests of the other database and starts the slow ones first, so that the run does not end with them.
 
-    Browsers come last: their library leaves an event loop running in its process, beside which no other can start.
+    Browser tests come last: Playwright leaves an event loop running in its process, and no other loop can start there.
     """
-    elsewhere = [item for item in items if runs_elsewhere(mark.name for mark in item.iter_markers())]
-    config.hook.pytest_deselected(items=elsewhere)
-    left_out = set(elsewhere)
-    items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: ("browser" in item.path.parts, item.path.relative_to(TESTS).as_posix() not in LONG))
+    deselected = {item for item in items if runs_elsewhere(item)}
+    config.hook.pytest_deselected(items=list(deselected))
+    items[:] = [item for item in items if item not in deselected]
+    items.sort(key=lambda item: ("browser" in item.path.parts, item.get_closest_marker("slow") is None))
 
 
-def runs_elsewhere(names: Iterable[str]) -> bool:
-    return bool({"sqlite", "postgres"} & set(names) - {DATABASE})
+def runs_elsewhere(item: pytest.Item) -> bool:
+    databases = {mark.name for mark in item.iter_markers()} & {"sqlite", "postgres"}
+    if not RUN_TWICE:
+        databases |= {mark.args[0] for mark in item.iter_markers("once_on")}
+    return bool(databases - {DATABASE})
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What runs on the other database only is not even loaded."""
-    place = collection_path.relative_to(TESTS.parent).parts[1:]
-    only = None if TWICE else ONCE.get("/".join(place)) or ONCE.get(place[0] if place else "")
-    return True if only and runs_elsewhere([only]) else None
+    """Leaves out a module, or a package by its __init__.py, that states `once_on` for the other database.
+
+    The text is read instead of the marker because importing the modules that will not run takes seconds.
+    """
+    source = collection_path / "__init__.py" if collection_path.is_dir() else collection_path
+    if RUN_TWICE or source.suffix != ".py" or not source.exists():
+        return None
+    database = ONCE_ON.search(source.read_text())
+    return True if database and database[1] != DATABASE else None
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and all that they import are there to stay: nobody has to look through them for garbage."""
-    from statecore.project.memory import keep_what_is_loaded
+    """Exempts the collected tests and their imports from garbage collection: they stay until the end of the run."""
+    from statecore.project.process_limits import freeze_loaded_objects
 
-    keep_what_is_loaded()
+    freeze_loaded_objects()
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """SQLite in a file: processes and threads share it, as they do outside the tests."""
+    """Keeps SQLite in a file, which processes and threads share as they do in production."""
     from django.conf import settings
 
     if DATABASE == "sqlite":
@@ -172,49 +137,51 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """What a test has committed is deleted in our own way: Django's is slow, and our triggers forbid it."""
+    """Replaces Django's flush after transactional tests: it is slow, and the write guard's triggers refuse it."""
     from django.test import TransactionTestCase
 
     from tests.support import emptying
 
     with django_db_blocker.unblock():
-        groups = emptying.groups_of("default")
+        groups = emptying.read_group_permissions("default")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: emptying.empty("default", groups))
         yield
 
 
-# Here the machines are looked at one by one: what one does to another is for tests/work and its neighbours.
-MACHINES_ALONE = {
-    "api",
-    "breakers",
-    "crash",
-    "door",
-    "integrity",
-    "kernel",
-    "machines",
-    "properties",
-    "races",
-    "sinks",
-    "stuck",
-    "toy",
-}
-
-
 @pytest.fixture(autouse=True)
-def _machines_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_stale_reads() -> Iterator[None]:
+    """Fails a statement that reads a table while a change of it is staged and not yet written."""
+    from django.db import connection
+
+    from tests.support.stale_reads import refuse_stale_reads
+
+    with refuse_stale_reads(connection):
+        yield
+
+
+@pytest.fixture
+def machines_in_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches reactions off: a transition of one machine causes none in another."""
     from statecore import reactions
     from statecore.kernel import registry
 
-    if MACHINES_ALONE & set(request.path.relative_to(TESTS).parts):
-        others = [reaction for reaction in registry.reactions if reaction is not reactions.follow]
-        monkeypatch.setattr(registry, "reactions", others)
+    others = [each for each in registry.reactions if each not in reactions.REACTIONS]
+    monkeypatch.setattr(registry, "reactions", others)
+
+
+@pytest.fixture
+def home(settings: Any) -> Iterator[Path]:
+    """A home directory for one test, with a path short enough for a Unix socket."""
+    settings.STATECORE_HOME = Path(tempfile.mkdtemp(prefix="home-"))
+    yield settings.STATECORE_HOME
+    shutil.rmtree(settings.STATECORE_HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
-    """The embedded Redis, where the settings expect it."""
+    """Starts the embedded Redis on the socket that the settings expect and returns its URL."""
     from django.conf import settings
 
     from statecore.project import redis_url

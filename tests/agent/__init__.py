@@ -1,1 +1,5 @@
-"""The agent as a real process, against the real server."""
+"""The agent, run as a real process against the real server."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("postgres")

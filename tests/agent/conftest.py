@@ -1,4 +1,4 @@
-"""Agents that are gone at the end of a test."""
+"""A fixture that starts agent processes and kills them at the end of the test."""
 
 from __future__ import annotations
 

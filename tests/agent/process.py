@@ -1,4 +1,4 @@
-"""One agent in a process of its own, and plans for it."""
+"""An agent subprocess, and helpers that submit plans and wait for task states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from statecore import door, scheduling
+from statecore import scheduling, transitions
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from tests.support import world
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 
 class AgentProcess:
-    """Its standard output and error are kept in files, to be read while it lives."""
+    """Runs an agent and writes its standard output and error to files that the test can read."""
 
     def __init__(self, folder: Path, url: str, token: str, *words: str, name: str = "agent", **environ: str) -> None:
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
@@ -29,17 +29,17 @@ class AgentProcess:
                 env={**os.environ, "STATECORE_URL": url, "STATECORE_TOKEN": token, **environ},
             )  # fmt: skip
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         return self.err.read_text()
 
-    def showed(self) -> str:
+    def read_output(self) -> str:
         return self.out.read_text()
 
-    def says(self, words: str, timeout: float = 60.0) -> None:
-        until(lambda: words in self.said() or not self.lives(), timeout)
-        assert words in self.said(), self.said()
+    def wait_for_log(self, words: str, timeout: float = 60.0) -> None:
+        until(lambda: words in self.read_log() or not self.is_running(), timeout)
+        assert words in self.read_log(), self.read_log()
 
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
@@ -49,7 +49,7 @@ class AgentProcess:
         return self.process.wait(seconds)
 
     def kill(self) -> None:
-        if self.lives():
+        if self.is_running():
             self.process.kill()
         self.process.wait(20)
 
@@ -61,7 +61,7 @@ def submit(*tasks: dict[str, Any], **fields: Any) -> None:
         "workstreams": [{"id": "w1", "tasks": list(tasks), **fields}],
         "start": True,
     }
-    scheduling.submit(plan, actor=world.operator())
+    scheduling.submit_plan(plan, actor=world.operator())
 
 
 def task(task_id: str) -> Any:
@@ -72,7 +72,7 @@ def state(task_id: str) -> str:
     return str(task(task_id).state)
 
 
-def reaches(task_id: str, wanted: str, timeout: float = 60.0) -> None:
+def wait_for_state(task_id: str, wanted: str, timeout: float = 60.0) -> None:
     until(lambda: state(task_id) == wanted, timeout)
 
 
@@ -84,9 +84,9 @@ def is_gone(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
 
 
-def running(task_id: str = "t1") -> None:
-    """Claimed by a worker of the test's own, and running."""
-    door.create(Worker, id="w1", actor=world.AGENT)
-    door.transition(Worker, "w1", "registration_completed", actor=world.AGENT)
+def claim_as_w1(task_id: str = "t1") -> None:
+    """Register the worker `w1` and have it claim the task."""
+    transitions.create(Worker, id="w1", actor=world.AGENT)
+    transitions.transition(Worker, "w1", "registration_completed", actor=world.AGENT)
     scheduling.claim("w1", actor=world.AGENT)
     assert state(task_id) == "running"

@@ -1,4 +1,4 @@
-"""Callers of the API in this process: a token, and JSON in and out."""
+"""Clients of the API in the test process, each with a token."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _numbers = count(1)
 
 
 def member(name: str, group: str = "viewer") -> User:
-    """Somebody with the rights of one of the groups."""
+    """Creates a user who belongs to one of the console's groups."""
     user = User.objects.create_user(name)
     user.groups.add(Group.objects.get(name=group))
     return user
 
 
 class Caller:
-    """Calls with a token of its own; the user may do everything the scope lets through."""
+    """Calls the API with a new token; its user is a superuser unless given."""
 
     def __init__(self, scope: str = "agent", *, user: User | None = None, name: str = "") -> None:
         number = next(_numbers)
@@ -51,17 +51,17 @@ class Caller:
         return self("delete", path)
 
 
-def refused(response: Any, status: int, code: str) -> dict[str, Any]:
-    """The problem that was told, which says what it should."""
+def expect_refusal(response: Any, status: int, code: str) -> dict[str, Any]:
+    """Asserts that the response is a problem with this status and code, and returns it."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
-    told = response.json()
-    assert told["code"] == code
-    assert told["status"] == status
-    assert {"type", "title", "detail"} <= told.keys()
-    return dict(told)
+    problem = response.json()
+    assert problem["code"] == code
+    assert problem["status"] == status
+    assert {"type", "title", "detail"} <= problem.keys()
+    return dict(problem)
 
 
-def done(response: Any, status: int = 200) -> Any:
+def expect_ok(response: Any, status: int = 200) -> Any:
     assert response.status_code == status, response.content
     return response.json()

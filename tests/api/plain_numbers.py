@@ -1,4 +1,4 @@
-"""What schemathesis is not to try: that a number in free JSON may not need more than 64 bits no schema can state."""
+"""Keeps schemathesis from sending numbers of more than 64 bits in free JSON: no schema can forbid them."""
 
 from typing import Any
 

@@ -26,13 +26,13 @@ def free_port() -> int:
 
 
 def settings(redis: str) -> dict[str, str]:
-    """The database and the broker of the tests."""
+    """Environment variables for the database and the broker of the tests."""
     return {"DATABASE_URL": database_url(), "REDIS_URL": redis, "STATECORE_LOG_LEVEL": "WARNING"}
 
 
 @contextmanager
 def running(redis: str, log: Path, threads: int = 8, **environ: str) -> Iterator[str]:
-    """Yield its address as soon as it answers."""
+    """Yields the server's URL as soon as it answers."""
     port = free_port()
     given = ["--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--blocking-threads", str(threads)]
     with log.open("ab") as out:

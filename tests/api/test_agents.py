@@ -3,13 +3,11 @@
 import pytest
 import time_machine
 
-from statecore import reactions
-from statecore.kernel import registry
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.records import AuditNote, Phase
-from tests.api.callers import Caller, done, refused
+from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -29,12 +27,6 @@ def tasks(*given: dict) -> dict:
     return {"workstreams": [{"id": "w", "tasks": list(given)}]}
 
 
-@pytest.fixture(autouse=True)
-def _machines_together(_machines_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan runs by what the machines do to each other."""
-    monkeypatch.setattr(registry, "reactions", [*registry.reactions, reactions.follow])
-
-
 @pytest.fixture
 def agent() -> Caller:
     return Caller("agent")
@@ -46,24 +38,24 @@ def phase() -> Phase:
 
 
 def registered(agent: Caller, **fields: object) -> str:
-    return str(done(agent.post("workers/", {"capabilities": ["git"], **fields}), 201)["id"])
+    return str(expect_ok(agent.post("workers/", {"capabilities": ["git"], **fields}), 201)["id"])
 
 
 def test_an_agent_runs_a_plan_to_its_end_over_rest(agent: Caller, phase: Phase) -> None:
-    run = done(agent.post("runs/submit/", PLAN), 201)
+    run = expect_ok(agent.post("runs/submit/", PLAN), 201)
     assert (run["id"], run["state"]) == ("r1", "running")
     assert (run["workstreams"], run["tasks"], run["gates"]) == (2, 3, 0)
     worker = registered(agent)
     order = []
-    while tasks := done(agent.post(f"workers/{worker}/claim/"))["tasks"]:
+    while tasks := expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]:
         (task,) = tasks
         assert task["attempt"] == 1
         assert task["lease_expires_at"] > task["started_at"]
         order.append(task["id"])
         body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0, "output": "ok"}
-        done(agent.post(f"tasks/{task['id']}/transitions/", body))
+        expect_ok(agent.post(f"tasks/{task['id']}/transitions/", body))
     assert order == ["a", "b", "c"]
-    assert done(agent.get("runs/r1/"))["state"] == "succeeded"
+    assert expect_ok(agent.get("runs/r1/"))["state"] == "succeeded"
 
 
 @pytest.mark.parametrize(
@@ -77,101 +69,99 @@ def test_an_agent_runs_a_plan_to_its_end_over_rest(agent: Caller, phase: Phase) 
         ({"start": "yes"}, "start", ""),
     ],
 )
-def test_a_plan_that_does_not_hold_together_keeps_nothing(
-    change: dict, place: str, sentence: str, agent: Caller, phase: Phase
-) -> None:
-    told = refused(agent.post("runs/submit/", {**PLAN, **change}), 400, "invalid")
-    assert sentence in " ".join(told["errors"][place])
+def test_an_invalid_plan_stores_nothing(change: dict, place: str, sentence: str, agent: Caller, phase: Phase) -> None:
+    reply = expect_refusal(agent.post("runs/submit/", {**PLAN, **change}), 400, "invalid")
+    assert sentence in " ".join(reply["errors"][place])
     assert Task.objects.count() == 0
 
 
 def test_a_plan_whose_id_is_taken_is_a_conflict(agent: Caller, phase: Phase) -> None:
-    done(agent.post("runs/submit/", PLAN), 201)
-    refused(agent.post("runs/submit/", PLAN), 409, "duplicate_id")
+    expect_ok(agent.post("runs/submit/", PLAN), 201)
+    expect_refusal(agent.post("runs/submit/", PLAN), 409, "duplicate_id")
 
 
 def test_a_worker_is_idle_as_soon_as_it_is_registered(agent: Caller) -> None:
-    told = done(agent.post("workers/", {"id": "w", "capabilities": ["a"], "max_concurrent_tasks": 3}), 201)
-    assert (told["id"], told["state"], told["version"]) == ("w", "idle", 2)
-    assert [event["to_state"] for event in told["caused"]] == ["idle"]
+    reply = expect_ok(agent.post("workers/", {"id": "w", "capabilities": ["a"], "max_concurrent_tasks": 3}), 201)
+    assert (reply["id"], reply["state"], reply["version"]) == ("w", "idle", 2)
+    assert [event["to_state"] for event in reply["caused"]] == ["idle"]
 
 
-def test_a_heartbeat_says_the_state_and_what_to_stop(agent: Caller, phase: Phase) -> None:
+def test_a_heartbeat_returns_the_state_and_the_tasks_to_stop(agent: Caller, phase: Phase) -> None:
     worker = registered(agent)
-    assert done(agent.post(f"workers/{worker}/heartbeat/")) == {"state": "idle", "commands": []}
-    done(agent.post("runs/submit/", PLAN), 201)
-    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
-    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
-    assert done(agent.post(f"workers/{worker}/heartbeat/"))["commands"] == [{"cancel": task["id"], "attempt": 1}]
-    refused(agent.post("workers/nobody/heartbeat/"), 404, "not_found")
+    assert expect_ok(agent.post(f"workers/{worker}/heartbeat/")) == {"state": "idle", "commands": []}
+    expect_ok(agent.post("runs/submit/", PLAN), 201)
+    (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    expect_ok(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    assert expect_ok(agent.post(f"workers/{worker}/heartbeat/"))["commands"] == [{"cancel": task["id"], "attempt": 1}]
+    expect_refusal(agent.post("workers/nobody/heartbeat/"), 404, "not_found")
 
 
-def test_a_heartbeat_that_says_what_is_held_is_told_what_of_it_to_stop(agent: Caller, phase: Phase) -> None:
+def test_a_heartbeat_that_lists_held_tasks_returns_those_to_stop(agent: Caller, phase: Phase) -> None:
     worker = registered(agent)
-    done(agent.post("runs/submit/", PLAN), 201)
-    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    expect_ok(agent.post("runs/submit/", PLAN), 201)
+    (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
     holds = {"holds": [{"task": task["id"], "attempt": 1}, {"task": "another", "attempt": 1}]}
     other = {"cancel": "another", "attempt": 1}
-    assert done(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"] == [other]
-    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    assert expect_ok(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"] == [other]
+    expect_ok(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
     mine = {"cancel": task["id"], "attempt": 1}
     for _ in range(2):
-        told = done(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"]
-        assert sorted(told, key=str) == sorted([other, mine], key=str)
-    assert done(agent.post(f"workers/{worker}/heartbeat/", {"holds": []}))["commands"] == []
+        reply = expect_ok(agent.post(f"workers/{worker}/heartbeat/", holds))["commands"]
+        assert sorted(reply, key=str) == sorted([other, mine], key=str)
+    assert expect_ok(agent.post(f"workers/{worker}/heartbeat/", {"holds": []}))["commands"] == []
     for bad in ({}, {"task": "a\0", "attempt": 1}, {"task": "a\n", "attempt": 1}, {"task": "a", "attempt": -1}, "a"):
-        refused(agent.post(f"workers/{worker}/heartbeat/", {"holds": [bad]}), 400, "invalid")
+        expect_refusal(agent.post(f"workers/{worker}/heartbeat/", {"holds": [bad]}), 400, "invalid")
 
 
-def test_a_claim_takes_at_most_what_is_wanted(agent: Caller) -> None:
+def test_a_claim_takes_at_most_the_requested_number(agent: Caller) -> None:
     parent = world.workstream()
     reactions_on = [world.task(workstream=parent) for _ in range(3)]
     assert reactions_on
     worker = registered(agent, max_concurrent_tasks=3)
-    assert done(agent.post(f"workers/{worker}/claim/", {"max": 2})) == {"tasks": []}
+    assert expect_ok(agent.post(f"workers/{worker}/claim/", {"max": 2})) == {"tasks": []}
     for bad in ({"max": 0}, {"max": "2"}, {"max": True}, {"wait": -1}, {"wait": 31}, {"nonsense": 1}):
-        refused(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
+        expect_refusal(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
 
 
 def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -> None:
     workstream = {"id": "ws", "tasks": [{"id": "a"}, {"id": "b"}]}
-    done(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
+    expect_ok(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
     worker = registered(agent)
     claim = f"workers/{worker}/claim/"
-    (task,) = done(agent.post(claim))["tasks"]
+    (task,) = expect_ok(agent.post(claim))["tasks"]
     report = {"task": task["id"], "attempt": 1, "trigger": "execution_completed", "exit_code": 0}
 
     for bad in ({**report, "trigger": "user_cancelled"}, {**report, "more": 1}, {"task": "a"}, "a", None):
-        refused(agent.post(claim, {"reports": [bad]}), 400, "invalid")
-    refused(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
-    refused(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
-    refused(Caller("agent").post(claim, {"reports": [report]}), 403, "permission_denied")
+        expect_refusal(agent.post(claim, {"reports": [bad]}), 400, "invalid")
+    expect_refusal(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
+    expect_refusal(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
+    expect_refusal(Caller("agent").post(claim, {"reports": [report]}), 403, "permission_denied")
     assert Task.objects.get(pk=task["id"]).state == "running"
 
-    said = {"reports": [report], "request_id": "once"}
-    told = done(agent.post(claim, said))
-    assert [(each["id"], each["changed"], each["refusal"]) for each in told["reports"]] == [(task["id"], True, None)]
-    assert len(told["tasks"]) == 1
-    assert done(agent.post(claim, said)) == told  # a repeat is told the same, and takes nothing
+    body = {"reports": [report], "request_id": "once"}
+    reply = expect_ok(agent.post(claim, body))
+    assert [(each["id"], each["changed"], each["refusal"]) for each in reply["reports"]] == [(task["id"], True, None)]
+    assert len(reply["tasks"]) == 1
+    assert expect_ok(agent.post(claim, body)) == reply  # a repeat gets the same answer and claims nothing
 
-    late = done(agent.post(claim, {"reports": [{**report, "attempt": 7}]}))
+    late = expect_ok(agent.post(claim, {"reports": [{**report, "attempt": 7}]}))
     assert late["tasks"] == []
     assert late["reports"][0]["refusal"]["code"] == "lease_lost"
 
 
-def test_a_lost_lease_is_told_as_such(agent: Caller, phase: Phase) -> None:
+def test_a_lost_lease_is_refused_with_lease_lost(agent: Caller, phase: Phase) -> None:
     with time_machine.travel("2026-01-01", tick=False) as clock:
-        done(agent.post("runs/submit/", PLAN), 201)
+        expect_ok(agent.post("runs/submit/", PLAN), 201)
         worker = registered(agent)
-        (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+        (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
         clock.shift(task["timeout_sec"] + 1)
         world.fire(Task.objects.get(pk=task["id"]), "timeout_exceeded")
         body = {"trigger": "execution_completed", "attempt": 0, "exit_code": 0}
-        refused(agent.post(f"tasks/{task['id']}/transitions/", body), 409, "lease_lost")
+        expect_refusal(agent.post(f"tasks/{task['id']}/transitions/", body), 409, "lease_lost")
         late = {**body, "attempt": task["attempt"]}
         for report in (late, {"trigger": "execution_failed", "attempt": task["attempt"], "error": "late"}):
-            told = refused(agent.post(f"tasks/{task['id']}/transitions/", report), 409, "lease_lost")
-            assert (told["state"], told["unmet"][0]["detail"]) == (
+            reply = expect_refusal(agent.post(f"tasks/{task['id']}/transitions/", report), 409, "lease_lost")
+            assert (reply["state"], reply["unmet"][0]["detail"]) == (
                 "retrying",
                 "attempt 1 has lost its lease: it is retrying",
             )
@@ -179,118 +169,118 @@ def test_a_lost_lease_is_told_as_such(agent: Caller, phase: Phase) -> None:
 
 def test_an_agent_reports_only_on_what_its_own_workers_hold(agent: Caller, phase: Phase) -> None:
     stranger = Caller("agent")
-    done(agent.post("runs/submit/", PLAN), 201)
+    expect_ok(agent.post("runs/submit/", PLAN), 201)
     worker = registered(agent)
-    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
     body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0}
-    told = refused(stranger.post(f"tasks/{task['id']}/transitions/", body), 403, "permission_denied")
-    assert told["required"] == "holder"
-    refused(stranger.post(f"workers/{worker}/heartbeat/"), 403, "permission_denied")
-    refused(stranger.post(f"workers/{worker}/claim/"), 403, "permission_denied")
-    refused(
+    reply = expect_refusal(stranger.post(f"tasks/{task['id']}/transitions/", body), 403, "permission_denied")
+    assert reply["required"] == "holder"
+    expect_refusal(stranger.post(f"workers/{worker}/heartbeat/"), 403, "permission_denied")
+    expect_refusal(stranger.post(f"workers/{worker}/claim/"), 403, "permission_denied")
+    expect_refusal(
         stranger.post(f"workers/{worker}/transitions/", {"trigger": "shutdown_requested"}), 403, "permission_denied"
     )
-    refused(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "permission_denied")
-    refused(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "permission_denied")
-    breaker = done(agent.post("breakers/", {"id": "shared-tool"}), 201)["id"]
-    refused(agent.patch(f"breakers/{breaker}/", {"failure_threshold": 99}), 403, "permission_denied")
+    expect_refusal(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "permission_denied")
+    expect_refusal(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "permission_denied")
+    breaker = expect_ok(agent.post("breakers/", {"id": "shared-tool"}), 201)["id"]
+    expect_refusal(agent.patch(f"breakers/{breaker}/", {"failure_threshold": 99}), 403, "permission_denied")
     assert Worker.objects.get(pk=worker).registered_by == agent.token.name
-    done(agent.post(f"tasks/{task['id']}/transitions/", body))
+    expect_ok(agent.post(f"tasks/{task['id']}/transitions/", body))
 
 
 def test_a_task_is_not_started_on_another_agents_worker(agent: Caller) -> None:
     worker = registered(agent)
     task = world.queued_task()
     body = {"trigger": "worker_started", "worker": worker}
-    told = refused(Caller("agent").post(f"tasks/{task.pk}/transitions/", body), 409, "guard_failed")
-    assert "another agent" in told["detail"]
+    reply = expect_refusal(Caller("agent").post(f"tasks/{task.pk}/transitions/", body), 409, "guard_failed")
+    assert "another agent" in reply["detail"]
 
 
 def test_an_operators_token_does_an_agents_work_too(phase: Phase) -> None:
     both = Caller("operate")
-    done(both.post("runs/submit/", PLAN), 201)
+    expect_ok(both.post("runs/submit/", PLAN), 201)
     worker = registered(both)
-    (task,) = done(both.post(f"workers/{worker}/claim/"))["tasks"]
+    (task,) = expect_ok(both.post(f"workers/{worker}/claim/"))["tasks"]
     body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0}
-    event = done(both.post(f"tasks/{task['id']}/transitions/", body))["event"]
+    event = expect_ok(both.post(f"tasks/{task['id']}/transitions/", body))["event"]
     assert (event["actor"], event["actor_kind"]) == (both.token.name, "agent")
 
 
-def test_a_breaker_opens_after_failures_and_says_when_to_ask_again(agent: Caller) -> None:
-    assert done(agent.post("breakers/git/acquire/"))["allowed"] is True
+def test_a_breaker_opens_after_failures_with_a_retry_time(agent: Caller) -> None:
+    assert expect_ok(agent.post("breakers/git/acquire/"))["allowed"] is True
     for _ in range(5):
-        told = done(agent.post("breakers/git/report/", {"success": False, "error": "exit 128"}))
-    assert told["state"] == "OPEN"
+        reply = expect_ok(agent.post("breakers/git/report/", {"success": False, "error": "exit 128"}))
+    assert reply["state"] == "OPEN"
     response = agent.post("breakers/git/acquire/")
-    refused(response, 503, "breaker_open")
+    expect_refusal(response, 503, "breaker_open")
     assert 0 < int(response["Retry-After"]) <= 60
-    refused(agent.post("breakers/git/report/", {"error": "x"}), 400, "invalid")
-    refused(agent.post("breakers/a%20b/acquire/"), 404, "not_found")
+    expect_refusal(agent.post("breakers/git/report/", {"error": "x"}), 400, "invalid")
+    expect_refusal(agent.post("breakers/a%20b/acquire/"), 404, "not_found")
 
 
 def test_a_checkpoint_is_read_as_it_was_stored_until_it_is_cleared(agent: Caller) -> None:
     job = world.created("PipelineJob")
     place = f"pipeline-jobs/{job.pk}/checkpoints/mapping/"
-    refused(agent.get(place), 404, "not_found")
-    assert done(agent.put(place, {"row": 7})) == {"row": 7}
+    expect_refusal(agent.get(place), 404, "not_found")
+    assert expect_ok(agent.put(place, {"row": 7})) == {"row": 7}
     stored = agent.get(place)
-    assert done(stored) == {"row": 7}
+    assert expect_ok(stored) == {"row": 7}
     assert stored["Checkpoint-Job"] == job.pk
     assert agent.delete(place).status_code == 204
-    refused(agent.get(place), 404, "not_found")
-    refused(agent.put(place, [1]), 400, "invalid")
-    refused(agent.put("pipeline-jobs/nope/checkpoints/a/", {}), 404, "not_found")
-    refused(agent.put(f"pipeline-jobs/{job.pk}/checkpoints/a%20b/", {}), 400, "invalid")
+    expect_refusal(agent.get(place), 404, "not_found")
+    expect_refusal(agent.put(place, [1]), 400, "invalid")
+    expect_refusal(agent.put("pipeline-jobs/nope/checkpoints/a/", {}), 404, "not_found")
+    expect_refusal(agent.put(f"pipeline-jobs/{job.pk}/checkpoints/a%20b/", {}), 400, "invalid")
 
 
 def test_the_log_of_an_agent_job_is_appended_to_and_listed(agent: Caller) -> None:
-    job = done(agent.post("agent-jobs/", {"agent": "x"}), 201)["id"]
-    told = done(agent.post(f"agent-jobs/{job}/events/", {"type": "job_running", "payload": {"worker": "w"}}), 201)
-    assert (told["changed"], told["state"], told["sequence"]) == (True, "running", 2)
-    told = done(agent.post(f"agent-jobs/{job}/events/", {"type": "tool_called", "payload": {"tool": "git"}}), 201)
-    assert (told["changed"], told["sequence"]) == (False, 3)
-    listed = done(agent.get(f"agent-jobs/{job}/events/?page_size=2"))
+    job = expect_ok(agent.post("agent-jobs/", {"agent": "x"}), 201)["id"]
+    reply = expect_ok(agent.post(f"agent-jobs/{job}/events/", {"type": "job_running", "payload": {"worker": "w"}}), 201)
+    assert (reply["changed"], reply["state"], reply["sequence"]) == (True, "running", 2)
+    reply = expect_ok(agent.post(f"agent-jobs/{job}/events/", {"type": "tool_called", "payload": {"tool": "git"}}), 201)
+    assert (reply["changed"], reply["sequence"]) == (False, 3)
+    listed = expect_ok(agent.get(f"agent-jobs/{job}/events/?page_size=2"))
     assert [event["type"] for event in listed["results"]] == ["job_created", "job_running"]
-    rest = done(agent.client.get(listed["next"], headers={"Authorization": f"Bearer {agent.text}"}))
+    rest = expect_ok(agent.client.get(listed["next"], headers={"Authorization": f"Bearer {agent.text}"}))
     assert [event["type"] for event in rest["results"]] == ["tool_called"]
-    refused(agent.post(f"agent-jobs/{job}/events/", {"type": "Bad Type"}), 400, "invalid")
-    refused(agent.post(f"agent-jobs/{job}/events/", {"type": 7}), 400, "invalid")
+    expect_refusal(agent.post(f"agent-jobs/{job}/events/", {"type": "Bad Type"}), 400, "invalid")
+    expect_refusal(agent.post(f"agent-jobs/{job}/events/", {"type": 7}), 400, "invalid")
 
 
 # Patches
 
 
 def with_a_diff(agent: Caller, phase: Phase) -> tuple[dict, str]:
-    """A task that the agent holds, and a diff that is stored."""
-    done(agent.post("runs/submit/", PLAN), 201)
+    """Creates a task that the agent holds and a stored diff."""
+    expect_ok(agent.post("runs/submit/", PLAN), 201)
     worker = registered(agent)
-    (task,) = done(agent.post(f"workers/{worker}/claim/"))["tasks"]
-    return task, done(agent.post("diffs/", {"diff": "--- a/x\n+++ b/x\n"}), 201)["id"]
+    (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
+    return task, expect_ok(agent.post("diffs/", {"diff": "--- a/x\n+++ b/x\n"}), 201)["id"]
 
 
 def test_an_agent_hands_in_the_patch_of_its_task(agent: Caller, phase: Phase) -> None:
     task, diff = with_a_diff(agent, phase)
     body = {"task": task["id"], "attempt": 1, "patch": diff, "request_id": "once"}
-    patch = done(agent.post("patches/", body), 201)
+    patch = expect_ok(agent.post("patches/", body), 201)
     assert (patch["state"], patch["workstream"], patch["patch"]) == ("created", "w1", diff)
-    assert done(agent.post("patches/", body), 201)["id"] == patch["id"]
-    assert done(agent.get(f"tasks/{task['id']}/"))["patch"] == patch["id"]
+    assert expect_ok(agent.post("patches/", body), 201)["id"] == patch["id"]
+    assert expect_ok(agent.get(f"tasks/{task['id']}/"))["patch"] == patch["id"]
     (note,) = AuditNote.objects.filter(kind="edited", entity_id=task["id"])
     assert note.facts == {"patch": f"None → {patch['id']!r}"}
 
     report = {"trigger": "execution_completed", "attempt": 1, "exit_code": 0}
-    assert done(agent.post(f"tasks/{task['id']}/transitions/", report))["entity"]["state"] == "validating"
+    assert expect_ok(agent.post(f"tasks/{task['id']}/transitions/", report))["entity"]["state"] == "validating"
     world.forced(PatchLedger.objects.get(), "verified")
     assert Task.objects.get(pk=task["id"]).state == "completed"
 
 
-def test_an_agent_hands_in_for_what_it_holds_and_nothing_else(agent: Caller, phase: Phase) -> None:
+def test_an_agent_submits_patches_only_for_tasks_it_holds(agent: Caller, phase: Phase) -> None:
     task, diff = with_a_diff(agent, phase)
     given = {"task": task["id"], "attempt": 1, "patch": diff}
-    refused(Caller("agent", name="another").post("patches/", given), 403, "permission_denied")
-    refused(agent.post("patches/", {**given, "attempt": 2}), 409, "lease_lost")
-    refused(agent.post("patches/", {"task": task["id"], "patch": diff}), 409, "lease_lost")
-    refused(agent.post("patches/", {**given, "task": "b", "attempt": 0}), 403, "permission_denied")
+    expect_refusal(Caller("agent", name="another").post("patches/", given), 403, "permission_denied")
+    expect_refusal(agent.post("patches/", {**given, "attempt": 2}), 409, "lease_lost")
+    expect_refusal(agent.post("patches/", {"task": task["id"], "patch": diff}), 409, "lease_lost")
+    expect_refusal(agent.post("patches/", {**given, "task": "b", "attempt": 0}), 403, "permission_denied")
     for bad in (
         {"task": "nobody"},
         {"task": 7},
@@ -299,10 +289,10 @@ def test_an_agent_hands_in_for_what_it_holds_and_nothing_else(agent: Caller, pha
         {"task": None},
         {"patch": "none"},
     ):
-        refused(agent.post("patches/", {**given, **bad}), 400, "invalid")
-    done(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
-    refused(agent.post("patches/", given), 403, "permission_denied")
-    refused(Caller("operate").post("patches/", given), 409, "terminal_state")
+        expect_refusal(agent.post("patches/", {**given, **bad}), 400, "invalid")
+    expect_ok(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
+    expect_refusal(agent.post("patches/", given), 403, "permission_denied")
+    expect_refusal(Caller("operate").post("patches/", given), 409, "terminal_state")
     assert not PatchLedger.objects.exists()
     assert Task.objects.get(pk=task["id"]).patch_id is None
 
@@ -310,6 +300,6 @@ def test_an_agent_hands_in_for_what_it_holds_and_nothing_else(agent: Caller, pha
 def test_a_task_waits_for_the_last_patch_that_was_handed_in(agent: Caller, phase: Phase) -> None:
     task, diff = with_a_diff(agent, phase)
     given = {"task": task["id"], "attempt": 1, "patch": diff}
-    done(agent.post("patches/", given), 201)
-    last = done(Caller("operate").post("patches/", given), 201)
+    expect_ok(agent.post("patches/", given), 201)
+    last = expect_ok(Caller("operate").post("patches/", given), 201)
     assert Task.objects.get(pk=task["id"]).patch_id == last["id"]

@@ -1,4 +1,4 @@
-"""Who gets in, and that a caller of the API is never sent to a page."""
+"""Authentication of API clients; they are never redirected to a page."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,7 +17,7 @@ def bearer(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "header", ["Bearer wrong", "Bearer", "Bearer  ", "Basic YTpi", "nonsense", "Bearer \udc00x", "Bearer " + "x" * 5000]
 )
-def test_a_token_that_is_no_good_is_told_so(client: Client, header: str) -> None:
+def test_an_invalid_token_gets_401(client: Client, header: str) -> None:
     response = client.get("/api/v1/tasks/", headers={"Authorization": header})
     assert response.status_code == 401
     assert response["Content-Type"] == "application/problem+json"
@@ -25,13 +25,13 @@ def test_a_token_that_is_no_good_is_told_so(client: Client, header: str) -> None
     assert response.json()["code"] == "not_authenticated"
 
 
-def test_nobody_is_sent_to_the_login_page(client: Client) -> None:
+def test_no_api_client_is_redirected_to_the_login_page(client: Client) -> None:
     for path in ("/api/v1/tasks/", "/api/v1/nowhere/", "/api/v1/"):
         assert client.get(path).status_code == 401
         assert client.post(path, {}, content_type="application/json").status_code == 401
 
 
-def test_an_unknown_address_is_told_in_json(client: Client) -> None:
+def test_an_unknown_address_is_a_json_problem(client: Client) -> None:
     _token, text = tokens.make("t", member("ada"), "read")
     response = client.get("/api/v1/nowhere/", headers=bearer(text))
     assert response.status_code == 404

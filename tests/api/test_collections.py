@@ -1,20 +1,18 @@
-"""The calls that every machine has, on every machine."""
+"""The calls that every machine has, tested on every machine."""
 
 import pytest
 
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.records import AuditNote
-from tests.api.callers import Caller, done, refused
+from tests.api.callers import Caller, expect_ok, expect_refusal
+from tests.machines import worlds
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
 PLAIN = ("breakers", "ingestion-jobs", "agent-jobs", "supervised-workers", "supervised-jobs", "pipeline-jobs")
-COLLECTIONS = [
-    *("runs", "workstreams", "tasks", "workers", "uet-workers", "patches", "gates", "breakers", "ingestion-jobs"),
-    *("agent-jobs", "supervised-workers", "supervised-jobs", "pipeline-jobs"),
-]
+COLLECTIONS = sorted(flow.collection for flow in worlds.flows())
 NEEDED = {"supervised-workers": {"workspace_id": "ws"}, "uet-workers": {"worker_type": "builder"}}
 ALWAYS = {"id", "state", "version", "created_at", "updated_at", "state_entered_at", "retry_of", "metadata"}
 
@@ -30,25 +28,14 @@ def operator() -> Caller:
 
 
 def made(collection: str) -> object:
-    """One entity of a collection, made below the API."""
-    makers = {"runs": world.run, "workstreams": world.workstream, "tasks": world.task, "gates": world.gate}
-    makers |= {"patches": world.patch, "workers": world.worker}
-    flow = next(flow for flow in registry.flows() if flow.collection == collection)
-    return (
-        makers[collection]()
-        if collection in makers
-        else world.created(flow.model.__name__, **NEEDED.get(collection, {}))
-    )
-
-
-def test_there_is_a_collection_for_each_machine_and_no_other() -> None:
-    assert sorted(flow.collection for flow in registry.flows()) == sorted(COLLECTIONS)
+    """Creates an entity of a collection without the API."""
+    return worlds.create_entity(next(flow for flow in registry.flows() if flow.collection == collection))
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_an_entity_is_read_listed_explained_and_has_a_history(collection: str, agent: Caller) -> None:
     entity = made(collection)
-    told = done(agent.get(f"{collection}/{entity.pk}/"))
+    answer = expect_ok(agent.get(f"{collection}/{entity.pk}/"))
     assert {
         "id",
         "state",
@@ -58,40 +45,45 @@ def test_an_entity_is_read_listed_explained_and_has_a_history(collection: str, a
         "state_entered_at",
         "retry_of",
         "metadata",
-    } <= told.keys()
-    assert told["state"] == entity.flow.initial
-    assert done(agent.get(f"{collection}/"))["results"] == [told]
-    (first,) = done(agent.get(f"{collection}/{entity.pk}/transitions/"))["results"]
+    } <= answer.keys()
+    assert answer["state"] == entity.flow.initial
+    assert expect_ok(agent.get(f"{collection}/"))["results"] == [answer]
+    (first,) = expect_ok(agent.get(f"{collection}/{entity.pk}/transitions/"))["results"]
     assert first["kind"] == "created"
     assert first["sequence"] == first["version"] == 1
     assert {"prev_hash", "hash"} <= first.keys()
-    explained = done(agent.get(f"{collection}/{entity.pk}/explain/"))
-    assert {"moves", "waiting_on"} <= explained.keys()
-    assert all({"trigger", "to_state", "allowed", "kind", "unmet"} <= move.keys() for move in explained["moves"])
+    explained = expect_ok(agent.get(f"{collection}/{entity.pk}/explain/"))
+    assert {"transitions", "waiting_on"} <= explained.keys()
+    assert all({"trigger", "to_state", "allowed", "kind", "unmet"} <= each.keys() for each in explained["transitions"])
+    assert explained["moves"] == explained["transitions"]  # deprecated
 
 
 @pytest.mark.parametrize("collection", PLAIN)
 def test_an_entity_is_created_in_its_initial_state(collection: str, agent: Caller) -> None:
-    told = done(agent.post(f"{collection}/", {"id": "mine", "metadata": {"a": [1]}, **NEEDED.get(collection, {})}), 201)
+    answer = expect_ok(
+        agent.post(f"{collection}/", {"id": "mine", "metadata": {"a": [1]}, **NEEDED.get(collection, {})}), 201
+    )
     flow = next(flow for flow in registry.flows() if flow.collection == collection)
-    assert (told["id"], told["state"], told["version"]) == ("mine", flow.initial, 1)
-    assert told["metadata"] == {"a": [1]}
-    assert told["event"]["kind"] == "created"
-    assert told["event"]["actor"] == agent.token.name
+    assert (answer["id"], answer["state"], answer["version"]) == ("mine", flow.initial, 1)
+    assert answer["metadata"] == {"a": [1]}
+    assert answer["event"]["kind"] == "created"
+    assert answer["event"]["actor"] == agent.token.name
     assert (
-        refused(agent.post(f"{collection}/", {"id": "mine", **NEEDED.get(collection, {})}), 409, "duplicate_id")["id"]
+        expect_refusal(agent.post(f"{collection}/", {"id": "mine", **NEEDED.get(collection, {})}), 409, "duplicate_id")[
+            "id"
+        ]
         == "mine"
     )
 
 
-def test_a_task_tells_what_it_depends_on(agent: Caller) -> None:
+def test_a_task_lists_its_dependencies(agent: Caller) -> None:
     first, gate = world.task(), world.gate()
     body = {"workstream": first.workstream_id, "depends_on": [first.pk], "gates": [gate.pk]}
-    told = done(agent.post("tasks/", body), 201)
-    assert told["depends_on"] == [first.pk]
-    assert told["gates"] == [gate.pk]
-    assert told["entry_gates"] == []
-    assert done(agent.get(f"tasks/{told['id']}/"))["depends_on"] == [first.pk]
+    answer = expect_ok(agent.post("tasks/", body), 201)
+    assert answer["depends_on"] == [first.pk]
+    assert answer["gates"] == [gate.pk]
+    assert answer["entry_gates"] == []
+    assert expect_ok(agent.get(f"tasks/{answer['id']}/"))["depends_on"] == [first.pk]
 
 
 @pytest.mark.parametrize(
@@ -112,35 +104,35 @@ def test_a_task_tells_what_it_depends_on(agent: Caller) -> None:
 )
 def test_what_cannot_be_created_is_refused_by_field(body: dict, code: str, field: str | None, agent: Caller) -> None:
     given = body if "workstream" in body or not body else {"workstream": world.workstream().pk, **body}
-    told = refused(agent.post("tasks/", given), 400, code)
+    answer = expect_refusal(agent.post("tasks/", given), 400, code)
     if field:
-        assert field in told["errors"]
+        assert field in answer["errors"]
 
 
-def test_a_move_answers_with_its_event_what_it_caused_and_the_entity(agent: Caller) -> None:
+def test_a_transition_returns_its_event_its_consequences_and_the_entity(agent: Caller) -> None:
     job = world.created("PipelineJob")
-    told = done(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze", "detail": "looking"}))
-    assert told["changed"] is True
-    assert told["caused"] == []
-    event = told["event"]
+    answer = expect_ok(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze", "detail": "looking"}))
+    assert answer["changed"] is True
+    assert answer["caused"] == []
+    event = answer["event"]
     assert event["event_id"].startswith("evt_")
     assert (event["entity_type"], event["entity_id"]) == ("pipeline_job", job.pk)
     assert (event["from_state"], event["to_state"]) == ("PENDING", "ANALYZING")
     assert (event["trigger"], event["kind"], event["version"]) == ("analyze", "normal", 2)
     assert event["operator"] is None
     assert event["channel"] == "rest"
-    assert told["entity"]["detail"] == "looking"
+    assert answer["entity"]["detail"] == "looking"
 
 
-def test_a_move_tells_the_entity_as_it_is_read() -> None:
+def test_a_transition_returns_the_entity_as_a_read_does() -> None:
     operator, running = Caller("override"), world.running_task()
     place = f"tasks/{world.task(workstream=running.workstream, depends_on=[running.pk]).pk}/"
     forced = {"to_state": "queued", "reason": "long enough a reason", "category": "other", "request_id": "once"}
-    told = done(operator.post(f"{place}override/", forced))["entity"]
-    assert told["depends_on"] == [running.pk]
-    assert told == done(operator.get(place)) == done(operator.post(f"{place}override/", forced))["entity"]
-    cancelled = done(operator.post(f"tasks/{running.pk}/transitions/", {"trigger": "user_cancelled"}))["entity"]
-    assert cancelled == done(operator.get(f"tasks/{running.pk}/"))
+    answer = expect_ok(operator.post(f"{place}override/", forced))["entity"]
+    assert answer["depends_on"] == [running.pk]
+    assert answer == expect_ok(operator.get(place)) == expect_ok(operator.post(f"{place}override/", forced))["entity"]
+    cancelled = expect_ok(operator.post(f"tasks/{running.pk}/transitions/", {"trigger": "user_cancelled"}))["entity"]
+    assert cancelled == expect_ok(operator.get(f"tasks/{running.pk}/"))
 
 
 @pytest.mark.parametrize(
@@ -158,64 +150,72 @@ def test_a_move_tells_the_entity_as_it_is_read() -> None:
         ({"trigger": "analyze", "detail": "a\0b"}, 400, "invalid"),
     ],
 )
-def test_a_move_that_cannot_be_made_changes_nothing(body: dict, status: int, code: str, agent: Caller) -> None:
+def test_an_invalid_transition_changes_nothing(body: dict, status: int, code: str, agent: Caller) -> None:
     job = world.created("PipelineJob")
     before = world.trace(job)
-    refused(agent.post(f"pipeline-jobs/{job.pk}/transitions/", body), status, code)
+    expect_refusal(agent.post(f"pipeline-jobs/{job.pk}/transitions/", body), status, code)
     assert world.trace(job) == before
 
 
-def test_refused_moves_tell_what_is_open(agent: Caller) -> None:
+def test_refused_transitions_list_the_open_triggers(agent: Caller) -> None:
     job = world.fire(world.created("PipelineJob"), "finish")
-    told = refused(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}), 409, "terminal_state")
-    assert (told["state"], told["version"], told["allowed"]) == ("DONE", 2, [])
-    told = refused(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "finish"}), 409, "already_in_state")
+    answer = expect_refusal(
+        agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}), 409, "terminal_state"
+    )
+    assert (answer["state"], answer["version"], answer["allowed"]) == ("DONE", 2, [])
+    answer = expect_refusal(
+        agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "finish"}), 409, "already_in_state"
+    )
     task = world.task()
-    told = refused(
+    answer = expect_refusal(
         agent.post(f"tasks/{task.pk}/transitions/", {"trigger": "execution_failed", "error": "x"}),
         409,
         "invalid_transition",
     )
-    assert "scheduler_assigned" in told["allowed"]
+    assert "scheduler_assigned" in answer["allowed"]
 
 
-def test_a_guard_tells_what_is_unmet(agent: Caller) -> None:
+def test_a_guard_returns_its_unmet_condition(agent: Caller) -> None:
     task = world.queued_task(required_capabilities=["git"])
-    worker = done(agent.post("workers/", {"capabilities": []}), 201)
+    worker = expect_ok(agent.post("workers/", {"capabilities": []}), 201)
     body = {"trigger": "worker_started", "worker": worker["id"]}
-    told = refused(agent.post(f"tasks/{task.pk}/transitions/", body), 409, "guard_failed")
-    assert told["unmet"][0]["code"] == "worker_unsuitable"
+    answer = expect_refusal(agent.post(f"tasks/{task.pk}/transitions/", body), 409, "guard_failed")
+    assert answer["unmet"][0]["code"] == "worker_unsuitable"
 
 
-def test_a_preview_of_a_move_changes_nothing(agent: Caller) -> None:
+def test_a_dry_run_of_a_transition_changes_nothing(agent: Caller) -> None:
     job = world.created("PipelineJob")
     before = world.trace(job)
-    assert done(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze", "dry_run": True}))["changed"]
+    assert expect_ok(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze", "dry_run": True}))[
+        "changed"
+    ]
     assert world.trace(job) == before
 
 
 def test_an_unknown_id_is_not_found_everywhere(operator: Caller) -> None:
     for entity_id in ("nope", "%00", "a%20b", "x" * 65, "%F0%9F%92%A9"):
         for path in ("", "transitions/", "explain/"):
-            refused(operator.get(f"tasks/{entity_id}/{path}"), 404, "not_found")
-        refused(operator.patch(f"tasks/{entity_id}/", {"priority": 1}), 404, "not_found")
-        refused(operator.post(f"tasks/{entity_id}/transitions/", {"trigger": "user_cancelled"}), 404, "not_found")
-        refused(operator.post(f"tasks/{entity_id}/retry/"), 404, "not_found")
+            expect_refusal(operator.get(f"tasks/{entity_id}/{path}"), 404, "not_found")
+        expect_refusal(operator.patch(f"tasks/{entity_id}/", {"priority": 1}), 404, "not_found")
+        expect_refusal(
+            operator.post(f"tasks/{entity_id}/transitions/", {"trigger": "user_cancelled"}), 404, "not_found"
+        )
+        expect_refusal(operator.post(f"tasks/{entity_id}/retry/"), 404, "not_found")
         body = {"to_state": "failed", "reason": "long enough a reason", "category": "other"}
-        refused(operator.post(f"tasks/{entity_id}/override/", body), 404, "not_found")
+        expect_refusal(operator.post(f"tasks/{entity_id}/override/", body), 404, "not_found")
 
 
 def test_what_only_python_takes_for_the_same_is_changed(operator: Caller) -> None:
     task = world.task()
     for value in (1, True, 1.5, 0, False):
         operator.patch(f"tasks/{task.pk}/", {"metadata": {"a": value}})
-        assert repr(done(operator.get(f"tasks/{task.pk}/"))["metadata"]["a"]) == repr(value)
+        assert repr(expect_ok(operator.get(f"tasks/{task.pk}/"))["metadata"]["a"]) == repr(value)
 
 
-def test_plain_fields_are_changed_and_it_is_noted_by_whom(operator: Caller) -> None:
+def test_edited_fields_are_changed_and_the_editor_is_recorded(operator: Caller) -> None:
     task = world.task()
-    told = done(operator.patch(f"tasks/{task.pk}/", {"priority": 7, "metadata": {"a": 1}}))
-    assert (told["priority"], told["metadata"], told["version"]) == (7, {"a": 1}, 1)
+    answer = expect_ok(operator.patch(f"tasks/{task.pk}/", {"priority": 7, "metadata": {"a": 1}}))
+    assert (answer["priority"], answer["metadata"], answer["version"]) == (7, {"a": 1}, 1)
     note = AuditNote.objects.get(kind="edited")
     assert note.actor == operator.user.username
     assert note.facts["priority"] == "0 → 7"
@@ -241,14 +241,14 @@ def test_plain_fields_are_changed_and_it_is_noted_by_whom(operator: Caller) -> N
 def test_what_cannot_be_changed_is_refused(body: dict, status: int, code: str, operator: Caller) -> None:
     task = world.task()
     before = world.trace(task)
-    refused(operator.patch(f"tasks/{task.pk}/", body), status, code)
+    expect_refusal(operator.patch(f"tasks/{task.pk}/", body), status, code)
     assert world.trace(task) == before
 
 
 def test_of_what_is_final_only_the_metadata_changes(operator: Caller) -> None:
     task = world.forced(world.task(), "failed")
-    refused(operator.patch(f"tasks/{task.pk}/", {"priority": 1}), 409, "terminal_state")
-    assert done(operator.patch(f"tasks/{task.pk}/", {"metadata": {"seen": True}}))["metadata"] == {"seen": True}
+    expect_refusal(operator.patch(f"tasks/{task.pk}/", {"priority": 1}), 409, "terminal_state")
+    assert expect_ok(operator.patch(f"tasks/{task.pk}/", {"metadata": {"seen": True}}))["metadata"] == {"seen": True}
 
 
 OVERRIDE = {"to_state": "failed", "reason": "the worker is gone for good", "category": "crashed_worker"}
@@ -256,48 +256,48 @@ OVERRIDE = {"to_state": "failed", "reason": "the worker is gone for good", "cate
 
 def test_an_override_is_an_event_of_its_own_with_the_operators_name(operator: Caller) -> None:
     task = world.task()
-    told = done(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "expected_version": 1}))
-    event = told["event"]
+    answer = expect_ok(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "expected_version": 1}))
+    event = answer["event"]
     assert (event["kind"], event["severity"], event["operator"]) == ("override", "warning", operator.user.username)
     assert event["category"] == "crashed_worker"
-    assert told["entity"]["state"] == "failed"
+    assert answer["entity"]["state"] == "failed"
 
 
-def test_a_preview_of_an_override_lists_the_cascade_and_changes_nothing(operator: Caller) -> None:
+def test_a_dry_run_of_an_override_lists_the_cascade_and_changes_nothing(operator: Caller) -> None:
     task = world.task()
     before = world.trace(task)
-    told = done(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "dry_run": True}))
-    assert told["changed"]
+    answer = expect_ok(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "dry_run": True}))
+    assert answer["changed"]
     assert world.trace(task) == before
 
 
 @pytest.mark.parametrize("missing", ["to_state", "reason", "category"])
-def test_an_override_says_everything(missing: str, operator: Caller) -> None:
+def test_an_override_needs_every_field(missing: str, operator: Caller) -> None:
     body = {name: value for name, value in OVERRIDE.items() if name != missing}
-    told = refused(operator.post(f"tasks/{world.task().pk}/override/", body), 400, "invalid")
-    assert missing in told["errors"]
+    answer = expect_refusal(operator.post(f"tasks/{world.task().pk}/override/", body), 400, "invalid")
+    assert missing in answer["errors"]
 
 
 def test_a_short_reason_is_refused_and_the_attempt_is_on_record(operator: Caller) -> None:
     task = world.task()
-    refused(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "reason": "short"}), 400, "invalid")
+    expect_refusal(operator.post(f"tasks/{task.pk}/override/", {**OVERRIDE, "reason": "short"}), 400, "invalid")
     note = AuditNote.objects.get(kind="override_refused")
     assert (note.kind, note.entity_id, note.facts["code"]) == ("override_refused", task.pk, "invalid")
 
 
 @pytest.mark.parametrize("scope", ["read", "agent", "operate"])
-def test_who_may_not_override_is_refused_and_on_record(scope: str) -> None:
+def test_an_override_without_permission_is_refused_and_recorded(scope: str) -> None:
     caller, task = Caller(scope), world.task()
-    told = refused(caller.post(f"tasks/{task.pk}/override/", OVERRIDE), 403, "permission_denied")
-    assert told["required"] == "statecore.override_task"
+    answer = expect_refusal(caller.post(f"tasks/{task.pk}/override/", OVERRIDE), 403, "permission_denied")
+    assert answer["required"] == "statecore.override_task"
     assert AuditNote.objects.get(kind="override_refused").facts["code"] == "permission_denied"
     assert Event.objects.filter(kind="override").count() == 0
 
 
 def test_a_retry_makes_a_successor(operator: Caller) -> None:
     task = world.forced(world.task(), "failed")
-    told = done(operator.post(f"tasks/{task.pk}/retry/", {"reason": "once more"}), 201)
-    assert (told["retry_of"], told["state"]) == (task.pk, "pending")
-    again = refused(operator.post(f"tasks/{task.pk}/retry/"), 409, "already_retried")
-    assert again["successor"] == told["id"]
-    refused(operator.post(f"tasks/{world.task().pk}/retry/"), 409, "invalid_transition")
+    answer = expect_ok(operator.post(f"tasks/{task.pk}/retry/", {"reason": "once more"}), 201)
+    assert (answer["retry_of"], answer["state"]) == (task.pk, "pending")
+    again = expect_refusal(operator.post(f"tasks/{task.pk}/retry/"), 409, "already_retried")
+    assert again["successor"] == answer["id"]
+    expect_refusal(operator.post(f"tasks/{world.task().pk}/retry/"), 409, "invalid_transition")

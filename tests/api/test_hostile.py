@@ -1,4 +1,4 @@
-"""Whatever comes in is answered with a problem that says what is wrong, never with a 500."""
+"""Malformed input gets a problem response that explains the error, never a 500."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from statecore.kernel import registry
-from tests.api.callers import Caller, refused
+from tests.api.callers import Caller, expect_refusal
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -61,34 +61,34 @@ def test_a_hostile_body_is_refused_by_every_kind_of_call(body: bytes) -> None:
         f"agent-jobs/{agent_job}/events/", f"workers/{worker}/claim/", f"workers/{worker}/heartbeat/",
     ]  # fmt: skip
     for path in [*PATHS, *more]:
-        told = send(caller, path, body)
-        assert told.status_code in (400, 409, 413), (path, told.content)
-        assert told["Content-Type"] == "application/problem+json"
-    told = send(caller, f"pipeline-jobs/{job}/", body, "patch")
-    assert told.status_code in (400, 413), told.content
+        answer = send(caller, path, body)
+        assert answer.status_code in (400, 409, 413), (path, answer.content)
+        assert answer["Content-Type"] == "application/problem+json"
+    answer = send(caller, f"pipeline-jobs/{job}/", body, "patch")
+    assert answer.status_code in (400, 413), answer.content
 
 
 def test_a_body_that_is_too_large_is_413() -> None:
     caller = Caller()
     for path in PATHS:
-        refused(send(caller, path, b'{"a": "' + b"x" * 9_000_000 + b'"}'), 413, "too_large")
+        expect_refusal(send(caller, path, b'{"a": "' + b"x" * 9_000_000 + b'"}'), 413, "too_large")
 
 
 def test_a_body_of_another_type_is_415() -> None:
     caller = Caller()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "nonsense"):
-        refused(send(caller, "pipeline-jobs/", b"a=1", kind=kind), 415, "unsupported_media_type")
+        expect_refusal(send(caller, "pipeline-jobs/", b"a=1", kind=kind), 415, "unsupported_media_type")
 
 
 def test_a_method_that_is_not_there_is_405() -> None:
     caller = Caller("override")
     for flow in registry.flows():
         response = send(caller, f"{flow.collection}/", b"", "delete")
-        refused(response, 405, "method_not_allowed")
+        expect_refusal(response, 405, "method_not_allowed")
         assert "GET" in response["Allow"]
 
 
-def test_a_strange_host_is_told_in_json(client: Client) -> None:
+def test_an_unknown_host_is_a_json_problem(client: Client) -> None:
     response = client.get("/api/v1/tasks/", headers={"Host": "evil.example"})
     assert response.status_code == 400
     assert response["Content-Type"] == "application/problem+json"
@@ -102,8 +102,8 @@ def test_strange_addresses_are_not_found() -> None:
 
 def test_ids_that_no_database_keeps_are_not_found() -> None:
     caller = Caller("override")
-    refused(caller.post("workers/a%00b/drain/", {}), 404, "not_found")
-    refused(caller.get("runs/a%00b/at/"), 404, "not_found")
+    expect_refusal(caller.post("workers/a%00b/drain/", {}), 404, "not_found")
+    expect_refusal(caller.get("runs/a%00b/at/"), 404, "not_found")
 
 
 @pytest.mark.parametrize("query", ["since=0001-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"])
@@ -114,6 +114,6 @@ def test_the_ends_of_time_are_times(query: str) -> None:
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"])
 def test_a_cursor_beyond_the_ends_of_time_leads_nowhere(moment: str) -> None:
-    told = json.dumps([False, "-created_at", moment, "t1"]).encode()
-    cursor = base64.urlsafe_b64encode(told).decode().rstrip("=")
-    refused(Caller("read").get(f"tasks/?cursor={cursor}"), 404, "not_found")
+    answer = json.dumps([False, "-created_at", moment, "t1"]).encode()
+    cursor = base64.urlsafe_b64encode(answer).decode().rstrip("=")
+    expect_refusal(Caller("read").get(f"tasks/?cursor={cursor}"), 404, "not_found")

@@ -1,4 +1,4 @@
-"""The same POST twice is one change and one answer, on every call that takes one."""
+"""A repeated POST is one change and one answer, on every call that accepts a key."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django.db import OperationalError, connection
 
 from statecore.journal import Event
 from statecore.records import BulkJob, Phase
-from tests.api.callers import Caller, done, member, refused
+from tests.api.callers import Caller, expect_ok, expect_refusal, member
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +47,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("by", ["header", "body"])
-def test_a_repeat_is_told_what_the_first_was_told(call: str, by: str, operator: Caller) -> None:
+def test_a_repeat_gets_the_answer_of_the_first(call: str, by: str, operator: Caller) -> None:
     path, body = CALLS[call]()
     headers = {"Idempotency-Key": "k1"} if by == "header" else {}
     body = {**body, "request_id": "k1"} if by == "body" else body
@@ -61,48 +61,51 @@ def test_a_repeat_is_told_what_the_first_was_told(call: str, by: str, operator: 
     assert Event.objects.count() == events
     other = {**body, "metadata": {"b": 1}} if call in ("create", "transition") else None
     if other:
-        refused(operator.post(path, other, **headers), 422, "idempotency_mismatch")
+        expect_refusal(operator.post(path, other, **headers), 422, "idempotency_mismatch")
 
 
 def test_the_same_key_elsewhere_is_refused(operator: Caller) -> None:
-    done(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": "k"}), 201)
-    told = refused(operator.post("phases/", {}, **{"Idempotency-Key": "k"}), 422, "idempotency_mismatch")
-    assert told["endpoint"] == "POST /api/v1/pipeline-jobs/"
+    expect_ok(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": "k"}), 201)
+    reply = expect_refusal(operator.post("phases/", {}, **{"Idempotency-Key": "k"}), 422, "idempotency_mismatch")
+    assert reply["endpoint"] == "POST /api/v1/pipeline-jobs/"
 
 
 def test_two_callers_may_use_the_same_key(operator: Caller) -> None:
     body = {"request_id": "k"}
-    first, second = done(operator.post("pipeline-jobs/", body), 201), done(Caller().post("pipeline-jobs/", body), 201)
+    first, second = (
+        expect_ok(operator.post("pipeline-jobs/", body), 201),
+        expect_ok(Caller().post("pipeline-jobs/", body), 201),
+    )
     assert first["id"] != second["id"]
 
 
 def test_a_refused_request_may_be_tried_again_with_its_key(operator: Caller) -> None:
     key = {"Idempotency-Key": "k"}
-    refused(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key), 404, "not_found")
+    expect_refusal(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key), 404, "not_found")
     world.created("PipelineJob", id="nope")
-    done(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key))
+    expect_ok(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key))
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201])
 def test_a_key_that_cannot_be_kept_is_refused(key: str, operator: Caller) -> None:
-    refused(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": key}), 400, "invalid")
-    refused(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
+    expect_refusal(operator.post("pipeline-jobs/", {}, **{"Idempotency-Key": key}), 400, "invalid")
+    expect_refusal(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
 
 
 @pytest.mark.parametrize("key", [7, [], {}, "a\0b"])
 def test_a_request_id_is_text_also_beside_the_header(key: object, operator: Caller) -> None:
-    refused(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
-    refused(operator.post("pipeline-jobs/", {"request_id": key}, **{"Idempotency-Key": "k"}), 400, "invalid")
+    expect_refusal(operator.post("pipeline-jobs/", {"request_id": key}), 400, "invalid")
+    expect_refusal(operator.post("pipeline-jobs/", {"request_id": key}, **{"Idempotency-Key": "k"}), 400, "invalid")
 
 
-def test_many_are_moved_each_by_itself(operator: Caller) -> None:
+def test_a_bulk_transition_changes_or_refuses_each_entity(operator: Caller) -> None:
     done_job = world.fire(world.created("PipelineJob"), "finish").pk
     body = {"ids": [job(), done_job, "nope", done_job], "trigger": "analyze", "reason": "all of them"}
     before = Event.objects.count()
-    preview = done(operator.post("pipeline-jobs/bulk-transitions/", {**body, "dry_run": True}))
+    preview = expect_ok(operator.post("pipeline-jobs/bulk-transitions/", {**body, "dry_run": True}))
     assert Event.objects.count() == before
-    told = done(operator.post("pipeline-jobs/bulk-transitions/", body))
-    for each in (preview, told):
+    reply = expect_ok(operator.post("pipeline-jobs/bulk-transitions/", body))
+    for each in (preview, reply):
         assert (each["total"], each["refused"]) == (3, 2)
         moved, ended, missing = each["results"]
         assert moved["changed"]
@@ -115,8 +118,8 @@ def test_many_are_moved_each_by_itself(operator: Caller) -> None:
 def test_many_are_chosen_by_a_filter(operator: Caller) -> None:
     job(), job(), world.fire(world.created("PipelineJob"), "analyze")
     body = {"filter": {"state": ["PENDING"]}, "trigger": "map", "detail": "x"}
-    told = done(operator.post("pipeline-jobs/bulk-transitions/", body))
-    assert (told["total"], told["refused"]) == (2, 0)
+    reply = expect_ok(operator.post("pipeline-jobs/bulk-transitions/", body))
+    assert (reply["total"], reply["refused"]) == (2, 0)
 
 
 @pytest.mark.parametrize(("version", "found"), [(1, 1), ("1", 1), ([1, "2"], 2), ("3", 0)])
@@ -125,7 +128,7 @@ def test_a_number_of_a_filter_may_be_written_as_in_a_query_string(
 ) -> None:
     world.created("PipelineJob"), world.fire(world.created("PipelineJob"), "analyze")
     body = {"filter": {"version": version}, "trigger": "map", "detail": "x", "dry_run": True}
-    assert done(operator.post("pipeline-jobs/bulk-transitions/", body))["total"] == found
+    assert expect_ok(operator.post("pipeline-jobs/bulk-transitions/", body))["total"] == found
 
 
 @pytest.mark.parametrize(
@@ -142,14 +145,14 @@ def test_a_number_of_a_filter_may_be_written_as_in_a_query_string(
     ],
 )  # fmt: skip
 def test_a_bulk_call_that_makes_no_sense_is_refused(body: dict, operator: Caller) -> None:
-    refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
+    expect_refusal(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
 
 
 @pytest.mark.parametrize("ids", [[], ["nope"]])
-def test_a_trigger_that_nobody_has_is_wrong_for_all_of_them(ids: list[str], operator: Caller) -> None:
+def test_an_unknown_trigger_is_refused_for_the_whole_bulk_call(ids: list[str], operator: Caller) -> None:
     body = {"ids": ids, "trigger": "nonsense"}
-    told = refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "unknown_trigger")
-    assert "analyze" in told["triggers"]
+    reply = expect_refusal(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "unknown_trigger")
+    assert "analyze" in reply["triggers"]
 
 
 @pytest.mark.parametrize("chosen", [{"ids": []}, {"ids": ["nope"]}, {"filter": {"id": "nope"}}])
@@ -158,48 +161,50 @@ def test_fields_that_the_trigger_does_not_take_are_wrong_for_all_of_them(
     chosen: dict, field: dict, operator: Caller
 ) -> None:
     body = {**chosen, "trigger": "analyze", **field}
-    told = refused(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
-    assert told["errors"].keys() == field.keys()
+    reply = expect_refusal(operator.post("pipeline-jobs/bulk-transitions/", body), 400, "invalid")
+    assert reply["errors"].keys() == field.keys()
 
 
 def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from statecore import bulk
+    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk, "AT_ONCE", 2)
-    monkeypatch.setattr(bulk, "PORTION", 2)
+    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk_jobs, "PORTION", 2)
     wanted = [job() for _ in range(3)] + ["nope"]
     response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": wanted, "trigger": "analyze"})
-    told = done(response, 202)
-    assert response["Location"] == told["url"] == f"/api/v1/bulk-jobs/{told['job']['id']}/"
-    path = told["url"].removeprefix("/api/v1/")
-    assert done(operator.get(path))["finished"] is False
-    bulk.run(told["job"]["id"], portions=1)  # killed after the first portion, and found again by the sweep
-    assert done(operator.get(path))["done"] == 2
-    bulk.run_due()
-    finished = done(operator.get(path))
+    reply = expect_ok(response, 202)
+    assert response["Location"] == reply["url"] == f"/api/v1/bulk-jobs/{reply['job']['id']}/"
+    path = reply["url"].removeprefix("/api/v1/")
+    assert expect_ok(operator.get(path))["finished"] is False
+    bulk_jobs.run(reply["job"]["id"], portions=1)  # killed after the first batch; the sweep resumes it
+    assert expect_ok(operator.get(path))["done"] == 2
+    bulk_jobs.run_due()
+    finished = expect_ok(operator.get(path))
     assert (finished["finished"], finished["done"], finished["refused"]) == (True, 4, 1)
-    first = done(operator.get(f"{path}results/"))
-    second = done(operator.get(f"{path}results/?after=1"))
+    first = expect_ok(operator.get(f"{path}results/"))
+    second = expect_ok(operator.get(f"{path}results/?after=1"))
     assert first["next"].endswith("?after=1")
     assert [each["id"] for each in first["results"] + second["results"]] == wanted
     assert second["results"][1]["refusal"]["code"] == "not_found"
-    refused(operator.get("bulk-jobs/nope/"), 404, "not_found")
+    expect_refusal(operator.get("bulk-jobs/nope/"), 404, "not_found")
 
 
 def test_a_job_moves_nothing_more_once_its_token_is_revoked(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from statecore import bulk
     from statecore.records import token as tokens
+    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk, "AT_ONCE", 1)
-    told = done(operator.post("pipeline-jobs/bulk-transitions/", {"ids": [job(), job()], "trigger": "analyze"}), 202)
+    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
+    reply = expect_ok(
+        operator.post("pipeline-jobs/bulk-transitions/", {"ids": [job(), job()], "trigger": "analyze"}), 202
+    )
     tokens.revoke(operator.token)
-    bulk.run_due()
-    finished = BulkJob.objects.get(pk=told["job"]["id"])
+    bulk_jobs.run_due()
+    finished = BulkJob.objects.get(pk=reply["job"]["id"])
     assert (finished.done, finished.refused) == (2, 2)
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("body", "code"),
     [
         ({"trigger": "x" * 500}, "unknown_trigger"),
         ({"trigger": "analyze", "reason": "a\0b"}, "invalid"),
@@ -209,31 +214,31 @@ def test_a_job_moves_nothing_more_once_its_token_is_revoked(operator: Caller, mo
     ],
 )
 def test_a_large_bulk_call_that_makes_no_sense_is_refused_before_it_is_a_job(
-    said: dict, code: str, operator: Caller, monkeypatch: pytest.MonkeyPatch
+    body: dict, code: str, operator: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from statecore import bulk
     from statecore.records import BulkJob
+    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk, "AT_ONCE", 1)
-    refused(operator.post("pipeline-jobs/bulk-transitions/", {"ids": ["a", "b"], **said}), 400, code)
+    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
+    expect_refusal(operator.post("pipeline-jobs/bulk-transitions/", {"ids": ["a", "b"], **body}), 400, code)
     assert not BulkJob.objects.exists()
 
 
-def test_a_large_bulk_call_of_somebody_without_rights_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from statecore import bulk
+def test_a_large_bulk_call_without_permission_creates_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     from statecore.records import BulkJob
+    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk, "AT_ONCE", 1)
+    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
     nobody = Caller("operate", user=member("nobody", "operator"))
     nobody.user.groups.clear()
     body = {"ids": ["a", "b"], "trigger": "job_cancelled"}
-    refused(nobody.post("pipeline-jobs/bulk-transitions/", body), 403, "permission_denied")
+    expect_refusal(nobody.post("pipeline-jobs/bulk-transitions/", body), 403, "permission_denied")
     assert not BulkJob.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_done_again_after_a_lock_is_done_as_it_was_asked(operator: Caller) -> None:
-    """The database refuses the first try, as it does after a deadlock."""
+def test_a_retried_request_is_executed_with_its_original_body(operator: Caller) -> None:
+    """The database refuses the first attempt, as after a deadlock."""
     tried: list[str] = []
 
     def refuse_once(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -244,6 +249,6 @@ def test_what_is_done_again_after_a_lock_is_done_as_it_was_asked(operator: Calle
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(refuse_once):
-        told = done(operator.post("phases/", {"id": "PH-7"}, **{"Idempotency-Key": "k"}), 201)
+        reply = expect_ok(operator.post("phases/", {"id": "PH-7"}, **{"Idempotency-Key": "k"}), 201)
 
-    assert (told["id"], len(tried)) == ("PH-7", 2)
+    assert (reply["id"], len(tried)) == ("PH-7", 2)

@@ -1,4 +1,4 @@
-"""What several processes do together: throttles are counted for all of them, bulk jobs are worked off by a worker."""
+"""Several processes: they share throttle counters, and a Celery worker runs the bulk jobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from statecore import bulk
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.records import BulkJob
+from statecore.transitions import bulk_jobs
 from tests.api import server
-from tests.api.callers import Caller, done
+from tests.api.callers import Caller, expect_ok
 from tests.support import world
 from tests.support.waiting import until
 
@@ -35,10 +35,10 @@ def test_two_servers_count_one_callers_calls_together(redis_server: str, tmp_pat
         httpx.Client(headers=headers) as client,
     ):
         started = int(time.time()) // 60
-        told = [client.get(f"{(one, other)[number % 2]}/api/v1/tasks/").status_code for number in range(CALLS)]
+        answer = [client.get(f"{(one, other)[number % 2]}/api/v1/tasks/").status_code for number in range(CALLS)]
         minutes = int(time.time()) // 60 - started + 1  # most often one
-    assert set(told) == {200, 429}
-    assert LIMIT <= told.count(200) <= LIMIT * minutes
+    assert set(answer) == {200, 429}
+    assert LIMIT <= answer.count(200) <= LIMIT * minutes
 
 
 @contextmanager
@@ -64,12 +64,12 @@ def worker(redis: str, log: Path) -> Iterator[None]:
 
 
 def test_a_large_bulk_call_is_worked_off_by_a_celery_worker(redis_server: str, tmp_path: Path) -> None:
-    ids = [world.created("PipelineJob", id=f"j{number}").pk for number in range(bulk.AT_ONCE + 1)]
+    ids = [world.created("PipelineJob", id=f"j{number}").pk for number in range(bulk_jobs.AT_ONCE + 1)]
     operator = Caller("operate")
     with worker(redis_server, tmp_path / "worker.log"):
         response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": ids, "trigger": "analyze"})
-        job = done(response, 202)["job"]["id"]
+        job = expect_ok(response, 202)["job"]["id"]
         until(lambda: BulkJob.objects.get(pk=job).finished_at is not None, 60)
-    told = done(operator.get(f"bulk-jobs/{job}/"))
-    assert (told["done"], told["refused"], told["finished"]) == (len(ids), 0, True)
+    answer = expect_ok(operator.get(f"bulk-jobs/{job}/"))
+    assert (answer["done"], answer["refused"], answer["finished"]) == (len(ids), 0, True)
     assert set(PipelineJob.objects.values_list("version", flat=True)) == {2}

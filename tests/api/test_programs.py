@@ -1,4 +1,4 @@
-"""Programs take a shorter way to the same views, and leave nothing behind on it."""
+"""API clients with a token use a fast path to the same views, which leaves no state behind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 from django.urls import URLResolver, get_resolver, resolve, set_script_prefix
 
-from api import programs
-from statecore.project.handler import Handler
+from api import token_fastpath
+from statecore.project.wsgi_handler import Handler
 from tests.support import world
 
 
@@ -26,21 +26,21 @@ def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
 
 
 def of_entities() -> list[list[str]]:
-    """The words of every address that is as long as those of entities."""
+    """Returns the segments of every route that is as long as an entity's."""
     found = [route.split("/") for route in routes(get_resolver()) if route.startswith("api/v1/")]
     return [words for words in found if len(words) == 6 and not words[5]]
 
 
 def test_every_call_about_an_entity_leads_where_django_leads_it() -> None:
-    """Whatever was resolved before: also where the id is a word that stands in the place of one elsewhere."""
+    """Independent of earlier calls, and also where an id equals a segment of another route."""
     kinds = of_entities()
     ids = ["e1", "e2", *sorted({words[3] for words in kinds if "<" not in words[3]})]
     paths = [f"/api/v1/{words[2]}/{each}/{words[4]}/" for words in kinds if "<" not in words[4] for each in ids]
     assert len(paths) > 100
 
     for path in paths:
-        told, wanted = programs._resolved(path), resolve(path)
-        assert (told.func, told.args, told.kwargs, told.route) == (
+        answer, wanted = token_fastpath._resolve(path), resolve(path)
+        assert (answer.func, answer.args, answer.kwargs, answer.route) == (
             wanted.func,
             wanted.args,
             wanted.kwargs,
@@ -49,17 +49,17 @@ def test_every_call_about_an_entity_leads_where_django_leads_it() -> None:
 
 
 def test_an_address_that_leads_nowhere_is_not_remembered() -> None:
-    before = dict(programs._of_entities)
+    before = dict(token_fastpath._entity_views)
 
-    programs._resolved("/api/v1/nothing/e1/there/")
+    token_fastpath._resolve("/api/v1/nothing/e1/there/")
 
-    assert programs._of_entities == before
+    assert token_fastpath._entity_views == before
 
 
 @pytest.fixture(scope="module")
 def handler() -> Iterator[Handler]:
     yield Handler()
-    set_script_prefix("/")  # the last call's is kept for its thread
+    set_script_prefix("/")  # the last call's value is kept per thread
 
 
 def called(handler: Handler, path: str, **more: str) -> tuple[str, dict[str, str], bytes]:
@@ -68,14 +68,14 @@ def called(handler: Handler, path: str, **more: str) -> tuple[str, dict[str, str
         "HTTP_HOST": "localhost", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
         **more,
     }  # fmt: skip
-    told: list[Any] = []
-    body = b"".join(handler(environ, lambda status, headers: told.extend((status, dict(headers)))))
-    return told[0], told[1], body
+    answer: list[Any] = []
+    body = b"".join(handler(environ, lambda status, headers: answer.extend((status, dict(headers)))))
+    return answer[0], answer[1], body
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_program_gets_the_headers_of_everybody(handler: Handler) -> None:
-    """The same security as through the middleware, which it does not go through."""
+def test_the_fast_path_sends_the_same_headers(handler: Handler) -> None:
+    """The fast path skips the middleware and must set the same security headers."""
     token = {"HTTP_AUTHORIZATION": "Bearer none"}
     status, own, body = called(handler, "/api/v1/tasks/", **token)
     _status, usual, _body = called(handler, "/api/v1/tasks/", SCRIPT_NAME="/under", **token)

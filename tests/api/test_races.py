@@ -1,4 +1,4 @@
-"""Clients that race over HTTP against a real server process: exactly one wins, the others are told what happened."""
+"""Clients that race over HTTP against a real server: exactly one wins, and the others get the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def address(redis_server: str, tmp_path: Path, transactional_db: None) -> Iterat
 
 
 def race(address: str, deeds: list[tuple[Caller, str, Any]]) -> list[httpx.Response]:
-    """All at the same moment, each on a connection of its own that is open already."""
+    """Makes all calls at the same moment, each on its own open connection."""
     barrier = threading.Barrier(len(deeds), timeout=60)
 
     def do(caller: Caller, path: str, body: Any) -> httpx.Response:
@@ -53,8 +53,8 @@ def test_one_of_several_racing_moves_wins(address: str) -> None:
     for _ in range(ROUNDS):
         job = world.created("PipelineJob").pk
         path, body = f"pipeline-jobs/{job}/transitions/", {"trigger": "analyze"}
-        told = race(address, [(caller, path, body) for caller in callers])
-        assert codes(told) == {(200, None): 1, (409, "already_in_state"): CLIENTS - 1}
+        answer = race(address, [(caller, path, body) for caller in callers])
+        assert codes(answer) == {(200, None): 1, (409, "already_in_state"): CLIENTS - 1}
         assert Event.objects.filter(entity_id=job).count() == 2
 
 
@@ -62,10 +62,10 @@ def test_the_same_request_sent_by_several_at_once_is_one_change_and_one_answer(a
     caller = Caller()
     for number in range(ROUNDS):
         body = {"request_id": f"k{number}", "profile": "x"}
-        told = race(address, [(caller, "pipeline-jobs/", body)] * CLIENTS)
-        assert {response.status_code for response in told} == {201}
-        assert len({response.json()["id"] for response in told}) == 1
-        assert sum("Idempotent-Replayed" in response.headers for response in told) == CLIENTS - 1
+        answer = race(address, [(caller, "pipeline-jobs/", body)] * CLIENTS)
+        assert {response.status_code for response in answer} == {201}
+        assert len({response.json()["id"] for response in answer}) == 1
+        assert sum("Idempotent-Replayed" in response.headers for response in answer) == CLIENTS - 1
 
 
 def test_no_task_is_claimed_twice(address: str) -> None:

@@ -1,4 +1,4 @@
-"""Every call of the API with every kind of caller."""
+"""Permissions of every API call for every kind of caller."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import time_machine
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from api.openapi.views import document
+from api.openapi.views import build_document
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.records import token as tokens
-from tests.api.callers import Caller, done, refused
+from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.django_db]
 
 SCOPES = ("read", "agent", "operate", "override")
 READ_ONLY = {"get"}
@@ -27,25 +27,27 @@ READ_ONLY = {"get"}
 
 @cache
 def calls() -> list[tuple[str, str]]:
-    """Method and path of everything in the schema, and the schema and its page themselves."""
-    found = [(method, path.removeprefix("/api/v1/")) for path, ways in document()["paths"].items() for method in ways]
+    """Returns method and path of every operation in the schema, and of the schema and its page."""
+    found = [
+        (method, path.removeprefix("/api/v1/")) for path, ways in build_document()["paths"].items() for method in ways
+    ]
     return [*found, ("get", "schema/"), ("get", "docs/")]
 
 
-def of(path: str) -> str:
-    """With ids of nothing there is: whoever is let through is told so."""
+def fill_path(path: str) -> str:
+    """Fills a path with ids that do not exist, so that a permitted call gets a 404."""
     return re.sub(r"\{\w+\}", lambda name: "0" if name[0] == "{alert_id}" else "nothing", path)
 
 
 def status(text: str | None, method: str, path: str) -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {text}"} if text else {}
-    address = f"/api/v1/{of(path)}"
+    address = f"/api/v1/{fill_path(path)}"
     response = Client().generic(method.upper(), address, b"{}", content_type="application/json", headers=headers)
-    told = response.json() if "json" in response["Content-Type"] and response.content else {}
-    return response.status_code, told.get("code", "")
+    answer = response.json() if "json" in response["Content-Type"] and response.content else {}
+    return response.status_code, answer.get("code", "")
 
 
-def useless() -> dict[str, str | None]:
+def invalid_tokens() -> dict[str, str | None]:
     boss = User.objects.create_superuser("boss")
     gone = User.objects.create_superuser("gone")
     with time_machine.travel("2026-01-01"):
@@ -57,29 +59,29 @@ def useless() -> dict[str, str | None]:
     return {"no token": None, "wrong": "stc_00000000_x", "expired": expired, "revoked": text, "inactive": inactive}
 
 
-def test_nothing_answers_a_caller_it_does_not_know() -> None:
-    for who, text in useless().items():
+def test_every_call_refuses_an_unknown_caller() -> None:
+    for who, text in invalid_tokens().items():
         for method, path in calls():
             assert status(text, method, path) == (401, "not_authenticated"), (who, method, path)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_scope_lets_through_what_it_is_for(scope: str) -> None:
+def test_a_scope_allows_its_calls(scope: str) -> None:
     caller = Caller(scope)
     for method, path in calls():
-        code, said = status(caller.text, method, path)
+        code, body = status(caller.text, method, path)
         is_refused = code == 403
-        assert is_refused is (scope in needed_more(method, path)), (method, path, code, said)
+        assert is_refused is (scope in needed_more(method, path)), (method, path, code, body)
         assert code != 401
         assert code < 500
 
 
 def needed_more(method: str, path: str) -> set[str]:
-    """The scopes that are not enough for this call."""
+    """Returns the scopes that are not sufficient for this call."""
     if method in READ_ONLY:
         return set()
-    if path.endswith("/override/"):
-        # The body says nothing, which is refused first; the next test looks at full ones.
+    if path.endswith("/override/") or path.startswith("approvals/"):
+        # An empty body or an unknown request is refused first; other tests send complete ones.
         return set()
     if path.endswith("/compensation/approve/"):
         return {"read", "agent", "operate"}
@@ -94,9 +96,11 @@ def needed_more(method: str, path: str) -> set[str]:
 def test_an_override_takes_the_scope_and_the_permission_for_that_machine(flow: Any) -> None:
     body = {"to_state": flow.states[-1], "reason": "long enough a reason", "category": "other"}
     for scope in ("read", "agent", "operate"):
-        told = refused(Caller(scope).post(f"{flow.collection}/nothing/override/", body), 403, "permission_denied")
-        assert told["required"] == flow.permission("override")
-    refused(Caller("override").post(f"{flow.collection}/nothing/override/", body), 404, "not_found")
+        answer = expect_refusal(
+            Caller(scope).post(f"{flow.collection}/nothing/override/", body), 403, "permission_denied"
+        )
+        assert answer["required"] == flow.permission("override")
+    expect_refusal(Caller("override").post(f"{flow.collection}/nothing/override/", body), 404, "not_found")
 
 
 def plain_user(name: str, *permissions: str) -> User:
@@ -110,31 +114,31 @@ def test_a_token_never_does_what_its_user_may_not() -> None:
     body = {"to_state": "failed", "reason": "long enough a reason", "category": "other"}
     nobody = Caller("override", user=plain_user("nobody", "override_task"))
     nobody.user.user_permissions.clear()
-    refused(nobody.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
-    refused(nobody.post("pipeline-jobs/", {}), 403, "permission_denied")
-    refused(nobody.patch(f"tasks/{task.pk}/", {"priority": 1}), 403, "permission_denied")
+    expect_refusal(nobody.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
+    expect_refusal(nobody.post("pipeline-jobs/", {}), 403, "permission_denied")
+    expect_refusal(nobody.patch(f"tasks/{task.pk}/", {"priority": 1}), 403, "permission_denied")
     other = Caller("override", user=plain_user("other", "override_run", "operate_task"))
-    refused(other.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
-    done(other.patch(f"tasks/{task.pk}/", {"priority": 1}))
+    expect_refusal(other.post(f"tasks/{task.pk}/override/", body), 403, "permission_denied")
+    expect_ok(other.patch(f"tasks/{task.pk}/", {"priority": 1}))
     right = Caller("override", user=plain_user("right", "override_task"))
-    done(right.post(f"tasks/{task.pk}/override/", body))
+    expect_ok(right.post(f"tasks/{task.pk}/override/", body))
 
 
 def test_a_session_does_what_its_user_may() -> None:
     client, task = Client(), world.running_task()
     client.force_login(plain_user("nobody"))
     fire = {"data": {"trigger": "user_cancelled"}, "content_type": "application/json"}
-    refused(client.get("/api/v1/tasks/"), 403, "permission_denied")
-    refused(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire), 403, "permission_denied")
+    expect_refusal(client.get("/api/v1/tasks/"), 403, "permission_denied")
+    expect_refusal(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire), 403, "permission_denied")
     client.force_login(plain_user("right", "operate_task"))
-    told = done(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire))
-    assert told["event"]["operator"] == "right"
+    answer = expect_ok(client.post(f"/api/v1/tasks/{task.pk}/transitions/", **fire))
+    assert answer["event"]["operator"] == "right"
 
 
 def test_a_session_without_rights_makes_none_of_the_calls_of_agents() -> None:
     worker, job = world.idle_worker(), world.created("PipelineJob")
     place = f"pipeline-jobs/{job.pk}/checkpoints/mapping/"
-    done(Caller("agent").put(place, {"row": 1}))
+    expect_ok(Caller("agent").put(place, {"row": 1}))
     client = Client()
     client.force_login(plain_user("nobody"))
     with time_machine.travel(now() + timedelta(minutes=5)):
@@ -143,20 +147,20 @@ def test_a_session_without_rights_makes_none_of_the_calls_of_agents() -> None:
             ("post", f"workers/{worker.pk}/heartbeat/"), ("post", f"workers/{worker.pk}/claim/"),
         ):  # fmt: skip
             response = getattr(client, method)(f"/api/v1/{path}", data={}, content_type="application/json")
-            refused(response, 403, "permission_denied")
-    assert done(Caller("read").get(place)) == {"row": 1}
+            expect_refusal(response, 403, "permission_denied")
+    assert expect_ok(Caller("read").get(place)) == {"row": 1}
     assert type(worker).objects.get(pk=worker.pk).last_heartbeat == worker.last_heartbeat
 
 
-def test_who_calls_too_often_is_told_when_to_come_back(settings: Any) -> None:
+def test_a_throttled_call_returns_a_retry_time(settings: Any) -> None:
     settings.STATECORE_CALLS_PER_MINUTE = 3
     with time_machine.travel("2026-01-01T00:00:20Z", tick=False) as clock:
         caller, other = Caller("read"), Caller("read")
         for _ in range(3):
-            done(caller.get("tasks/"))
+            expect_ok(caller.get("tasks/"))
         response = caller.get("tasks/")
-        refused(response, 429, "throttled")
+        expect_refusal(response, 429, "throttled")
         assert response["Retry-After"] == "40"
-        done(other.get("tasks/"))
+        expect_ok(other.get("tasks/"))
         clock.shift(40)
-        done(caller.get("tasks/"))
+        expect_ok(caller.get("tasks/"))

@@ -1,4 +1,4 @@
-"""The schema is true: what schemathesis makes of it, right or wrong, alone or in rows, is answered as it says."""
+"""Schemathesis: every response matches the schema, for valid and invalid requests and for sequences of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from api.openapi.views import document
+from api.openapi.views import build_document
 from tests.api import server
 from tests.api.callers import Caller
 from tests.support import world
 from tests.support.site import ROOT
 
-# On one database: what differs between them is looked at elsewhere.
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
+# On one database: other tests cover the differences.
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
 
-# How much is tried, and which exceptions there are, stands in the configuration with the reasons.
+# The configuration sets the number of examples and lists the exceptions with their reasons.
 CONFIG = Path(__file__).parent / "schemathesis.toml"
 PHASES = ("coverage", "fuzzing", "stateful")
-# For whoever has the time: so many examples of each operation, and what stands at the edges of every schema.
+# Optional long runs: this many examples per operation, and the boundary values of every schema.
 EXAMPLES = os.environ.get("STATECORE_TEST_EXAMPLES", "")
 EDGES = os.environ.get("STATECORE_TEST_EDGES") == "1"
 LONGEST = 6 * 3600 if EXAMPLES or EDGES else 300
@@ -38,8 +38,8 @@ def configuration(folder: Path) -> Path:
     return folder / CONFIG.name
 
 
-def test_every_answer_is_as_the_schema_says(redis_server: str, tmp_path: Path) -> None:
-    """Deterministic: what is found once is found again."""
+def test_every_response_matches_the_schema(redis_server: str, tmp_path: Path) -> None:
+    """Deterministic: a failure repeats on the next run."""
     caller = Caller("override")
     world.queued_task()
     with server.running(redis_server, tmp_path / "server.log") as address:
@@ -56,9 +56,9 @@ def test_every_answer_is_as_the_schema_says(redis_server: str, tmp_path: Path) -
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             check=False,
         )
-    # What failed comes first, and pages of advice after it.
+    # The failures come first, followed by pages of advice.
     assert made.returncode == 0, made.stdout.partition("= FAILURES =")[2][:8000] or made.stdout[-8000:] + made.stderr
-    every = sum(len(methods) for methods in document()["paths"].values())
+    every = sum(len(methods) for methods in build_document()["paths"].values())
     assert re.search(rf"Tested: +{every}\n", made.stdout), made.stdout[-2000:]
     for phase in PHASES:
         assert f"✅ {phase.title()}" in made.stdout, made.stdout[-2000:]

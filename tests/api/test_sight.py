@@ -1,4 +1,4 @@
-"""Who sees which machine, and what is left of a token when its owner may do less."""
+"""Visibility of machines per user, and the rights of a token whose owner has lost some."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
+from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
-from statecore.sinks.counters import Counters
-from tests.api.callers import Caller, done, member, refused
-from tests.api.test_rights import calls, of, plain_user
+from tests.api.callers import Caller, expect_ok, expect_refusal, member
+from tests.api.test_rights import calls, fill_path, plain_user
 from tests.support import world
 from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db
 
-# What says nothing about any entity.
+# Calls that reveal nothing about entities.
 FOR_ALL = {"schema/", "docs/"}
 
 
@@ -31,7 +31,7 @@ def logged_in(user: User) -> Client:
 
 def answers(client: Client) -> dict[str, int]:
     return {
-        path: client.get(f"/api/v1/{of(path)}").status_code
+        path: client.get(f"/api/v1/{fill_path(path)}").status_code
         for method, path in calls()
         if method == "get" and path not in FOR_ALL
     }
@@ -39,37 +39,37 @@ def answers(client: Client) -> dict[str, int]:
 
 def test_an_account_without_a_group_reads_nothing() -> None:
     client = logged_in(User.objects.create_user("nobody"))
-    told = answers(client)
-    # Of a bulk job that is not there nobody can say whose it would be, and a machine has to be one.
-    missing = {path for path, code in told.items() if code != 403}
-    assert missing == {path for path in told if path.startswith(("bulk-jobs/", "machines/{"))}
-    assert all(told[path] == 404 for path in missing)
+    reply = answers(client)
+    # A bulk job that does not exist has no owner, and an unknown machine is a 404 for all.
+    missing = {path for path, code in reply.items() if code != 403}
+    assert missing == {path for path in reply if path.startswith(("bulk-jobs/", "machines/{"))}
+    assert all(reply[path] == 404 for path in missing)
 
 
 @pytest.mark.parametrize("group", ["viewer", "operator", "supervisor"])
 def test_a_member_of_a_group_reads_everything(group: str) -> None:
-    told = answers(logged_in(member("somebody", group)))
-    assert 403 not in told.values()
+    reply = answers(logged_in(member("somebody", group)))
+    assert 403 not in reply.values()
 
 
-def test_who_sees_one_machine_hears_of_no_other() -> None:
+def test_a_viewer_of_one_machine_reads_no_other() -> None:
     task = world.task()
     client = logged_in(plain_user("ada", "view_task", "view_event"))
-    assert {each["entity_type"] for each in done(client.get("/api/v1/machines/"))["results"]} == {"task"}
-    assert done(client.get(f"/api/v1/tasks/{task.pk}/"))["id"] == task.pk
-    refused(client.get(f"/api/v1/runs/{task.run_id}/"), 403, "permission_denied")
-    refused(client.get(f"/api/v1/runs/{task.run_id}/at/"), 403, "permission_denied")
-    stats = done(client.get("/api/v1/stats/"))
+    assert {each["entity_type"] for each in expect_ok(client.get("/api/v1/machines/"))["results"]} == {"task"}
+    assert expect_ok(client.get(f"/api/v1/tasks/{task.pk}/"))["id"] == task.pk
+    expect_refusal(client.get(f"/api/v1/runs/{task.run_id}/"), 403, "permission_denied")
+    expect_refusal(client.get(f"/api/v1/runs/{task.run_id}/at/"), 403, "permission_denied")
+    stats = expect_ok(client.get("/api/v1/stats/"))
     assert set(stats["counts"]) == {"task"}
     assert set(stats["rates"]["machines"]) | set(stats["stuck"]["machines"]) <= {"task"}
-    refused(client.get("/api/v1/events/?entity_type=run"), 403, "permission_denied")
-    refused(client.get("/api/v1/stuck/?entity_type=run"), 403, "permission_denied")
-    assert {each["entity_type"] for each in done(client.get("/api/v1/stuck/"))["results"]} <= {"task"}
-    told = done(client.get("/api/v1/events/"))["results"]
-    assert {each["event"]["entity_type"] for each in told} <= {"task"}
+    expect_refusal(client.get("/api/v1/events/?entity_type=run"), 403, "permission_denied")
+    expect_refusal(client.get("/api/v1/stuck/?entity_type=run"), 403, "permission_denied")
+    assert {each["entity_type"] for each in expect_ok(client.get("/api/v1/stuck/"))["results"]} <= {"task"}
+    reply = expect_ok(client.get("/api/v1/events/"))["results"]
+    assert {each["event"]["entity_type"] for each in reply} <= {"task"}
 
 
-def test_who_sees_one_machine_is_told_no_name_of_another() -> None:
+def test_a_viewer_of_one_machine_gets_no_name_of_another() -> None:
     with time_machine.travel("2026-01-01", tick=False):
         gate = world.gate(id="gate-x")
         parent = world.forced(world.workstream(), "ready")
@@ -85,11 +85,11 @@ def test_who_sees_one_machine_is_told_no_name_of_another() -> None:
         ]
         assert [answer.status_code for answer in answers] == [200] * 5
         assert [gate.pk in answer.content.decode() for answer in answers] == [is_told] * 5
-        assert ["something you may not see" in answer.content.decode() for answer in answers] == [not is_told] * 5
+        assert ["an entity you cannot access" in answer.content.decode() for answer in answers] == [not is_told] * 5
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_sees_one_machine_may_open_the_pages_of_all() -> None:
+def test_a_viewer_of_one_machine_may_open_the_overview_pages() -> None:
     world.queued_task()
     catch_up(Counters())
     client = logged_in(plain_user("ada", "view_task", "view_event"))
@@ -101,54 +101,58 @@ def test_who_sees_one_machine_may_open_the_pages_of_all() -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "agent", "operate", "override"])
-def test_a_token_is_worth_what_its_owner_is_worth_now(scope: str) -> None:
+def test_a_token_has_the_current_rights_of_its_owner(scope: str) -> None:
     task, job = world.task(), world.created("PipelineJob")
     caller = Caller(scope, user=member("ada", "supervisor"))
-    done(caller.get(f"tasks/{task.pk}/"))
+    expect_ok(caller.get(f"tasks/{task.pk}/"))
     caller.user.groups.set([Group.objects.get(name="viewer")])
-    done(caller.get(f"tasks/{task.pk}/"))
-    refused(caller.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}), 403, "permission_denied")
+    expect_ok(caller.get(f"tasks/{task.pk}/"))
+    expect_refusal(
+        caller.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}), 403, "permission_denied"
+    )
     caller.user.groups.clear()
-    refused(caller.get(f"tasks/{task.pk}/"), 403, "permission_denied")
-    refused(caller.get("stats/"), 403, "permission_denied")
+    expect_refusal(caller.get(f"tasks/{task.pk}/"), 403, "permission_denied")
+    expect_refusal(caller.get("stats/"), 403, "permission_denied")
 
 
-def test_a_replay_is_told_only_to_who_may_still_make_the_call() -> None:
+def test_a_replay_needs_the_permission_for_the_call() -> None:
     job, key = world.created("PipelineJob"), {"Idempotency-Key": "once"}
     caller = Caller("agent", user=member("ada", "operator"))
     fire = (f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"})
-    first = done(caller.post(*fire, **key))
+    first = expect_ok(caller.post(*fire, **key))
     again = caller.post(*fire, **key)
-    assert done(again) == first
+    assert expect_ok(again) == first
     assert again["Idempotent-Replayed"] == "true"
     caller.user.groups.set([Group.objects.get(name="viewer")])
-    refused(caller.post(*fire, **key), 403, "permission_denied")
+    expect_refusal(caller.post(*fire, **key), 403, "permission_denied")
 
 
-def test_where_it_only_shows_a_browser_changes_nothing_and_programs_go_on(settings: Any) -> None:
+def test_in_read_only_mode_browsers_change_nothing_and_api_clients_do(settings: Any) -> None:
     client, agent = logged_in(member("ada", "supervisor")), Caller("agent")
     job = world.created("PipelineJob")
     fire = {"data": {"trigger": "analyze"}, "content_type": "application/json"}
     settings.STATECORE_READ_ONLY = True
-    told = refused(client.post(f"/api/v1/pipeline-jobs/{job.pk}/transitions/", **fire), 403, "permission_denied")
-    assert "STATECORE_READ_ONLY" in told["detail"]
-    assert done(client.get(f"/api/v1/pipeline-jobs/{job.pk}/"))["version"] == job.version
-    done(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}))
+    reply = expect_refusal(
+        client.post(f"/api/v1/pipeline-jobs/{job.pk}/transitions/", **fire), 403, "permission_denied"
+    )
+    assert "STATECORE_READ_ONLY" in reply["detail"]
+    assert expect_ok(client.get(f"/api/v1/pipeline-jobs/{job.pk}/"))["version"] == job.version
+    expect_ok(agent.post(f"pipeline-jobs/{job.pk}/transitions/", {"trigger": "analyze"}))
     settings.STATECORE_READ_ONLY_FOR_PROGRAMS = True
     for method, path in calls():
         if method != "get":
-            refused(agent(method, of(path), {}), 403, "permission_denied")
-    done(agent.get(f"pipeline-jobs/{job.pk}/"))
+            expect_refusal(agent(method, fill_path(path), {}), 403, "permission_denied")
+    expect_ok(agent.get(f"pipeline-jobs/{job.pk}/"))
 
 
 @pytest.mark.parametrize("strange", [".", ".."])
 def test_an_id_that_no_address_can_hold_is_not_given(strange: str) -> None:
     caller = Caller("agent")
-    told = refused(caller.post("pipeline-jobs/", {"id": strange}), 400, "invalid")
-    assert "id" in told["errors"]
-    refused(caller.post("phases/", {"id": strange}), 400, "invalid")
+    reply = expect_refusal(caller.post("pipeline-jobs/", {"id": strange}), 400, "invalid")
+    assert "id" in reply["errors"]
+    expect_refusal(caller.post("phases/", {"id": strange}), 400, "invalid")
     plan = {"id": "r", "phase": "p", "workstreams": [{"id": "w", "tasks": [{"id": strange}]}]}
-    refused(caller.post("runs/submit/", plan), 400, "invalid")
+    expect_refusal(caller.post("runs/submit/", plan), 400, "invalid")
 
 
 def test_every_machine_has_the_right_to_see_it() -> None:

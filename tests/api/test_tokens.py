@@ -1,4 +1,4 @@
-"""Tokens: made once, shown once, kept as a hash; and the command that makes them."""
+"""Tokens: shown once at creation and stored as a hash; and the command that creates them."""
 
 import json
 from datetime import timedelta
@@ -25,14 +25,14 @@ def user() -> User:
     return member("ada", "supervisor")
 
 
-def said(*words: str) -> str:
+def run_token_command(*words: str) -> str:
     out = StringIO()
     call_command("token", *words, stdout=out)
     return out.getvalue().strip()
 
 
 def test_the_command_prints_a_token_that_works_and_keeps_only_its_hash(user: User) -> None:
-    text = said("create", "builder", "--user", "ada", "--scope", "agent")
+    text = run_token_command("create", "builder", "--user", "ada", "--scope", "agent")
     token = tokens.find(text)
     assert token is not None
     assert text.startswith(token.prefix)
@@ -42,20 +42,20 @@ def test_the_command_prints_a_token_that_works_and_keeps_only_its_hash(user: Use
 
 
 def test_the_list_shows_everything_but_the_text(user: User) -> None:
-    text = said("create", "builder", "--user", "ada", "--scope", "read", "--expires", "2")
-    line = json.loads(said("list", "--json"))
+    text = run_token_command("create", "builder", "--user", "ada", "--scope", "read", "--expires", "2")
+    line = json.loads(run_token_command("list", "--json"))
     assert line["name"] == "builder"
     assert line["scope"] == "read"
     assert line["expires_at"] is not None
     assert line["last_used_at"] is None
-    assert text not in said("list")
+    assert text not in run_token_command("list")
 
 
-def test_a_revoked_token_is_useless_and_revoking_again_says_so(user: User) -> None:
-    text = said("create", "builder", "--user", "ada", "--scope", "agent")
-    assert "is revoked" in said("revoke", "builder")
+def test_a_revoked_token_is_refused_and_cannot_be_revoked_again(user: User) -> None:
+    text = run_token_command("create", "builder", "--user", "ada", "--scope", "agent")
+    assert "is revoked" in run_token_command("revoke", "builder")
     assert tokens.find(text) is None
-    assert "was revoked already" in said("revoke", text[:12])
+    assert "was revoked already" in run_token_command("revoke", text[:12])
 
 
 def test_an_expired_token_is_useless(user: User) -> None:
@@ -96,16 +96,16 @@ def test_a_name_is_taken_once(user: User) -> None:
     ("name", "scope", "days", "wrong"),
     [("", "read", 1, "name"), ('a"b', "read", 1, "name"), ("a", "root", 1, "scope"), ("a", "read", 0, "expires")],
 )
-def test_nonsense_is_refused(user: User, name: str, scope: str, days: float, wrong: str) -> None:
+def test_invalid_arguments_are_refused(user: User, name: str, scope: str, days: float, wrong: str) -> None:
     with pytest.raises(Invalid) as refused:
         tokens.make(name, user, scope, expires_in=timedelta(days=days))
     assert list(refused.value.facts["errors"]) == [wrong]
 
 
 @pytest.mark.parametrize("words", [("--user", "nobody"), ("--user", "ada", "--expires", "1e300")])
-def test_the_command_says_what_is_wrong(user: User, words: tuple[str, ...]) -> None:
+def test_the_command_explains_the_error(user: User, words: tuple[str, ...]) -> None:
     with pytest.raises(CommandError):
-        said("create", "builder", "--scope", "read", *words)
+        run_token_command("create", "builder", "--scope", "read", *words)
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ def test_a_token_acts_as_an_agent_or_as_its_user(user: User, scope: str, kind: K
 def test_a_token_never_allows_more_than_its_scope(scope: str, operates: bool, overrides: bool) -> None:
     boss = User.objects.create_superuser("boss")
     token = tokens.make("t", boss, scope)[0]
-    assert token.holds("statecore.operate_task") is operates
-    assert token.holds("statecore.override_task") is overrides
+    assert token.has_permission("statecore.operate_task") is operates
+    assert token.has_permission("statecore.override_task") is overrides
 
 
 def test_a_token_never_allows_more_than_its_user(user: User) -> None:
     token, text = tokens.make("t", user, "override")
-    assert token.holds("statecore.override_task")
+    assert token.has_permission("statecore.override_task")
     user.groups.clear()
     found = tokens.find(text, "statecore.override_task")
     assert found is not None
-    assert not found.holds("statecore.override_task")
+    assert not found.has_permission("statecore.override_task")
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_token_is_made_for_no_more_than_its_user_may_do(group: str | None, all
     assert tokens.scopes_of(bob) == allowed
     for scope in Scope.values:
         if scope in allowed:
-            said("create", scope, "--user", "bob", "--scope", scope)
+            run_token_command("create", scope, "--user", "bob", "--scope", scope)
         else:
             with pytest.raises(CommandError, match="may not hold"):
-                said("create", scope, "--user", "bob", "--scope", scope)
+                run_token_command("create", scope, "--user", "bob", "--scope", scope)
     assert Token.objects.count() == len(allowed)
 
 
@@ -157,7 +157,7 @@ PERMISSIONS = ("statecore.view_task", "statecore.operate_task", "statecore.overr
 
 
 @pytest.mark.parametrize("how", ["nothing", "group", "own", "superuser"])
-def test_what_the_owner_holds_is_what_django_says(how: str) -> None:
+def test_the_rights_of_the_owner_equal_djangos(how: str) -> None:
     bob = User.objects.create_superuser("bob")
     _token, text = tokens.make("t", bob, "override")
     User.objects.update(is_superuser=how == "superuser")
@@ -171,10 +171,10 @@ def test_what_the_owner_holds_is_what_django_says(how: str) -> None:
         assert found.owner_holds(permission) is User.objects.get().has_perm(permission)
 
 
-def test_making_and_revoking_a_token_is_on_record(user: User) -> None:
-    text = said("create", "builder", "--user", "ada", "--scope", "agent")
-    said("revoke", "builder")
-    said("revoke", "builder")
+def test_creating_and_revoking_a_token_is_recorded(user: User) -> None:
+    text = run_token_command("create", "builder", "--user", "ada", "--scope", "agent")
+    run_token_command("revoke", "builder")
+    run_token_command("revoke", "builder")
     notes = [note.as_dict() for note in AuditNote.objects.order_by("id")]
     assert [(note["kind"], note["actor"], note["channel"]) for note in notes] == [
         ("token_made", "manage.py token", "cli"),

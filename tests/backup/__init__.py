@@ -1,1 +1,1 @@
-"""Out of the database and back."""
+"""Exports, restores and restore drills."""

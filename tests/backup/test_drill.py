@@ -1,4 +1,4 @@
-"""The drill: what it says is what a restore would have, and it leaves nothing behind."""
+"""The restore drill reports what a restore would recover and removes its temporary database."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from statecore import backup
-from statecore.backup.manifest import exports
+from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.tree import Tree
 from statecore.journal import Event
 from statecore.kernel.clock import now
-from statecore.retiring import retire
-from statecore.sinks.counters import Counters
-from statecore.sinks.seals import Seals, seal
-from tests.backup.test_round_trip import sealed_work, work
+from statecore.operations import backup
+from statecore.operations.backup.manifest import list_exports
+from statecore.operations.retention import archive_events
+from tests.backup.test_round_trip import make_delivered_history, make_history
 from tests.support import world
-from tests.support.databases import fresh_url
+from tests.support.databases import create_database
 from tests.support.sequencer import catch_up
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.django_db(transaction=True)]
 
 
-def left_behind() -> list[str]:
-    """Databases that drills of this process have made; others may rehearse at the same time."""
+def leftover_databases() -> list[str]:
+    """Databases created by drills of this process; other processes may run drills at the same time."""
     if connection.vendor == "sqlite":
         return []
     with psycopg.connect(os.environ["DATABASE_URL"]) as server:
@@ -40,49 +40,49 @@ def left_behind() -> list[str]:
 
 
 def test_a_drill_restores_everything_and_cleans_up(home: Path) -> None:
-    sealed_work()
+    make_delivered_history()
     out = StringIO()
 
     call_command("drill", "--folder", str(home / "backup"), "--json", stdout=out)
 
-    told = json.loads(out.getvalue())
-    assert told["events"] == Event.objects.count()
-    assert (told["lost_events"], told["lost_seconds"]) == (0, 0.0)
-    assert told["export_seconds"] > 0
-    assert left_behind() == []
+    report = json.loads(out.getvalue())
+    assert report["events"] == Event.objects.count()
+    assert (report["lost_events"], report["lost_seconds"]) == (0, 0.0)
+    assert report["export_seconds"] > 0
+    assert leftover_databases() == []
 
 
-def test_what_came_after_the_export_would_be_lost(home: Path) -> None:
-    sealed_work()
+def test_a_drill_reports_events_newer_than_the_export_as_lost(home: Path) -> None:
+    make_delivered_history()
     backup.export(home / "backup")
     known = Event.objects.count()
-    work()
+    make_history()
     out = StringIO()
 
     call_command("drill", "--folder", str(home / "backup"), "--as-it-is", stdout=out)
 
     assert f"lost: {Event.objects.count() - known} events" in out.getvalue()
-    assert len(exports(home / "backup")) == 1
+    assert len(list_exports(home / "backup")) == 1
 
 
 def test_an_export_that_does_not_verify_fails_the_drill(home: Path) -> None:
-    sealed_work()
+    make_delivered_history()
     folder = backup.export(home / "backup")
     (folder / "events.jsonl.gz").write_bytes(b"")
 
-    with pytest.raises(CommandError, match=r"events.jsonl.gz is not what its manifest says"):
+    with pytest.raises(CommandError, match=r"events.jsonl.gz does not match its hash in the manifest"):
         call_command("drill", "--folder", str(home / "backup"), "--as-it-is")
-    assert left_behind() == []
+    assert leftover_databases() == []
 
 
-def test_without_an_export_there_is_nothing_to_rehearse(home: Path) -> None:
+def test_a_drill_without_an_export_fails(home: Path) -> None:
     with pytest.raises(CommandError, match="there is no export"):
         call_command("drill", "--folder", str(home), "--as-it-is")
 
 
-def test_a_database_that_was_given_is_used_and_kept(home: Path, tmp_path: Path) -> None:
-    sealed_work()
-    own = fresh_url(tmp_path)
+def test_a_drill_uses_and_keeps_a_given_database(home: Path, tmp_path: Path) -> None:
+    make_delivered_history()
+    own = create_database(tmp_path)
 
     backup.drill(home / "backup", into=own)
 
@@ -91,17 +91,16 @@ def test_a_database_that_was_given_is_used_and_kept(home: Path, tmp_path: Path) 
     assert count == Event.objects.count()
 
 
-def test_what_was_retired_is_neither_restored_nor_lost(home: Path) -> None:
-    sealed_work()
-    work()
-    catch_up(Counters(), Seals())
-    seal(1_000)
+def test_archived_events_are_neither_restored_nor_reported_lost(home: Path) -> None:
+    make_delivered_history()
+    make_history()
+    catch_up(Counters(), Tree())
     ended = now() + timedelta(days=1)
-    records = list(retire(ended, home / "retired", by=world.operator(), reason="older than anybody asks for"))
+    records = list(archive_events(ended, home / "retired", by=world.operator(), reason="older than anybody asks for"))
     out = StringIO()
 
     call_command("drill", "--folder", str(home / "backup"), "--json", stdout=out)
 
-    told = json.loads(out.getvalue())
+    report = json.loads(out.getvalue())
     assert records
-    assert (told["events"], told["lost_events"]) == (Event.objects.count(), 0)
+    assert (report["events"], report["lost_events"]) == (Event.objects.count(), 0)

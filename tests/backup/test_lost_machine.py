@@ -1,4 +1,4 @@
-"""The machine is lost in the middle of a plan, with all that was on it: elsewhere an export is restored and goes on."""
+"""A host is lost in the middle of a plan; another host restores an export and finishes the plan."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from api.client import Client
 from statecore.project.environment import ROOT
 from tests.project.test_supervisor import Site, are_gone
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow
 
 TASKS = [f"t{number}" for number in range(6)]
 PLAN = {
@@ -33,8 +35,8 @@ def manage(site: Site, *words: str) -> str:
 
 
 @contextmanager
-def machine(site: Site) -> Iterator[Client]:
-    """Everything runs; then it is gone, by kill -9 and without its home."""
+def doomed_installation(site: Site) -> Iterator[Client]:
+    """Run a whole installation, then kill it with SIGKILL and delete its home directory."""
     supervisor = site.start()
     processes = [supervisor, *supervisor.children(recursive=True)]
     token = manage(site, "token", "create", "agent", "--user", "operator", "--scope", "operate")
@@ -50,33 +52,37 @@ def machine(site: Site) -> Iterator[Client]:
         shutil.rmtree(site.variables["STATECORE_HOME"])
 
 
-def worked(client: Client, worker: str) -> str:
-    (task,) = client.claim(worker, wait=20)
-    client.complete(task.id, attempt=task.attempt or 1)
+def claim_and_complete(client: Client, worker: str) -> str:
+    (task,) = client.claim_tasks(worker, wait=20)
+    client.complete_task(task.id, attempt=task.attempt or 1)
     return task.id
 
 
-@pytest.mark.postgres  # two whole installations: once is enough, and the round trip is tested on both
-def test_work_goes_on_elsewhere(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.postgres  # starts two installations; test_round_trip.py covers both databases
+def test_a_restored_export_continues_the_plan_on_another_host(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     first, second = Site(tmp_path), Site(tmp_path_factory.mktemp("elsewhere"))
-    kept = tmp_path_factory.mktemp("backup")
-    with machine(first) as client:
+    exports = tmp_path_factory.mktemp("backup")
+    with doomed_installation(first) as client:
         client.create("phases", id="PH-1")
-        client.submit(PLAN)
-        worker = client.register(["python"])
-        done = {worked(client, worker.id), worked(client, worker.id)}
-        (held,) = client.claim(worker.id, wait=20)
-        manage(first, "export", "--to", str(kept))
-        client.complete(held.id, attempt=held.attempt or 1)  # nobody will ever know
+        client.submit_plan(PLAN)
+        worker = client.register_worker(["python"])
+        done = {claim_and_complete(client, worker.id), claim_and_complete(client, worker.id)}
+        (held,) = client.claim_tasks(worker.id, wait=20)
+        manage(first, "export", "--to", str(exports))
+        client.complete_task(
+            held.id, attempt=held.attempt or 1
+        )  # after the export, so the restored host does not know about it
 
     manage(second, "migrate", "--verbosity=0")
-    assert "verified" in manage(second, "restore", str(kept))
-    with machine(second) as client:
+    assert "verified" in manage(second, "restore", str(exports))
+    with doomed_installation(second) as client:
         assert {task.id for task in client.list("tasks", state="completed")} == done
-        # Its agent still holds what it held, and says again what was lost.
-        client.complete(held.id, attempt=held.attempt or 1)
+        # The agent still holds its lease and repeats the report that was lost.
+        client.complete_task(held.id, attempt=held.attempt or 1)
         while len(done) < len(TASKS) - 1:
-            done.add(worked(client, worker.id))
+            done.add(claim_and_complete(client, worker.id))
         until(lambda: client.get("runs", "r").state == "succeeded")
         until(lambda: second.status("/readyz") == 200)
         assert manage(second, "integrity").startswith("0 errors")

@@ -1,4 +1,4 @@
-"""An export restores a database that verifies, and one that was touched restores nothing."""
+"""An export restores a database that verifies; a modified export restores nothing."""
 
 from __future__ import annotations
 
@@ -12,105 +12,91 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from statecore import backup, door, integrity, tasks
-from statecore.agent_events import append
-from statecore.backup.manifest import NAME, Manifest
-from statecore.backup.tables import LEFT_OUT, tables
-from statecore.journal import Event, digest
-from statecore.kernel import triggers
+from statecore import tasks, transitions
+from statecore.delivery.sinks import counters
+from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.journal_file import JournalFile
+from statecore.delivery.sinks.tree import Tree
+from statecore.journal import Event, Position, digest
+from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
-from statecore.kernel.file_hash import sha256
-from statecore.records import Position
-from statecore.records.position import head
-from statecore.sinks import counters
-from statecore.sinks.counters import Counters
-from statecore.sinks.journal_file import JournalFile
-from statecore.sinks.seals import Seals, seal
+from statecore.operations import backup, integrity
+from statecore.operations.backup.manifest import MANIFEST_FILE, Manifest, list_exports
+from statecore.operations.backup.tables import EXCLUDED, list_tables
+from statecore.scheduling.agent_job_log import append_event
+from statecore.storage import triggers
+from statecore.storage.files import sha256
+from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, ordered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def work() -> None:
+def make_history() -> None:
     task = world.running_task()
     world.fire(task, "execution_completed", exit_code=0, attempt=task.attempt)
     world.task(depends_on=[world.task().pk])
     job = world.created("AgentJob")
-    append(job.pk, "tool_called", actor=world.AGENT, payload={"tool": "git"})
+    append_event(job.pk, "tool_called", actor=world.AGENT, payload={"tool": "git"})
     world.patch()
     world.forced(world.run(metadata={"text": 'ä\u2028\n"'}), "failed")
 
 
-def sealed_work() -> None:
-    work()
-    catch_up(Counters(), Seals())
-    seal(5)
+def make_delivered_history() -> None:
+    make_history()
+    catch_up(Counters(), Tree())
 
 
-def everything() -> dict[str, list[Any]]:
-    """Every row of every table that a restore brings back."""
-    found: dict[str, list[Any]] = {"positions": ordered()}
-    found["events"] = sorted(Event.objects.values_list("event_id", "body", "hash", "timestamp"))
-    for model in tables():
-        found[model.__name__] = sorted(map(repr, model._base_manager.values_list()))
-    return found
-
-
-def emptied() -> None:
-    with triggers.lowered(connection):
-        call_command("flush", verbosity=0, interactive=False)
-
-
-def test_a_round_trip_brings_everything_back(home: Path) -> None:
-    sealed_work()
-    work()  # not numbered when the export is made
-    before = everything()
+def test_an_export_and_restore_recover_every_row(home: Path) -> None:
+    make_delivered_history()
+    make_history()  # has no positions yet when the export is made
+    before = read_all_rows()
     folder = backup.export(home / "backup")
-    emptied()
+    flush_database()
 
     last = backup.restore(folder).last_position
 
-    assert everything() == before
+    assert read_all_rows() == before
     assert last == head() == len(ordered())
     assert integrity.check_all() == []
     assert triggers.missing(connection) == []
 
 
-def test_a_restored_database_goes_on(home: Path) -> None:
-    sealed_work()
-    work()
+def test_a_restored_database_accepts_new_transitions(home: Path) -> None:
+    make_delivered_history()
+    make_history()
     backup.export(home / "backup")
-    emptied()
+    flush_database()
     backup.restore(home / "backup")
 
-    work()
-    catch_up(Counters(), Seals())
+    make_history()
+    catch_up(Counters(), Tree())
 
     assert len(ordered()) == Event.objects.count()
     assert counters.reconcile() == []
     assert integrity.check_all() == []
 
 
-def test_an_export_continues_the_last_and_a_chain_restores(home: Path) -> None:
-    sealed_work()
-    work()
+def test_a_chain_of_incremental_exports_restores(home: Path) -> None:
+    make_delivered_history()
+    make_history()
     first = Manifest.read(backup.export(home / "backup"))
-    catch_up(Counters(), Seals())
+    catch_up(Counters(), Tree())
     newest = backup.export(home / "backup")
     second = Manifest.read(newest)
-    before = everything()
-    emptied()
+    before = read_all_rows()
+    flush_database()
 
     assert second.first_position == first.last_position + 1
     assert (first.waiting, second.waiting) == (second.events, 0)
-    assert second.seal is not None
+    assert (second.tree_size, second.root) != (first.tree_size, first.root)
     backup.restore(home / "backup")
-    assert everything() == before
+    assert read_all_rows() == before
 
 
-def test_all_exports_everything_again(home: Path) -> None:
-    sealed_work()
+def test_a_full_export_starts_at_the_first_position(home: Path) -> None:
+    make_delivered_history()
     backup.export(home / "backup")
     folder = backup.export(home / "backup", everything=True)
 
@@ -118,152 +104,147 @@ def test_all_exports_everything_again(home: Path) -> None:
     assert Manifest.read(folder).previous is None
 
 
-def test_after_a_restore_to_an_older_moment_exports_go_on_from_there(home: Path) -> None:
-    sealed_work()
+def test_exports_continue_from_an_older_export_that_was_restored(home: Path) -> None:
+    make_delivered_history()
     older = backup.export(home / "backup")
-    work()
-    catch_up(Counters(), Seals())
+    make_history()
+    catch_up(Counters(), Tree())
     never_happened = backup.export(home / "backup")
-    emptied()
+    flush_database()
     backup.restore(older)
-    work()
-    catch_up(Counters(), Seals())
+    make_history()
+    catch_up(Counters(), Tree())
 
     newest = Manifest.read(backup.export(home / "backup"))
-    before = everything()
-    emptied()
+    before = read_all_rows()
+    flush_database()
     backup.restore(home / "backup")
 
     assert newest.previous == older.name != never_happened.name
-    assert everything() == before
+    assert read_all_rows() == before
 
 
-def test_the_journal_file_goes_on_after_a_restore_to_an_older_moment(home: Path) -> None:
-    work()
+def test_the_journal_file_restarts_after_an_older_export_was_restored(home: Path) -> None:
+    make_history()
     catch_up(JournalFile())
     older = backup.export(home / "backup")
-    work()
+    make_history()
     catch_up(JournalFile())
     later = lines()
-    emptied()
+    flush_database()
     backup.restore(older)
-    work()
+    make_history()
     catch_up(JournalFile())
 
-    (aside,) = home.glob("transitions-until-*.jsonl")
+    (set_aside,) = home.glob("transitions-until-*.jsonl")
     assert [line["event_id"] for line in lines()] == ordered()
-    assert len(aside.read_bytes().splitlines()) == len(later)
+    assert len(set_aside.read_bytes().splitlines()) == len(later)
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL counts transactions")
-def test_a_restore_leaves_no_index_to_be_built_anew(home: Path) -> None:
-    """Which transaction wrote an event is forgotten only where another server has counted it."""
-    sealed_work()
+def test_a_restore_leaves_no_index_to_rebuild(home: Path) -> None:
+    """Transaction ids of events are cleared only when another database server assigned them."""
+    make_delivered_history()
     folder = backup.export(home / "backup")
-    emptied()
+    flush_database()
     backup.restore(folder)
-    before = index_on_the_disk()
+    before = index_file_number()
 
     catch_up(Counters())
 
-    assert index_on_the_disk() == before
+    assert index_file_number() == before
 
 
-def index_on_the_disk() -> int:
-    """Another number each time it is built."""
+def index_file_number() -> int:
+    """Return the index's file number, which changes whenever the index is rebuilt."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_relation_filenode('event_written_in')")
         return int(cursor.fetchone()[0])
 
 
-def changed(path: Path) -> None:
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"operator", b"somebody")))
+def replace_bytes(path: Path) -> None:
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"operator", b"intruder")))
 
 
-def rewritten(folder: Path, name: str, change) -> None:
-    """Somebody who knows about manifests."""
-    path = folder / name
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    path.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in change(lines))))
-    manifest = json.loads((folder / NAME).read_text())
-    manifest["files"][name]["sha256"] = sha256(path)
-    (folder / NAME).write_text(json.dumps(manifest))
-
-
-def with_another_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    lines[0]["body"] = lines[0]["body"].replace("system", "nobody")
+def with_changed_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    lines[0]["body"] = lines[0]["body"].replace("system", "intruder")
     return lines
 
 
-def with_another_state(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_changed_state(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines[0]["state"] = "cancelled"
     return lines
 
 
-def with_less_in_the_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_empty_body(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines[0]["body"] = "{}"
     lines[0]["hash"] = digest("{}")
     return lines
 
 
-def with_another_moment(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_invalid_timestamp(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines[0]["created_at"] = "yesterday"
     return lines
 
 
-def in_the_manifest(folder: Path, **members: Any) -> None:
-    manifest = json.loads((folder / NAME).read_text())
-    (folder / NAME).write_text(json.dumps(manifest | members))
+def change_manifest(folder: Path, **members: Any) -> None:
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest | members))
 
 
-def cut_short(folder: Path, name: str) -> None:
+def truncate_file(folder: Path, name: str) -> None:
     path = folder / name
     path.write_bytes(path.read_bytes()[:-20])
-    files = json.loads((folder / NAME).read_text())["files"]
-    in_the_manifest(folder, files=files | {name: {**files[name], "sha256": sha256(path)}})
+    files = json.loads((folder / MANIFEST_FILE).read_text())["files"]
+    change_manifest(folder, files=files | {name: {**files[name], "sha256": sha256(path)}})
 
 
 TAMPERING = {
-    "an event that lacks its members": (
-        lambda folder: rewritten(folder, "events.jsonl.gz", with_less_in_the_body), "malformed",
+    "an event with missing fields": (
+        lambda folder: rewrite_rows(folder, "events.jsonl.gz", with_empty_body), "malformed",
     ),
-    "a row that lacks its columns": (
-        lambda folder: rewritten(folder, "statecore_task.jsonl.gz", lambda lines: [{}]), "malformed",
+    "a row with missing columns": (
+        lambda folder: rewrite_rows(folder, "statecore_task.jsonl.gz", lambda lines: [{}]), "malformed",
     ),
-    "a line that is no object": (
-        lambda folder: rewritten(folder, "statecore_run.jsonl.gz", lambda lines: [7]), "malformed",
+    "a line that is not an object": (
+        lambda folder: rewrite_rows(folder, "statecore_run.jsonl.gz", lambda lines: [7]), "malformed",
     ),
-    "a moment that is none": (
-        lambda folder: rewritten(folder, "statecore_task.jsonl.gz", with_another_moment), "malformed",
+    "an invalid timestamp": (
+        lambda folder: rewrite_rows(folder, "statecore_task.jsonl.gz", with_invalid_timestamp), "malformed",
     ),
-    "a file that was cut short": (lambda folder: cut_short(folder, "events.jsonl.gz"), "malformed"),
-    "a position that is no number": (lambda folder: in_the_manifest(folder, last_position="x"), "malformed|manifest"),
-    "files that are no names": (lambda folder: in_the_manifest(folder, files=["x"]), "malformed"),
-    "a file that was changed": (lambda folder: changed(folder / "events.jsonl.gz"), "is not what its manifest says"),
-    "a file that is missing": (lambda folder: (folder / "events.jsonl.gz").unlink(), "is missing"),
-    "an unreadable manifest": (lambda folder: (folder / NAME).write_text("{"), "cannot be read"),
-    "an event rewritten": (
-        lambda folder: rewritten(folder, "events.jsonl.gz", with_another_body), "does not hash",
+    "a truncated file": (lambda folder: truncate_file(folder, "events.jsonl.gz"), "malformed"),
+    "a non-numeric position": (lambda folder: change_manifest(folder, last_position="x"), "malformed|manifest"),
+    "a file list without names": (lambda folder: change_manifest(folder, files=["x"]), "malformed"),
+    "a changed file": (
+        lambda folder: replace_bytes(folder / "events.jsonl.gz"), "does not match its hash in the manifest",
     ),
-    "a last event removed": (
-        lambda folder: rewritten(folder, "events.jsonl.gz", lambda lines: lines[:-1]), "does not verify",
+    "a missing file": (lambda folder: (folder / "events.jsonl.gz").unlink(), "is missing"),
+    "an unreadable manifest": (lambda folder: (folder / MANIFEST_FILE).write_text("{"), "is unreadable"),
+    "a rewritten event": (
+        lambda folder: rewrite_rows(folder, "events.jsonl.gz", with_changed_body), "does not match its hash",
+    ),
+    "a removed last event": (
+        lambda folder: rewrite_rows(folder, "events.jsonl.gz", lambda lines: lines[:-1]), "does not verify",
     ),
     "a row that no event explains": (
-        lambda folder: rewritten(folder, "statecore_task.jsonl.gz", with_another_state), "does not verify|refuse",
+        lambda folder: rewrite_rows(folder, "statecore_task.jsonl.gz", with_changed_state), "does not verify|refuse",
     ),
-    "a seal removed": (lambda folder: rewritten(folder, "statecore_seal.jsonl.gz", lambda lines: []), "last seal"),
+    "a removed tree": (
+        lambda folder: rewrite_rows(folder, "statecore_treehashes.jsonl.gz", lambda lines: []),
+        "the tree ends at position 0",
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", TAMPERING)
-def test_an_export_that_was_touched_restores_nothing(home: Path, what: str) -> None:
-    sealed_work()
+@pytest.mark.parametrize("change", TAMPERING)
+def test_a_modified_export_restores_nothing(home: Path, change: str) -> None:
+    make_delivered_history()
     folder = backup.export(home / "backup")
-    emptied()
-    tamper, words = TAMPERING[what]
+    flush_database()
+    tamper, message = TAMPERING[change]
     tamper(folder)
 
-    with pytest.raises(CommandError, match=words):
+    with pytest.raises(CommandError, match=message):
         call_command("restore", str(folder))
 
     assert not Event.objects.exists()
@@ -271,69 +252,69 @@ def test_an_export_that_was_touched_restores_nothing(home: Path, what: str) -> N
     assert triggers.missing(connection) == []
 
 
-def test_an_export_in_the_middle_of_a_chain_that_is_missing_is_named(home: Path) -> None:
-    sealed_work()
+def test_a_missing_export_in_a_chain_is_named(home: Path) -> None:
+    make_delivered_history()
     first = backup.export(home / "backup")
     backup.export(home / "backup")
     first.rename(home / "elsewhere")
-    emptied()
+    flush_database()
 
-    with pytest.raises(backup.CannotRestore, match="which is not there"):
+    with pytest.raises(backup.RestoreFailed, match="which is missing"):
         backup.restore(home / "backup")
 
 
-def test_an_export_that_was_damaged_is_not_the_last(home: Path) -> None:
-    sealed_work()
-    before = everything()
+def test_a_damaged_export_is_not_continued(home: Path) -> None:
+    make_delivered_history()
+    before = read_all_rows()
     first, damaged = backup.export(home / "backup"), backup.export(home / "backup")
-    (damaged / NAME).write_text("{")
+    (damaged / MANIFEST_FILE).write_text("{")
 
     newest = backup.export(home / "backup")
 
     assert Manifest.read(newest).previous == first.name
-    emptied()
+    flush_database()
     backup.restore(newest)
-    assert everything() == before
+    assert read_all_rows() == before
 
 
-def test_a_database_that_is_not_empty_is_left_alone(home: Path) -> None:
-    sealed_work()
+def test_a_restore_refuses_a_database_with_data(home: Path) -> None:
+    make_delivered_history()
     folder = backup.export(home / "backup")
 
-    with pytest.raises(backup.CannotRestore, match="not empty"):
+    with pytest.raises(backup.RestoreFailed, match="not empty"):
         backup.restore(folder)
 
 
 def test_the_daily_task_and_the_command_write_to_the_backup_folder(home: Path, settings, capsys) -> None:
     settings.STATECORE_BACKUP_DIR = home / "backup"
-    sealed_work()
+    make_delivered_history()
     tasks.export_journal()
     call_command("export")
     call_command("export", to=home / "other")
 
-    assert len(backup.manifest.exports(home / "backup")) == 2
-    assert len(backup.manifest.exports(home / "other")) == 1
+    assert len(list_exports(home / "backup")) == 2
+    assert len(list_exports(home / "other")) == 1
     assert not list(home.rglob("*.part"))
 
 
-def test_every_table_is_exported_or_left_out_on_purpose() -> None:
+def test_every_table_is_exported_or_excluded_on_purpose() -> None:
     from django.apps import apps
 
     ours = set(apps.get_app_config("statecore").get_models(include_auto_created=True))
-    assert set(tables()) | set(LEFT_OUT) == ours
+    assert set(list_tables()) | set(EXCLUDED) == ours
 
 
-def test_an_export_is_of_one_moment(home: Path) -> None:
-    """What is written while it runs is in it whole or not at all."""
+def test_an_export_is_a_consistent_snapshot(home: Path) -> None:
+    """A transition written during the export is included completely or not at all."""
     worker = world.fire(world.created("UetWorker", worker_type="test"), "initialization_completed")
     catch_up(Counters())
-    over = threading.Event()
+    stop = threading.Event()
 
     def write() -> None:
         try:
-            while not over.is_set():
+            while not stop.is_set():
                 for trigger in ("task_assigned", "task_completed"):
-                    door.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
+                    transitions.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
         finally:
             connection.close()
 
@@ -344,9 +325,9 @@ def test_an_export_is_of_one_moment(home: Path) -> None:
             catch_up(Counters())
             folder = backup.export(home / "backup")
     finally:
-        over.set()
+        stop.set()
         writer.join(30)
-    emptied()
+    flush_database()
 
     backup.restore(folder)
     assert integrity.check_all() == []

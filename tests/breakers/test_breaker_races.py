@@ -1,4 +1,4 @@
-"""Many callers at once: one probe, and no failure is lost."""
+"""Concurrent callers of a breaker: one gets the probe, and no failure is lost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from statecore.kernel.actors import Actor
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.scheduling import breakers
-from tests.races.records import is_whole, path
+from tests.races.records import assert_consistent, path
 from tests.support import world
-from tests.support.together import together
+from tests.support.together import run_concurrently
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CROWD, EACH = 8, 5
@@ -23,7 +23,7 @@ def callers():
     return [Actor.agent(f"agent-{number}") for number in range(CROWD)]
 
 
-def asks(actor):
+def acquires(actor):
     return lambda: breakers.acquire("aider", actor=actor)
 
 
@@ -41,35 +41,35 @@ def cooled_down():
     CircuitBreaker.objects.update(opened_at=now() - timedelta(minutes=2))
 
 
-def test_a_first_use_by_many_makes_one_breaker() -> None:
-    answers = together([asks(actor) for actor in callers()])
+def test_concurrent_first_uses_create_one_breaker() -> None:
+    answers = run_concurrently([acquires(actor) for actor in callers()])
     assert not any(getattr(answer, "is_probe", True) for answer in answers)
-    assert path(is_whole(CircuitBreaker.objects.get())) == [("created", "CLOSED")]
+    assert path(assert_consistent(CircuitBreaker.objects.get())) == [("created", "CLOSED")]
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_of_many_callers_exactly_one_gets_the_probe(number: int) -> None:
+def test_exactly_one_of_many_callers_gets_the_probe(number: int) -> None:
     cooled_down()
-    answers = together([asks(actor) for actor in callers()])
+    answers = run_concurrently([acquires(actor) for actor in callers()])
     assert Counter(getattr(answer, "code", "probe") for answer in answers) == {"probe": 1, "breaker_open": CROWD - 1}
-    assert path(is_whole(CircuitBreaker.objects.get()))[-1] == ("cooldown_expires", "HALF_OPEN")
+    assert path(assert_consistent(CircuitBreaker.objects.get()))[-1] == ("cooldown_expires", "HALF_OPEN")
 
 
 def test_no_failure_is_lost() -> None:
     world.created("CircuitBreaker", id="aider", failure_threshold=1000)
-    assert set(together([fails(actor, EACH) for actor in callers()])) == {None}
+    assert set(run_concurrently([fails(actor, EACH) for actor in callers()])) == {None}
     assert CircuitBreaker.objects.get().failure_count == CROWD * EACH
 
 
 def test_the_last_of_many_failures_opens_it_once() -> None:
     world.created("CircuitBreaker", id="aider", failure_threshold=CROWD * EACH)
-    assert set(together([fails(actor, EACH) for actor in callers()])) == {None}
-    breaker = is_whole(CircuitBreaker.objects.get())
+    assert set(run_concurrently([fails(actor, EACH) for actor in callers()])) == {None}
+    breaker = assert_consistent(CircuitBreaker.objects.get())
     assert path(breaker) == [("created", "CLOSED"), ("failure_threshold_exceeded", "OPEN")]
     assert breaker.failure_count == CROWD * EACH
 
 
 def test_two_sweeps_at_once_half_open_it_once() -> None:
     cooled_down()
-    assert sum(together([breakers.cool_down] * 4)) == 1
-    assert path(is_whole(CircuitBreaker.objects.get()))[-1] == ("cooldown_expires", "HALF_OPEN")
+    assert sum(run_concurrently([breakers.half_open_due] * 4)) == 1
+    assert path(assert_consistent(CircuitBreaker.objects.get()))[-1] == ("cooldown_expires", "HALF_OPEN")

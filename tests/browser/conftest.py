@@ -1,4 +1,4 @@
-"""One site for all tests of a worker, Debian's Chromium, and people who are logged in already.
+"""One site per test worker, Debian's Chromium, and users with open sessions.
 
 A page that writes an error to its console or breaks the content security policy fails its test.
 """
@@ -29,7 +29,7 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 
 @pytest.fixture(scope="session", autouse=True)
 def _patience() -> None:
-    """A page that comes back waits longer each time, and a busy machine takes its time."""
+    """Reconnecting pages back off, and a busy machine is slow."""
     from playwright.sync_api import expect
 
     expect.set_options(timeout=30_000)
@@ -61,7 +61,7 @@ def own_database(home: Path) -> str:
 
 @pytest.fixture(scope="session")
 def sessions(site: Any, browser: Any) -> dict[str, Any]:
-    """The cookies of each person, so that each logs in once."""
+    """The cookies of each user, so that each logs in once."""
     from tests.browser.site import PASSWORD
 
     found = {}
@@ -80,14 +80,14 @@ def sessions(site: Any, browser: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callable[..., Any]]:
-    """A browser of one's own for a person, at a page; what it complains about is looked at in the end."""
+    """Opens a page in a new browser context for a user; fails the test when the browser reported errors."""
     contexts: list[Any] = []
-    complaints: list[str] = []
+    errors: list[str] = []
 
     def hear(message: Any) -> None:
-        # What axe tries on a page comes from no address.
+        # Errors from scripts that axe injects have no URL.
         if message.type == "error" and message.location["url"]:
-            complaints.append(message.text)
+            errors.append(message.text)
 
     def open_page(path: str, who: str = "supervisor", **looks: Any) -> Any:
         context = browser.new_context(
@@ -98,12 +98,12 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
         context.set_default_timeout(30_000)
         page = context.new_page()
         page.on("console", hear)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{site.url}{path}")
         return page
 
-    open_page.complaints = complaints  # type: ignore[attr-defined]
+    open_page.errors = errors  # type: ignore[attr-defined]
     yield open_page
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert errors == []

@@ -1,4 +1,4 @@
-"""What happens behind the browser's back: run as a process, told in lines of JSON, answering each with one."""
+"""A helper process that changes data during browser tests: reads commands as JSON lines and replies to each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def person(name: str, group: str = "supervisor", may: tuple[str, ...] = ()) -> None:
-    """Of a group, or with a few permissions by their codenames."""
+    """Creates a user in a group, or with some permissions by codename."""
     from django.contrib.auth.models import Group, Permission, User
 
     from tests.browser.site import PASSWORD
@@ -34,12 +34,12 @@ def person(name: str, group: str = "supervisor", may: tuple[str, ...] = ()) -> N
 
 
 def world() -> None:
-    """Enough of everything that every page has something to show."""
+    """Data for every page."""
     from statecore.machines.task import Task
     from statecore.records import Alert
     from statecore.records.alert import now
 
-    # Of what nobody has: whoever simulates agents beside it must not take it.
+    # Requires a capability that no agent has, so that simulated agents do not claim it.
     plan("show", 6, needs=("gpu",))
     force("task", "show-t5", "failed")
     age(Task, "show-t1", 4000)
@@ -47,7 +47,7 @@ def world() -> None:
 
 
 def age(model: Any, entity_id: str, seconds: int) -> None:
-    """As if it had been in its state for so long; the door does not write this, so the row is touched by itself."""
+    """Sets the entry into its state back; written directly, because the transition service cannot."""
     from datetime import timedelta
 
     row = model.objects.get(pk=entity_id)
@@ -66,10 +66,10 @@ def plan(run: str, tasks: int, needs: Sequence[str] = ()) -> None:
     ]
     workstreams = [{"id": f"{run}-w", "tasks": listed}]
     wanted = {"id": run, "phase": "PH-browser", "start": True, "workstreams": workstreams}
-    scheduling.submit(wanted, actor=THE_SYSTEM)
+    scheduling.submit_plan(wanted, actor=THE_SYSTEM)
 
 
-def force(machine: str, entity_id: str, to_state: str, reason: str = "seen to be wrong by hand") -> None:
+def force(machine: str, entity_id: str, to_state: str, reason: str = "log shows that the job never started") -> None:
     from statecore.kernel import registry
     from tests.support import world as people
 
@@ -78,22 +78,22 @@ def force(machine: str, entity_id: str, to_state: str, reason: str = "seen to be
 
 
 def create(machine: str, **fields: Any) -> str:
-    from statecore import door
+    from statecore import transitions
     from statecore.kernel import registry
     from statecore.kernel.actors import THE_SYSTEM
 
-    entity = door.create(registry.flow(machine).model, actor=THE_SYSTEM, **fields).entity
+    entity = transitions.create(registry.flow(machine).model, actor=THE_SYSTEM, **fields).entity
     return str(entity.pk) if entity else ""
 
 
 def grow(run: str, task: str) -> None:
-    """A task more, in a run that is under way."""
-    from statecore import door
+    """Adds a task to a running run."""
+    from statecore import transitions
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.machines.task import Task
     from statecore.machines.workstream import Workstream
 
-    door.create(Task, actor=THE_SYSTEM, id=task, workstream=Workstream.objects.get(pk=f"{run}-w"))
+    transitions.create(Task, actor=THE_SYSTEM, id=task, workstream=Workstream.objects.get(pk=f"{run}-w"))
 
 
 def state(machine: str, entity_id: str) -> dict[str, Any]:
@@ -111,13 +111,13 @@ def events(machine: str, entity_id: str) -> list[dict[str, Any]]:
 
 
 def board() -> dict[str, Any]:
-    from statecore.board import stats
+    from statecore.read_models.board import get_stats
 
-    return stats()
+    return get_stats()
 
 
-DEEDS: dict[str, Callable[..., Any]] = {
-    deed.__name__: deed for deed in (prepare, person, plan, grow, force, create, state, events, board)
+COMMANDS: dict[str, Callable[..., Any]] = {
+    command.__name__: command for command in (prepare, person, plan, grow, force, create, state, events, board)
 }
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     django.setup()
     for line in sys.stdin:
         words = json.loads(line)
-        answer = DEEDS[words.pop("do")](**words)
+        answer = COMMANDS[words.pop("do")](**words)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""The whole of Statecore for a browser: a database, a Redis, a sequencer and a web server of its own.
+"""A complete Statecore site for browser tests: database, Redis, sequencer and web server.
 
-Other tests empty their database between each other; this one is left alone, so that a page may stay open. What
-happens behind the browser's back is done by a helper process that is told what to do, a line at a time.
+Its database is separate and is not emptied between tests, so that a page may stay open. A helper process changes data
+on command while a browser is connected.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from statecore.project.commands import WEB
 from tests.support import redis
 from tests.support.sequencer import ROOT, end
-from tests.support.waiting import line_of, until
+from tests.support.waiting import read_line, until
 from tests.support.web import free_port
 
 PASSWORD = "correct horse battery"
-SECOND_PERSON = "task.queued->completed"
+SECOND_PERSON = "task->completed"
 
 
 class Site:
@@ -40,7 +40,7 @@ class Site:
             self.stack = stack
             stack.enter_context(redis.running(home / "redis.sock"))
             self._open()
-            # What could not be opened as a whole is closed here.
+            # Closes what was opened when a later step fails.
             self.stack = stack.pop_all()
 
     def _open(self) -> None:
@@ -54,10 +54,10 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     def do(self, what: str, **words: Any) -> Any:
-        """Have it done through the door by the helper, and its answer."""
+        """Runs a command in the helper process and returns its reply."""
         self.hand.stdin.write(json.dumps({"do": what, **words}).encode() + b"\n")
         self.hand.stdin.flush()
-        line = line_of(self.hand.stdout)
+        line = read_line(self.hand.stdout)
         assert line, (self.home / "hand.log").read_text()
         return json.loads(line)
 

@@ -1,4 +1,4 @@
-"""What a browser makes of a page: after going back, with long names, on a telephone, among Django's own."""
+"""Back navigation, long names, small screens, and the admin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_going_back_shows_the_page_and_not_the_part_that_was_fetched_last(site: 
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
 
 
-def test_a_part_that_is_fetched_after_the_session_is_over_says_so_and_keeps_what_was_typed(
+def test_a_fragment_after_the_session_has_expired_shows_it_and_keeps_typed_text(
     site: Any, visit: Callable[..., Any]
 ) -> None:
     page = visit("/machines/tasks/show-t3/force/")
@@ -33,22 +33,20 @@ def test_a_part_that_is_fetched_after_the_session_is_over_says_so_and_keeps_what
     page.context.clear_cookies()
     page.get_by_label("blocked").check()
 
-    expect(page.locator("#preview")).to_contain_text("your session is over")
+    expect(page.locator("#preview")).to_contain_text("your session has expired")
     expect(page.locator("#reason")).to_have_value("half of a long sentence")
     assert not page.locator("#id_password").count()
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a part that is refused
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the refused fragment
 
 
-def test_the_admin_shows_where_an_entity_is_how_it_came_there_and_where_to_move_it(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/admin/statecore/task/show-t5/change/", who="admin")
 
     expect(page.locator(".field-state .readonly")).to_have_text("failed")
     expect(page.locator(".field-version .readonly")).to_be_visible()
     expect(page.locator(".field-state_entered_at .readonly")).to_be_visible()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
-    expect(page.get_by_role("cell", name="seen to be wrong by hand")).to_be_visible()
+    expect(page.get_by_role("cell", name="log shows that the job never started")).to_be_visible()
     expect(page.get_by_role("link", name="Force a state")).to_be_visible()
 
 
@@ -57,7 +55,7 @@ def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Ca
 
     site.do("plan", run="wide", tasks=1)
     site.do("person", name=LONG_NAME)
-    page = visit("/login/?next=/machines/tasks/wide-t1/force/%3Fto=blocked", who="nobody yet")
+    page = visit("/login/?next=/machines/tasks/wide-t1/force/%3Fto=blocked", who="not acknowledged")
     page.fill("#id_username", LONG_NAME)
     page.fill("#id_password", PASSWORD)
     page.get_by_role("button", name="Log in").click()

@@ -1,4 +1,4 @@
-"""The chart of the overview comes with sockets and without, late or at the second try, and never with old numbers."""
+"""The overview's chart is drawn with and without sockets, late or after a retry, and never from old numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPT = "**/uPlot.iife.min.js"
 
 @pytest.fixture
 def elsewhere(visit: Callable[..., Any]) -> Any:
-    """A page that is not the overview yet, so that what is between it and the server can be set up."""
+    """A page other than the overview, so that routes can be set up first."""
     return visit("/start/")
 
 
@@ -45,10 +45,10 @@ def test_it_is_drawn_after_its_script_failed_once(
     expect(elsewhere.locator("#rates canvas")).to_have_count(1)
     expect(elsewhere.locator("#rates canvas")).to_be_visible()
     assert elsewhere.locator("head link[href*=uPlot]").count() == 1
-    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    assert visit.errors.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
 
 
-# In the place of the script: keeps what it is told to draw.
+# Replaces the chart library and records what it draws.
 RECORDER = """window.drawn = [];
 window.uPlot = class {
   constructor(_, data) { window.drawn.push(data[1]); }
@@ -69,7 +69,7 @@ def test_a_slow_script_draws_the_newest_numbers(site: Any, elsewhere: Any) -> No
     is_live(elsewhere)
     elsewhere.wait_for_function("() => window.is_open('/ws/board/')")
     elsewhere.evaluate(NEWS)
-    elsewhere.clock.fast_forward(3_000)  # beyond the time at which a page without a word draws what it was made with
+    elsewhere.clock.fast_forward(3_000)  # past the time at which a page without messages draws its own numbers
     held[0].fulfill(body=RECORDER, content_type="text/javascript")
 
     elsewhere.wait_for_function("() => window.drawn?.length")

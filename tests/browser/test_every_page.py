@@ -1,4 +1,4 @@
-"""Every page, light and dark, wide and narrow: no violation of accessibility, no complaint, nothing sticks out."""
+"""Every page, light and dark, wide and narrow: accessible, without browser errors, without overflow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COLOURS = ("color-contrast", "link-in-text-block")
 
 
 def violations(page: Any, *rules: str) -> list[str]:
-    """Of these rules, or of all."""
+    """Checks these rules, or all."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page, options={"runOnly": [*rules]} if rules else None).response["violations"]
@@ -60,7 +60,7 @@ def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Callable[...
     every_look_holds(page)
 
 
-# The admin fades over. What a page evaluates is waited for without end, so it looks at the clock itself.
+# The admin has transitions. Playwright waits for an evaluation without limit, so the script has a timeout.
 STANDS_STILL = """() => Promise.race([
   Promise.all(document.getAnimations().map((each) => each.finished)),
   new Promise((_, fail) => setTimeout(fail, 30_000, new Error("after 30 seconds the page still moves"))),
@@ -68,7 +68,7 @@ STANDS_STILL = """() => Promise.race([
 
 
 def every_look_holds(page: Any) -> None:
-    """By all rules as it comes; what a look changes is the colours."""
+    """All rules in the default look; only colour rules in the others."""
     assert violations(page) == []
     for theme, contrast in (("light", "no-preference"), ("dark", "no-preference"), ("light", "more"), ("dark", "more")):
         page.emulate_media(color_scheme=theme, contrast=contrast, reduced_motion="reduce")
@@ -78,30 +78,30 @@ def every_look_holds(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "something sticks out at 360 px"
 
 
-def test_what_comes_after_a_form_is_accessible_too(site: Any, visit: Callable[..., Any]) -> None:
-    """A choice of many, the move of all of them, what became of it, and the receipt of one."""
+def test_the_pages_after_a_form_are_accessible(site: Any, visit: Callable[..., Any]) -> None:
+    """The selection, the confirmation, the results and a receipt."""
     site.do("plan", run="after-form", tasks=1)
     page = visit("/machines/runs/?q=after-form", who="operator")
     page.locator("tbody input").first.check()
-    page.get_by_role("button", name="Move the selected").click()
-    page.get_by_role("link", name="Run canceled").click()
-    for step in ("1 would move", "1 moved"):
+    page.get_by_role("button", name="Change selected").click()
+    page.get_by_role("link", name="Cancel run").click()
+    for step in ("1 will change", "1 changed"):
         expect(page.get_by_role("main")).to_contain_text(step)
         every_look_holds(page)
         page.set_viewport_size({"width": 1280, "height": 800})
-        if step == "1 would move":
-            page.get_by_role("button", name="Run canceled for 1 run").click()
+        if step == "1 will change":
+            page.get_by_role("button", name="Cancel 1 run").click()
     page.goto(f"{site.url}/audit/?entity=after-form&kind=normal")
     page.locator("tbody tr a").first.click()
-    expect(page.get_by_role("heading", name="What followed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Downstream changes")).to_be_visible()
     every_look_holds(page)
 
 
-def test_a_place_that_is_not_there_says_so(visit: Callable[..., Any]) -> None:
+def test_a_missing_page_shows_the_error_page(visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/nobody/")
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     every_look_holds(page)
-    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    assert visit.errors.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", ["/machines/tasks/", "/audit/", "/overrides/", "/stuck/"])
@@ -117,25 +117,25 @@ def test_the_login_is_accessible(theme: str, visit: Callable[..., Any]) -> None:
     assert violations(page) == []
 
 
-def test_who_must_have_a_second_factor_gets_one_on_an_accessible_page(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_required_enrolment_page_is_accessible(site: Any, visit: Callable[..., Any]) -> None:
     site.do("person", name="enrolling")
     site.close_web()
     site.open_web(STATECORE_SECOND_FACTOR="required")
     try:
         page = visit("/login/", who="stranger")
         log_in(page, "enrolling")
-        expect(page.get_by_role("heading", level=1)).to_have_text("A second factor")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Set up two-factor authentication")
         every_look_holds(page)
     finally:
         site.close_web()
         site.open_web()
 
 
-def test_who_is_locked_out_is_told_so_accessibly(visit: Callable[..., Any]) -> None:
+def test_the_lockout_page_is_accessible(visit: Callable[..., Any]) -> None:
     page = visit("/login/", who="stranger")
     for _ in range(settings.AXES_FAILURE_LIMIT):
         with page.expect_navigation():
             log_in(page, "guesser", "wrong")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Too many tries")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Too many failed logins")
     every_look_holds(page)
-    assert "429" in visit.complaints.pop()  # type: ignore[attr-defined]
+    assert "429" in visit.errors.pop()  # type: ignore[attr-defined]

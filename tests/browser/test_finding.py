@@ -1,4 +1,4 @@
-"""Searching, walking by keys, saved views, many at once, looks: what an operator's hands do all day."""
+"""Search, keyboard shortcuts, saved views, bulk actions and appearance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from tests.browser.site import log_in
 
 
-def test_the_search_completes_and_stands_in_the_address(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_search_completes_and_is_kept_in_the_url(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/")
     page.keyboard.press("/")
     page.keyboard.type("sta")
@@ -86,7 +86,7 @@ def test_the_chosen_row_of_every_list_is_in_the_address(path: str, visit: Callab
     page = visit(path)
     if path == "/tokens/":
         page.get_by_label("Name").fill("to be chosen")
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create token").click()
         page.goto(page.url)
     page.keyboard.press("j")
     expect(page).to_have_url(re.compile("#.+"))
@@ -96,22 +96,22 @@ def test_the_chosen_row_of_every_list_is_in_the_address(path: str, visit: Callab
 
 
 def test_without_a_clipboard_the_text_is_selected(visit: Callable[..., Any], site: Any) -> None:
-    """As over plain HTTP, where a browser has none."""
+    """As over plain HTTP, where the browser offers no clipboard."""
     page = visit("/alerts/")
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.goto(f"{site.url}/start/")
-    button = page.get_by_role("button", name="Copy the command").first
+    button = page.get_by_role("button", name="Copy command").first
     command = button.get_attribute("data-copy")
     button.click()
 
     expect(page.get_by_role("status").filter(has_text="Selected")).to_be_visible()
     assert page.evaluate("String(getSelection())") == command
     page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Copy the command").first).to_be_visible()
+    expect(page.get_by_role("button", name="Copy command").first).to_be_visible()
 
 
-def test_who_may_see_nothing_is_not_refused_again_and_again(site: Any, visit: Callable[..., Any]) -> None:
-    """A socket that is refused writes an error to the console, and this would fail by it."""
+def test_without_access_no_socket_is_opened_repeatedly(site: Any, visit: Callable[..., Any]) -> None:
+    """A refused socket would write an error to the console and fail this test."""
     site.do("person", name="nobody", group="")
     page = visit("/login/?next=/tokens/", who="stranger")
     sockets: list[Any] = []
@@ -123,10 +123,10 @@ def test_who_may_see_nothing_is_not_refused_again_and_again(site: Any, visit: Ca
     assert sockets == []
 
 
-def test_who_may_not_see_events_is_told_as_of_when_and_not_refused_again_and_again(
+def test_without_access_to_events_the_page_shows_its_time_and_opens_no_socket(
     site: Any, visit: Callable[..., Any]
 ) -> None:
-    """The numbers go on; a socket that is refused writes an error to the console, and this would fail by it."""
+    """The numbers stay live; a refused socket would write an error to the console and fail this test."""
     site.do("person", name="deaf", group="", may=["view_task"])
     page = visit("/login/", who="stranger")
     sockets: list[Any] = []
@@ -145,8 +145,8 @@ def test_who_may_not_see_events_is_told_as_of_when_and_not_refused_again_and_aga
 def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/?q=state:failed", who="operator")
     page.locator("#views-menu summary").click()
-    page.get_by_label("Keep this search as").fill("What failed")
-    page.get_by_label("for everybody").check()
+    page.get_by_label("Save this search as").fill("What failed")
+    page.get_by_label("Share with everyone").check()
     page.get_by_role("button", name="Save").click()
     expect(page).to_have_url(re.compile("state%3Afailed"))
 
@@ -156,20 +156,20 @@ def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any
     expect(other.locator("#q")).to_have_value("state:failed")
 
 
-def test_many_are_moved_by_a_frozen_choice(site: Any, visit: Callable[..., Any]) -> None:
+def test_many_entities_are_changed_by_a_locked_selection(site: Any, visit: Callable[..., Any]) -> None:
     for number in range(3):
         site.do("plan", run=f"many-{number}", tasks=1)
     page = visit("/machines/runs/?q=many-", who="operator")
     page.locator('tr[data-id="many-0"] input').check()
-    page.get_by_role("button", name="Select the page").click()
-    expect(page.get_by_role("button", name="Move all 3 that match")).to_be_visible()
-    page.get_by_role("button", name="Move the selected").click()
+    page.get_by_role("button", name="Select page").click()
+    expect(page.get_by_role("button", name="Change all 3 matching")).to_be_visible()
+    page.get_by_role("button", name="Change selected").click()
     site.do("plan", run="many-late", tasks=1)
-    page.get_by_role("link", name="Run canceled").click()
-    expect(page.locator(".note")).to_contain_text("3 would move")
-    page.get_by_role("button", name="Run canceled for 3 runs").click()
+    page.get_by_role("link", name="Cancel run").click()
+    expect(page.locator(".note")).to_contain_text("3 will change")
+    page.get_by_role("button", name="Cancel 3 runs").click()
 
-    expect(page.get_by_role("status").filter(has_text="of 3")).to_contain_text("3 moved")
+    expect(page.get_by_role("status").filter(has_text="of 3")).to_contain_text("3 changed")
     assert site.do("state", machine="run", entity_id="many-2")["state"] == "canceled"
     assert site.do("state", machine="run", entity_id="many-late")["state"] == "running"
 
@@ -187,15 +187,15 @@ def test_the_chosen_theme_is_kept(site: Any, visit: Callable[..., Any]) -> None:
 
 def test_a_history_proves_itself(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t5/")
-    page.get_by_role("button", name="Verify now").click()
+    page.get_by_role("button", name="Verify history").click()
 
-    expect(page.locator("#proof")).to_contain_text("Untampered")
+    expect(page.locator("#proof")).to_contain_text("Verified")
 
 
 def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/tokens/", who="operator")
     page.get_by_label("Name").fill("from the browser")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#token-text")).to_have_text(re.compile("^stc_"))
     page.goto(f"{site.url}/tokens/")
     expect(page.locator("#token-text")).to_have_count(0)
@@ -206,7 +206,7 @@ def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any])
 def test_single_keys_can_be_switched_off(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/alerts/")
     page.locator("#help-open").click()
-    page.get_by_label("Single keys act").uncheck()
+    page.get_by_label("Enable shortcuts").uncheck()
     page.get_by_role("button", name="Close").click()
     page.keyboard.press("s")
     page.keyboard.press("?")
@@ -228,7 +228,7 @@ def test_the_audit_asks_for_a_time_in_the_zone_of_the_viewer(site: Any, visit: C
 def test_the_journal_is_verified_and_taken_along(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/audit/?entity=show-t5")
     page.get_by_role("button", name="Verify").click()
-    expect(page.locator("#verified")).to_contain_text("What happened last verifies")
+    expect(page.locator("#verified")).to_contain_text("Recent events verified")
     with page.expect_download() as download:
         page.get_by_role("link", name="Export").click()
     lines = Path(download.value.path()).read_text().splitlines()
@@ -237,11 +237,11 @@ def test_the_journal_is_verified_and_taken_along(site: Any, visit: Callable[...,
     assert len(lines) == len(site.do("events", machine="task", entity_id="show-t5"))
 
 
-def test_who_has_seen_what_is_stuck_stands_there_for_others(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_acknowledgement_is_visible_to_others(site: Any, visit: Callable[..., Any]) -> None:
     page, other = visit("/stuck/", who="operator"), visit("/stuck/", who="viewer")
     mine, theirs = (each.get_by_role("row").filter(has_text="show-t1") for each in (page, other))
-    expect(theirs.first).to_contain_text("nobody yet")
-    mine.first.get_by_role("button", name="I have seen it").click()
+    expect(theirs.first).to_contain_text("not acknowledged")
+    mine.first.get_by_role("button", name="Acknowledge").click()
     expect(mine.first).to_contain_text("operator")
 
     other.reload()

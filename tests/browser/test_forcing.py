@@ -1,4 +1,4 @@
-"""Forcing a state from the click to the receipt, and everything that may come between."""
+"""Forcing a state from the diagram to the receipt, with conflicts, approvals and errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_a_state_is_forced_from_the_diagram_to_the_receipt(site: Any, visit: Cal
     page = visit("/machines/tasks/force-one-t1/")
     page.locator('[data-node="cancelled"]').click()
 
-    expect(page.locator("#preview")).to_contain_text("What will happen")
+    expect(page.locator("#preview")).to_contain_text("Preview")
     expect(page.locator("main dl.facts")).to_contain_text("supervisor")
     page.get_by_label("stuck").check()
     page.fill("#reason", REASON)
-    page.get_by_role("button", name="Force 1 task to cancelled").click()
+    page.get_by_role("button", name="Force task to cancelled").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
     expect(page.locator("main dl.facts")).to_contain_text(REASON)
@@ -35,7 +35,7 @@ def test_a_state_is_forced_from_the_diagram_to_the_receipt(site: Any, visit: Cal
     ]
     assert (event["operator"], event["category"], event["channel"]) == ("supervisor", "stuck", "console")
     page.reload()
-    expect(page.locator("main dl.facts")).to_contain_text("it held")
+    expect(page.locator("main dl.facts")).to_contain_text("still in effect")
 
 
 def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Callable[..., Any]) -> None:
@@ -44,7 +44,7 @@ def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Ca
     page = visit("/machines/runs/force-look/force/")
     choose(page, "canceled")
 
-    expect(page.locator("#preview")).to_contain_text("further changes will follow")
+    expect(page.locator("#preview")).to_contain_text("downstream changes")
     expect(page.locator("#preview")).to_contain_text("force-look-t3")
     choose(page, "failed")
     assert site.do("state", machine="run", entity_id="force-look") == before
@@ -60,10 +60,10 @@ def test_a_conflict_while_typing_keeps_the_words_and_shows_the_entity_as_it_is(
     site.do("force", machine="task", entity_id="force-race-t1", to_state="blocked")
     page.locator("#force-button").click()
 
-    expect(page.locator("#refusal")).to_contain_text("It moved while you were writing")
+    expect(page.locator("#refusal")).to_contain_text("The state changed while you were editing")
     expect(page.locator("#reason")).to_have_value(REASON)
     expect(page.get_by_label("emergency")).to_be_checked()
-    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    assert visit.errors.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
     page.locator("#force-button").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
 
@@ -84,49 +84,51 @@ def test_sent_twice_it_is_one_change(site: Any, visit: Callable[..., Any]) -> No
     assert len(forced) == 1
 
 
-def test_where_the_policy_says_so_a_second_person_confirms_with_a_password(
+def test_a_protected_state_is_requested_by_one_person_and_approved_by_another(
     site: Any, visit: Callable[..., Any]
 ) -> None:
-    from tests.browser.site import PASSWORD
-
-    site.do("plan", run="force-two", tasks=1)
+    site.do("plan", run="force-two", tasks=2)
     page = visit("/machines/tasks/force-two-t1/force/")
     choose(page, "completed")
+    expect(page.locator("#preview")).to_contain_text("Requires approval")
     page.get_by_label("other").check()
     page.fill("#reason", REASON)
-    page.fill("#approver", "supervisor")
-    page.fill("#approver_password", PASSWORD)
-    page.locator("#force-button").click()
-    expect(page.locator("#refusal")).to_contain_text("second operator")
-    assert visit.complaints.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    page.get_by_role("button", name="Request approval to force task to completed").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Force task to completed")
+    expect(page.get_by_role("main")).to_contain_text("You requested this")
+    assert site.do("state", machine="task", entity_id="force-two-t1")["state"] == "queued"
 
-    page.fill("#approver", "admin")
-    page.fill("#approver_password", PASSWORD)
-    page.locator("#force-button").click()
-    expect(page.locator("main dl.facts")).to_contain_text("approved by admin")
+    colleague = visit("/approvals/", "admin")
+    expect(colleague.locator('[data-tally="approvals"]')).to_have_text("1")
+    card = colleague.locator("[data-approval]")
+    expect(card.locator("[data-preview]")).to_contain_text("force-two-t2")
+    card.get_by_label("Comment").fill("checked the logs")
+    card.get_by_role("button", name="Approve: force task to completed").click()
+    expect(colleague.locator("main dl.facts")).to_contain_text("approved by admin")
+    colleague.goto(f"{site.url}/approvals/")
+    expect(colleague.get_by_role("main")).to_contain_text("checked the logs")
+    expect(colleague.locator('[data-tally="approvals"]')).to_have_text("")
 
 
-def test_what_cannot_be_forced_says_why(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_impossible_override_shows_the_reason(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t1/force/?to=nowhere")
 
-    expect(page.locator("#preview")).to_contain_text("This cannot be forced")
+    expect(page.locator("#preview")).to_contain_text("This state cannot be forced")
     expect(page.locator("#force-button")).to_be_disabled()
 
 
-def test_what_has_ended_offers_no_force_but_a_retry_and_then_its_successor(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_final_entity_offers_a_retry_and_then_its_successor(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="over", tasks=2)
     site.do("force", machine="task", entity_id="over-t2", to_state="failed")
     page = visit("/machines/tasks/over-t2/")
     expect(page.locator('[data-node="queued"]')).not_to_have_attribute("href", re.compile("."))
     expect(page.get_by_role("link", name="Force a state")).to_have_count(0)
     page.goto(f"{page.url}force/?to=queued")
-    expect(page.get_by_role("main")).to_contain_text("Failed is final")
+    expect(page.get_by_role("main")).to_contain_text("Failed is a final state")
     expect(page.locator("#force-button")).to_have_count(0)
 
     page.get_by_role("link", name="Retry it").click()
-    page.get_by_role("button", name="Retry 1 task").click()
+    page.get_by_role("button", name="Retry task").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Retried")
     page.goto(f"{site.url}/machines/tasks/over-t2/")
     expect(page.get_by_role("link", name="Retry")).to_have_count(0)
@@ -134,7 +136,7 @@ def test_what_has_ended_offers_no_force_but_a_retry_and_then_its_successor(
     expect(page.locator("main dl.facts").first).to_contain_text("over-t2")
 
 
-def test_a_preview_that_cannot_be_had_says_so_once(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_failed_preview_shows_one_error(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t1/force/")
     page.route("**/force/?to=*", lambda route: route.abort())
     for state in ("failed", "blocked"):
@@ -142,22 +144,22 @@ def test_a_preview_that_cannot_be_had_says_so_once(site: Any, visit: Callable[..
         expect(page.locator("#preview [data-empty=error]")).to_have_count(1)
     expect(page.locator("#preview")).to_contain_text("The server cannot be reached")
     expect(page.locator("#force-button")).to_be_disabled()
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of what it could not fetch
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the failed request
 
 
-def test_who_may_not_force_is_not_offered_it(site: Any, visit: Callable[..., Any]) -> None:
+def test_forcing_is_offered_only_with_the_permission(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t1/", who="operator")
 
     expect(page.get_by_role("link", name="Force a state")).to_have_count(0)
     expect(page.locator('[data-node="cancelled"]')).not_to_have_attribute("href", re.compile("."))
 
 
-def test_a_plain_move_is_made_and_receipted(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_transition_ends_on_its_receipt(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="plain", tasks=1)
     page = visit("/machines/runs/plain/", who="operator")
-    page.get_by_role("link", name="Run canceled").click()
+    page.get_by_role("link", name="Cancel run").click()
     page.fill("#reason", "nobody needs it any more")
-    page.get_by_role("button", name="Run canceled").click()
+    page.get_by_role("button", name="Cancel run").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Run canceled")
     expect(page.get_by_role("main")).to_contain_text("plain-t1")

@@ -1,4 +1,4 @@
-"""How fresh a page is can be seen at any time, and what is new is told only where it belongs."""
+"""The freshness indicator, and notices about new data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.browser.test_memory import TAP
 from tests.support.waiting import until
 
 
-def test_away_from_the_server_it_says_as_of_when_and_stands_still(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="away", tasks=1)
     page = visit("/machines/tasks/?q=run:away")
     is_live(page)
@@ -27,7 +27,7 @@ def test_away_from_the_server_it_says_as_of_when_and_stands_still(site: Any, vis
     expect(told).to_have_text(heard)
     site.open_web()
     is_live(page)
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 COLOURS = """() => {
@@ -37,7 +37,7 @@ COLOURS = """() => {
 }"""
 
 
-def test_who_is_logged_out_is_told_so_and_led_to_the_login(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_logged_out_page_links_to_the_login(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/stuck/")
     expect(page.locator("#freshness time")).to_be_visible()
     page.context.clear_cookies()
@@ -45,14 +45,12 @@ def test_who_is_logged_out_is_told_so_and_led_to_the_login(site: Any, visit: Cal
     expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
     site.open_web()
 
-    page.get_by_role("link", name="log in").click()
+    page.get_by_role("link", name="Log in").click()
     expect(page).to_have_url(f"{site.url}/login/?next=/stuck/")
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
-def test_away_from_the_server_what_was_loud_is_grey_and_a_telephone_says_as_of_when(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/", viewport={"width": 360, "height": 740})
     is_live(page)
     expect(page.locator(".tally.loud").first).to_have_count(1)
@@ -71,7 +69,7 @@ def test_away_from_the_server_what_was_loud_is_grey_and_a_telephone_says_as_of_w
     assert page.evaluate("document.querySelector('.top').scrollWidth <= innerWidth")
     site.open_web()
     is_live(page)
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_a_quiet_page_comes_back_from_how_far_all_have_come(site: Any, visit: Callable[..., Any]) -> None:
@@ -92,22 +90,22 @@ def start(page: Any) -> int:
     return int(page.evaluate("document.body.dataset.position"))
 
 
-def test_a_run_whose_journal_cannot_be_read_says_so_and_tries_again(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_whose_journal_fails_to_load_shows_an_error_and_retries(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/start/")
     page.route("**/journal/**", lambda route: route.fulfill(status=500, body="broken"), times=2)
     page.goto(f"{site.url}/runs/show/")
-    expect(page.get_by_role("alert")).to_contain_text("The server answered 500")
+    expect(page.get_by_role("alert")).to_contain_text("The server returned status 500")
     expect(page.locator("#graph .node")).to_have_count(0)
     expect(page.locator("#play")).to_be_disabled()
 
     expect(page.locator('[data-part="task show-t5"]')).to_have_attribute("data-state", "failed")
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#play")).to_be_enabled()
-    assert {each[:23] for each in visit.complaints} == {"Failed to load resource"}  # type: ignore[attr-defined]
-    visit.complaints.clear()  # type: ignore[attr-defined]
+    assert {each[:23] for each in visit.errors} == {"Failed to load resource"}  # type: ignore[attr-defined]
+    visit.errors.clear()  # type: ignore[attr-defined]
 
 
-def test_a_run_tells_every_state_by_a_word_and_a_shape(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="worded", tasks=2)
     page = visit("/runs/worded/")
     page.wait_for_selector("body[data-ready]")
@@ -140,13 +138,15 @@ def test_new_is_what_the_search_would_find(site: Any, visit: Callable[..., Any])
     expect(page.locator('tr[data-id="found-t1"]')).to_be_visible()
 
 
-def test_what_the_search_cannot_compare_is_said_to_be_possible(site: Any, visit: Callable[..., Any]) -> None:
+def test_events_that_a_search_cannot_check_are_announced_as_possible_matches(
+    site: Any, visit: Callable[..., Any]
+) -> None:
     page = visit("/machines/tasks/?q=actor:nobody-yet")
     expect(page.locator("[data-empty=no-match]")).to_be_visible()
     is_live(page)
     site.do("plan", run="perhaps", tasks=1)
 
-    expect(page.locator("#news")).to_have_text("1 more may match: look again")
+    expect(page.locator("#news")).to_have_text("1 may match. Refresh")
 
 
 MANY = """(count) => window.tell("/ws/events/", { type: "events", events: Array.from({ length: count }, (_, place) => ({
@@ -154,7 +154,7 @@ MANY = """(count) => window.tell("/ws/events/", { type: "events", events: Array.
     sequence: 1, timestamp: new Date().toISOString() } })) })"""
 
 
-def test_beyond_a_thousand_new_ones_nobody_counts(site: Any, visit: Callable[..., Any]) -> None:
+def test_new_rows_are_counted_up_to_a_thousand(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/start/")
     page.add_init_script(TAP)
     page.goto(f"{site.url}/machines/tasks/?q=many-")
@@ -174,7 +174,7 @@ HIDE = """(word) => {
 }"""
 
 
-def test_a_page_nobody_looks_at_is_not_told_and_catches_up(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_hidden_page_disconnects_and_catches_up(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="hidden", tasks=1)
     page = visit("/")
     closed: list[Any] = []
@@ -191,14 +191,14 @@ def test_a_page_nobody_looks_at_is_not_told_and_catches_up(site: Any, visit: Cal
     expect(state).to_have_text("failed")
 
 
-def test_a_run_tells_of_parts_that_came_later(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_announces_parts_created_later(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="grows", tasks=1)
     page = visit("/runs/grows/")
     page.wait_for_selector("body[data-ready]")
     is_live(page)
     site.do("grow", run="grows", task="grows-late")
 
-    expect(page.locator("#news")).to_have_text("It has new parts: show them")
+    expect(page.locator("#news")).to_have_text("New parts. Refresh")
     page.locator("#news").click()
     expect(page.locator('[data-part="task grows-late"]')).to_be_visible()
 
@@ -221,7 +221,7 @@ def test_the_states_keep_their_places_when_the_traffic_changes(visit: Callable[.
     assert page.locator(".edge .rate").count() > 5
 
 
-def test_a_time_that_is_pointed_at_is_told_exactly_in_the_viewers_zone(site: Any, visit: Callable[..., Any]) -> None:
+def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="timed", tasks=1)
     page = visit("/machines/tasks/?q=run:timed", timezone_id="Asia/Tokyo", locale="en-GB")
 

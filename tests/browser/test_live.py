@@ -1,4 +1,4 @@
-"""What others do is seen at once, without a gap and without a repeat, also after the server was away."""
+"""Changes by others appear at once, without gaps or duplicates, even after the server was down."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_numbers_beside_stuck_are_as_long_as_its_list(site: Any, visit: Call
 
     expect(page.locator("[data-tally=stuck]")).to_have_text(str(listed))
     expect(overview.locator("[data-figure='stuck.listed']")).to_have_text(str(listed))
-    # Of a workstream alone the run would be asked about next, and the number would be the same.
+    # With the workstream alone the run would need the decision next, and the count would stay the same.
     site.do("force", machine="run", entity_id="undecided", to_state="canceled")
     expect(page.locator("[data-outdated-by]")).to_be_visible()
 
@@ -94,7 +94,7 @@ def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callab
     ]
     assert len(seen) == len(set(seen))
     assert set(made) <= set(seen)
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -> None:
@@ -107,6 +107,6 @@ def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -
 
     page.locator("#time").fill("0")
     expect(now).not_to_have_attribute("data-state", "failed")
-    expect(page.locator("#moment")).to_contain_text("as it was at")
+    expect(page.locator("#moment")).to_contain_text("At ")
     page.get_by_role("button", name="Now").click()
     expect(now).to_have_attribute("data-state", "failed")

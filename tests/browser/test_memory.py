@@ -1,4 +1,4 @@
-"""What stays open for long stays small: after ten thousand updates, and after a night on the wall."""
+"""Memory stays flat after ten thousand updates, and after a day on the wall."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 MEGABYTE = 1024 * 1024
 A_DAY = 24 * 3600 * 1000
 
-# Stands between a page and its sockets: what it is told goes in beside what the server says, by the same way.
+# Wraps the page's sockets, so that a test can inject messages beside those of the server.
 TAP = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket {
@@ -42,13 +42,13 @@ UPDATES = """async ([start, frames, size, entity]) => {
 
 
 class Heap:
-    """What is left in a page's memory after everything that can go has gone."""
+    """The memory of a page after garbage collection."""
 
     def __init__(self, page: Any) -> None:
         self.client = page.context.new_cdp_session(page)
 
     def bytes(self) -> int:
-        for _ in range(3):  # what a finalizer lets go of is taken by the next round
+        for _ in range(3):  # finalizers free objects for the next round
             self.client.send("HeapProfiler.collectGarbage")
         return int(self.client.send("Runtime.getHeapUsage")["usedSize"])
 
@@ -81,7 +81,7 @@ def test_ten_thousand_updates_and_fifty_thousand_new_ones_leave_the_memory_flat(
 ) -> None:
     page = tapped(path)
     heap = Heap(page)
-    page.evaluate(UPDATES, [0, 100, 20, "show-t1"])  # what a page needs to have once is made by then
+    page.evaluate(UPDATES, [0, 100, 20, "show-t1"])  # warms the page up
     before, nodes = heap.bytes(), heap.nodes()
 
     page.evaluate(UPDATES, [2_000, 500, 20, "show-t1"])
@@ -92,8 +92,7 @@ def test_ten_thousand_updates_and_fifty_thousand_new_ones_leave_the_memory_flat(
 
 
 def test_a_day_on_the_wall(site: Any, browser: Any, sessions: dict[str, Any]) -> None:
-    """Twenty-four hours in some seconds: pages turn, links break by silence and come back, memory is flat; then it
-    loads itself anew."""
+    """24 hours in a few seconds: pages rotate, silent sockets reconnect, memory stays flat, the page reloads daily."""
     context = browser.new_context(storage_state=sessions["viewer"], viewport={"width": 1920, "height": 1080})
     page = context.new_page()
     page.clock.install()
@@ -105,7 +104,7 @@ def test_a_day_on_the_wall(site: Any, browser: Any, sessions: dict[str, Any]) ->
     def hours(count: int) -> None:
         for _ in range(count):
             page.clock.fast_forward(3600 * 1000)
-            page.clock.run_for(40_000)  # every timer of it fires as often as in so much time
+            page.clock.run_for(40_000)  # fires every timer as often as in that time
             page.wait_for_selector("#freshness[data-state=live]")
 
     hours(3)
@@ -123,7 +122,7 @@ def test_a_day_on_the_wall(site: Any, browser: Any, sessions: dict[str, Any]) ->
     context.close()
 
 
-def test_a_tile_tells_when_it_changed_and_dims_when_nobody_tells(
+def test_a_tile_shows_when_it_changed_and_dims_without_updates(
     site: Any, browser: Any, sessions: dict[str, Any]
 ) -> None:
     context = browser.new_context(storage_state=sessions["viewer"], viewport={"width": 1920, "height": 1080})

@@ -1,4 +1,4 @@
-"""The pictures in docs/images come from here: `STATECORE_TEST_PICTURES=1` writes them anew, of work under way."""
+"""Writes the screenshots in docs/images from a running simulation when `STATECORE_TEST_PICTURES=1` is set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on a page can be read: nothing is cut off, a colour means the same everywhere, a time says of which day."""
+"""Readability: nothing is cut off, colours are consistent, times include the date where needed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ FORCED_BACK = """async () => {
 }"""
 
 
-def test_no_two_times_below_a_short_run_are_told_alike(site: Any, visit: Callable[..., Any]) -> None:
+def test_times_below_a_short_run_are_all_different(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="short", tasks=1)
     site.do("force", machine="run", entity_id="short", to_state="canceled")
     page = visit("/runs/short/")
@@ -97,7 +97,7 @@ def test_no_two_times_below_a_short_run_are_told_alike(site: Any, visit: Callabl
 
 
 def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) -> None:
-    """A forced edge makes the drawing wider."""
+    """A forced edge widens the diagram."""
     page = visit("/machines/tasks/show-t1/")
     page.wait_for_selector(".diagram svg")
     page.evaluate(FORCED_BACK)
@@ -112,7 +112,7 @@ def test_the_board_of_the_admin_wraps_what_does_not_fit(visit: Callable[..., Any
     assert boards.evaluate("(board) => board.scrollWidth - board.clientWidth") <= 0
 
 
-def test_what_one_should_do_stands_apart_from_why(visit: Callable[..., Any]) -> None:
+def test_suggested_actions_are_separate_from_the_cause(visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t1/")
     why, moves = page.locator("#why > section").nth(0), page.locator("#why > section").nth(1)
     expect(moves).to_be_visible()

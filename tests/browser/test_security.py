@@ -1,4 +1,4 @@
-"""A second factor from the picture to the paper; markup in every field that is typed; everything by keys alone."""
+"""Two-factor authentication, markup in every field, and operation by keyboard alone."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ def code_from(page: Any) -> str:
     return f"{totp(base64.b32decode(text)):06}"
 
 
-def test_a_second_factor_is_got_asked_for_and_replaced_by_the_paper(site: Any, visit: Callable[..., Any]) -> None:
+def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, visit: Callable[..., Any]) -> None:
     site.do("person", name="careful")
     page = visit("/login/?next=/second-factor/", who="stranger")
     log_in(page, "careful")
     expect(page.locator("svg.qr")).to_be_visible()
     assert violations(page) == []
-    page.get_by_label("The code it shows now").fill(code_from(page))
+    page.get_by_label("Current code from the app").fill(code_from(page))
     page.get_by_label("Your password").fill(PASSWORD)
-    page.get_by_role("button", name="Confirm").click()
+    page.get_by_role("button", name="Turn on 2FA").click()
     codes = page.locator("#recovery-codes li").all_inner_texts()
     assert len(codes) == 8
     assert violations(page) == []
 
     other = visit("/login/?next=/stuck/", who="stranger")
     log_in(other, "careful")
-    expect(other.get_by_role("heading", level=1)).to_have_text("Your code")
+    expect(other.get_by_role("heading", level=1)).to_have_text("Authentication code")
     for theme in ("light", "dark"):
         other.emulate_media(color_scheme=theme)
         assert violations(other) == [], theme
     other.get_by_label("Code").fill("000000")
     other.keyboard.press("Enter")
-    expect(other.get_by_role("alert")).to_contain_text("That did not work")
+    expect(other.get_by_role("alert")).to_contain_text("Invalid code")
     other.get_by_label("Code").fill(codes[0].upper())
     other.keyboard.press("Enter")
     expect(other.get_by_role("heading", level=1)).to_have_text("Stuck")
 
 
 def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) -> None:
-    """The page would complain of what ran, and of what the policy kept from running."""
+    """A script that ran, or that the policy blocked, would be reported as an error."""
     site.do("plan", run="evil", tasks=2)
     page = visit("/machines/tasks/evil-t1/force/?to=failed")
     page.get_by_label("other").check()
@@ -59,22 +59,18 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) ->
     expect(page.locator("main dl.facts")).to_contain_text("<script>")
     page.goto(f"{site.url}/machines/tasks/?q=run:evil")
     page.locator("#views-menu summary").click()
-    page.get_by_label("Keep this search as").fill(EVIL[:80])
+    page.get_by_label("Save this search as").fill(EVIL[:80])
     page.get_by_role("button", name="Save").click()
     page.locator("#views-menu summary").click()
     expect(page.locator("#views-menu")).to_contain_text("<img")
-    page.goto(f"{site.url}/tokens/")
-    page.get_by_label("Name").fill("<img src=x onerror=alert(1)>")
-    page.get_by_role("button", name="Make it").click()
-    expect(page.locator("main")).to_contain_text("<img")
     page.goto(f"{site.url}/machines/runs/evil/move/run_canceled/")
     page.fill("#reason", EVIL)
-    page.get_by_role("button", name="Run canceled").click()
+    page.get_by_role("button", name="Cancel run").click()
     expect(page.locator("main")).to_contain_text("<img")
     search = visit("/machines/tasks/")
     search.fill("#q", EVIL)
     search.keyboard.press("Enter")
-    expect(search.locator("main")).to_contain_text("Nothing matches")
+    expect(search.locator("main")).to_contain_text("No matches")
     for path in (
         "/",
         "/overrides/",
@@ -87,10 +83,10 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) ->
         each = visit(path, who="admin")
         each.wait_for_load_state("networkidle")
     evil = visit("/screens/")
-    evil.get_by_label("Where it hangs").fill(EVIL[:80])
-    evil.get_by_label("Code on the screen").fill('"><b>')
-    evil.get_by_role("button", name="Let it in").click()
-    expect(evil.locator("main")).to_contain_text("No screen shows this code")
+    evil.get_by_label("Location").fill(EVIL[:80])
+    evil.get_by_label("Code on the display").fill('"><b>')
+    evil.get_by_role("button", name="Pair display").click()
+    expect(evil.locator("main")).to_contain_text("No display shows this code")
 
 
 def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -> None:
@@ -99,7 +95,8 @@ def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("keys-t1")
-    expect(page.locator("#why")).not_to_contain_text("Looking")  # the browser complains of what it leaves unanswered
+    # The browser reports a request that is cut off by leaving the page.
+    expect(page.locator("#why")).not_to_contain_text("Finding the cause")
 
     def tab_to(what: Any) -> None:
         for _ in range(80):
@@ -129,7 +126,7 @@ def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -
 
 
 def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[..., Any]) -> None:
-    """In the list of a machine: rows change in place, new ones are counted once."""
+    """In the list of a machine, rows change in place and new ones are counted once."""
     site.do("plan", run="restart", tasks=2)
     page = visit("/machines/tasks/?q=restart")
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
@@ -146,11 +143,11 @@ def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[.
     expect(page.locator("tbody tr")).to_have_count(5)
     ids = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.id)")
     assert sorted(ids) == ["restart-2-t1", "restart-2-t2", "restart-2-t3", "restart-t1", "restart-t2"]
-    visit.complaints.clear()  # type: ignore[attr-defined]  # the browser complains of a server that is away
+    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_what_breaks_the_policy_is_noticed(visit: Callable[..., Any]) -> None:
-    """Of a page with a style in its markup the browser complains, and every test here would fail by it."""
+    """An inline style violates the policy, which would fail every test here."""
     page = visit("/login/", who="stranger")
 
     def with_a_style(route: Any) -> None:
@@ -160,5 +157,5 @@ def test_what_breaks_the_policy_is_noticed(visit: Callable[..., Any]) -> None:
     page.route("**/login/", with_a_style)
     page.reload()
     assert page.locator("p:text-is('x')").count() == 1
-    assert any("style" in each for each in visit.complaints)  # type: ignore[attr-defined]
-    visit.complaints.clear()  # type: ignore[attr-defined]
+    assert any("style" in each for each in visit.errors)  # type: ignore[attr-defined]
+    visit.errors.clear()  # type: ignore[attr-defined]

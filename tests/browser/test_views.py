@@ -1,4 +1,4 @@
-"""Snapshot and events make a fresh snapshot, for every live view: a page that was open shows what a new one does."""
+"""For every live view, an open page shows the same as a newly loaded one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_open_page_shows_what_a_new_one_does(name: str, site: Any, visit: Cal
     if name != "tallies":
         old.wait_for_function(f"(before) => JSON.stringify(({shown})()) !== JSON.stringify(before)", arg=before)
 
-    # Others may go on meanwhile: both have to come to the same in the end.
+    # Other tests may change data in between, so both pages are compared until they agree.
     fresh = visit(path, who="viewer")
     expect(fresh.locator("body")).to_have_attribute("data-connection", "live")
     until(lambda: old.evaluate(shown) == fresh.evaluate(shown))

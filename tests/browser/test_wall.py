@@ -1,4 +1,4 @@
-"""The wall: let in by a code, fits the screen, is thrown out."""
+"""The wall: pairing, layout on every size, unpairing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SCALES = ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 
 def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
     wall, console = visit("/wall/pair/", who="stranger", **looks), visit("/screens/")
-    console.get_by_label("Code on the screen").fill(wall.locator("#code").inner_text().lower())
-    console.get_by_label("Where it hangs").fill(name)
-    console.get_by_label("Seconds for a page").fill("3")
-    console.get_by_role("button", name="Let it in").click()
+    console.get_by_label("Code on the display").fill(wall.locator("#code").inner_text().lower())
+    console.get_by_label("Location").fill(name)
+    console.get_by_label("Rotation interval").fill("3")
+    console.get_by_role("button", name="Pair display").click()
     expect(console.get_by_role("row", name=name)).to_be_visible()
     wall.wait_for_url("**/wall/?**")
     return wall, console
@@ -29,27 +29,27 @@ def test_a_screen_is_let_in_by_its_code_and_thrown_out(site: Any, visit: Callabl
     wall, console = pair(site, visit, "Kitchen")
     expect(wall.locator("#freshness")).to_have_attribute("data-state", "live")
     console.reload()
-    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("there")
-    # It may look and do nothing else.
+    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("online")
+    # It is read-only.
     assert wall.request.get(f"{site.url}/machines/tasks/show-t1/force/").status == 403
 
-    console.get_by_role("row", name="Kitchen").get_by_role("button", name="Throw out").click()
-    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("out")
+    console.get_by_role("row", name="Kitchen").get_by_role("button", name="Unpair").click()
+    expect(console.get_by_role("row", name="Kitchen")).to_contain_text("unpaired")
     wall.reload()
     wall.wait_for_url("**/login/**")
 
 
-# Five digits in every state, and as much of what needs a hand.
+# Five digits in every state and key figure.
 FULL = """() => {
   const counts = {};
   for (const tile of document.querySelectorAll("[data-machine]")) {
     const states = [...tile.querySelectorAll(".counts [data-state]")].map((each) => each.dataset.state);
     counts[tile.dataset.machine] = Object.fromEntries(states.map((state) => [state, 98765]));
   }
-  const stuck = { listed: 1234, or_more: true }, alerts = { critical: 1234 };
+  const stuck = { listed: 1234 }, alerts = { critical: 1234 };
   window.tell("/ws/board/", { type: "delta", counts, stuck, alerts, rates: { transitions_per_minute: 12345.6 } });
 }"""
-# A box that holds more than it shows, or something in it that is shortened or reaches beyond it.
+# Boxes whose content overflows or is cut off.
 CUT = """() => [...document.querySelectorAll(".worry, [data-page]:not([hidden]) .tile")].flatMap((box) => {
   const edge = box.getBoundingClientRect();
   const inside = [...box.querySelectorAll("*:not(svg *)")].filter((each) => each.getClientRects().length);
@@ -82,13 +82,13 @@ def test_nothing_scrolls_and_no_number_is_cut_off(
         page.clock.run_for(20_000)
 
 
-def test_a_large_number_is_told_shortly_and_exactly_when_pointed_at(visit: Callable[..., Any]) -> None:
+def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Callable[..., Any]) -> None:
     page = visit("/wall/")
     told = page.evaluate("""async () => {
-      const { shortly } = await import(document.querySelector("link[href*=tiles]").href);
+      const { writeShort } = await import(document.querySelector("link[href*=tiles]").href);
       return [0.04, 7.25, 9999, 10049, 98765, 999_960, 1_234_567].map((number) => {
         const place = document.createElement("b");
-        shortly(place, number);
+        writeShort(place, number);
         return [place.textContent, place.title];
       });
     }""")
@@ -117,10 +117,10 @@ def test_pages_turn_and_a_wall_that_is_thrown_out_asks_to_be_let_in_again(site: 
     wall.clock.install()
     wall.reload()
     row = console.get_by_role("row", name="Stairs")
-    row.get_by_role("button", name="Throw out").click()
-    expect(row).to_contain_text("out")
+    row.get_by_role("button", name="Unpair").click()
+    expect(row).to_contain_text("unpaired")
 
     wall.clock.fast_forward(31_000)
-    wall.wait_for_url("**/wall/pair/")  # by itself, at its next sign of life
+    wall.wait_for_url("**/wall/pair/")  # automatically, at its next heartbeat
     expect(wall.locator("#code")).to_be_visible()
-    visit.complaints.clear()  # type: ignore[attr-defined]  # its sockets were refused
+    visit.errors.clear()  # type: ignore[attr-defined]  # its sockets were refused

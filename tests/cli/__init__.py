@@ -1,1 +1,5 @@
-"""The command line as real processes, against the real server."""
+"""The command line, run as real processes against the real server."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("postgres")

@@ -1,4 +1,4 @@
-"""A command line with a token for everything."""
+"""A command line with an override token."""
 
 from __future__ import annotations
 

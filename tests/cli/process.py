@@ -1,4 +1,4 @@
-"""Running one command in a process of its own."""
+"""Run `statecore` commands as subprocesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = ("--reason", "seen to be wrong by hand", "--category", "other")
 
 
 @dataclass(frozen=True)
-class Ran:
+class Result:
     code: int
     out: str
     err: str
@@ -27,7 +27,7 @@ class Ran:
 
 
 class Statecore:
-    """Runs `statecore` with a home of its own; a traceback is a failure whatever else is asked."""
+    """Runs `statecore` with an isolated configuration; a traceback always fails the test."""
 
     def __init__(self, url: str, token: str, folder: Path) -> None:
         self.environ = {
@@ -35,17 +35,17 @@ class Statecore:
             "STATECORE_URL": url, "STATECORE_TOKEN": token, "XDG_CONFIG_HOME": str(folder / "config"),
         }  # fmt: skip
 
-    def __call__(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> Ran:
+    def __call__(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> Result:
         ended = subprocess.run(
             [sys.executable, "-m", "api.cli", *words], cwd=ROOT, input=stdin, capture_output=True, text=True,
             env={name: value for name, value in {**self.environ, **environ}.items() if value}, timeout=60, check=False,
         )  # fmt: skip
         assert "Traceback" not in ended.stderr, ended.stderr
         assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        return Result(ended.returncode, ended.stdout, ended.stderr)
 
-    def started(self, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
-        """One that goes on while the test does its part."""
+    def start(self, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
+        """Start a command without waiting for it to finish."""
         return subprocess.Popen(
             [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL,
             stderr=stderr,

@@ -1,4 +1,4 @@
-"""Logging in, and what goes wrong before anything is done: one sentence, the right code, never a traceback."""
+"""Logging in, and usage errors: one sentence, the right exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -11,52 +11,79 @@ from tests.cli.process import Statecore
 from tests.support import site as sites
 from tests.support.site import Site
 
-NOBODY = {"STATECORE_URL": "", "STATECORE_TOKEN": ""}
+LOGGED_OUT = {"STATECORE_URL": "", "STATECORE_TOKEN": ""}
 
 
-def kept(folder: Path) -> Path:
+def account_file(folder: Path) -> Path:
     return folder / "config" / "statecore" / "account.json"
 
 
-def test_a_token_is_kept_for_its_owner_alone(statecore: Statecore, site: Site, tmp_path: Path) -> None:
+def test_login_stores_the_token_readable_only_by_its_owner(statecore: Statecore, site: Site, tmp_path: Path) -> None:
     text = sites.token("read")
 
-    statecore("login", site.url, stdin=f"{text}\n", **NOBODY)
+    statecore("login", site.url, stdin=f"{text}\n", **LOGGED_OUT)
 
-    assert kept(tmp_path).stat().st_mode & 0o777 == 0o600
-    assert json.loads(kept(tmp_path).read_text()) == {"url": site.url, "token": text}
-    statecore("get", "tasks", **NOBODY)
-    statecore("logout", **NOBODY)
-    assert "no server is known" in statecore("get", "tasks", code=4, **NOBODY).err
-
-
-def test_a_wrong_token_is_not_kept(statecore: Statecore, site: Site, tmp_path: Path) -> None:
-    assert "not_authenticated" in statecore("login", site.url, stdin="stc_wrong\n", code=4, **NOBODY).err
-    assert not kept(tmp_path).exists()
+    assert account_file(tmp_path).stat().st_mode & 0o777 == 0o600
+    assert json.loads(account_file(tmp_path).read_text()) == {"url": site.url, "token": text}
+    statecore("get", "tasks", **LOGGED_OUT)
+    statecore("logout", **LOGGED_OUT)
+    assert "no server is known" in statecore("get", "tasks", code=4, **LOGGED_OUT).err
 
 
-def test_a_kept_token_is_not_sent_to_another_server(statecore: Statecore, site: Site) -> None:
-    statecore("login", site.url, stdin=f"{sites.token('read')}\n", **NOBODY)
-
-    said = statecore("get", "tasks", code=4, STATECORE_URL="http://127.0.0.1:9", STATECORE_TOKEN="").err
-
-    assert "no token is known for http://127.0.0.1:9" in said
+def test_a_wrong_token_is_not_stored(statecore: Statecore, site: Site, tmp_path: Path) -> None:
+    assert "not_authenticated" in statecore("login", site.url, stdin="stc_wrong\n", code=4, **LOGGED_OUT).err
+    assert not account_file(tmp_path).exists()
 
 
-def test_an_account_that_others_can_read_is_refused(statecore: Statecore, site: Site, tmp_path: Path) -> None:
-    statecore("login", site.url, stdin=f"{sites.token('read')}\n", **NOBODY)
-    kept(tmp_path).chmod(0o644)
+def test_a_stored_token_is_not_sent_to_another_server(statecore: Statecore, site: Site) -> None:
+    statecore("login", site.url, stdin=f"{sites.token('read')}\n", **LOGGED_OUT)
 
-    assert "chmod 600" in statecore("get", "tasks", code=4, **NOBODY).err
+    error = statecore("get", "tasks", code=4, STATECORE_URL="http://127.0.0.1:9", STATECORE_TOKEN="").err
+
+    assert "no token is known for http://127.0.0.1:9" in error
+
+
+def test_an_account_file_readable_by_others_is_refused(statecore: Statecore, site: Site, tmp_path: Path) -> None:
+    statecore("login", site.url, stdin=f"{sites.token('read')}\n", **LOGGED_OUT)
+    account_file(tmp_path).chmod(0o644)
+
+    assert "chmod 600" in statecore("get", "tasks", code=4, **LOGGED_OUT).err
+
+
+@pytest.mark.parametrize("words", [("get", "tasks", "--url"), ("--url",)], ids=["after", "before"])
+def test_the_server_may_be_named_before_and_after_the_command(
+    statecore: Statecore, site: Site, words: tuple[str, ...]
+) -> None:
+    command = () if words[0] == "get" else ("get", "tasks")
+
+    statecore(*words, site.url, *command, STATECORE_URL="http://127.0.0.1:9")
+
+    refused = statecore(*words, "http://127.0.0.1:9", *command, "--patience", "0.3", code=7).err
+    assert "tried" in refused
+
+
+def test_login_accepts_the_server_as_an_option(statecore: Statecore, site: Site, tmp_path: Path) -> None:
+    statecore("login", "--url", site.url, stdin=f"{sites.token('read')}\n", **LOGGED_OUT)
+
+    assert json.loads(account_file(tmp_path).read_text())["url"] == site.url
+    assert "no server is given" in statecore("login", code=2, stdin="stc_token\n", **LOGGED_OUT).err
+
+
+def test_a_stored_token_is_not_sent_to_the_server_of_an_option(statecore: Statecore, site: Site) -> None:
+    statecore("login", site.url, stdin=f"{sites.token('read')}\n", **LOGGED_OUT)
+
+    refused = statecore("get", "tasks", "--url", "http://127.0.0.1:9", code=4, **LOGGED_OUT).err
+
+    assert "no token is known for http://127.0.0.1:9" in refused
 
 
 @pytest.mark.parametrize("damage", [b"[", b"\xff", b"[" * 100_000], ids=["half", "no text", "deep"])
-def test_a_damaged_account_is_said_to_be(damage: bytes, statecore: Statecore, tmp_path: Path) -> None:
-    kept(tmp_path).parent.mkdir(parents=True)
-    kept(tmp_path).write_bytes(damage)
-    kept(tmp_path).chmod(0o600)
+def test_a_damaged_account_file_is_reported(damage: bytes, statecore: Statecore, tmp_path: Path) -> None:
+    account_file(tmp_path).parent.mkdir(parents=True)
+    account_file(tmp_path).write_bytes(damage)
+    account_file(tmp_path).chmod(0o600)
 
-    assert "is damaged" in statecore("get", "tasks", code=4, **NOBODY).err
+    assert "is damaged" in statecore("get", "tasks", code=4, **LOGGED_OUT).err
 
 
 @pytest.mark.parametrize(
@@ -91,25 +118,25 @@ def test_a_damaged_account_is_said_to_be(damage: bytes, statecore: Statecore, tm
         (["submit", "-", "--request-id", "é"], 6),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_a_code(statecore: Statecore, words: list[str], code: int) -> None:
-    said = statecore(*words, code=code, stdin="{}" if words[:1] == ["submit"] else "stc_token\n")
+def test_an_error_is_one_sentence_and_an_exit_code(statecore: Statecore, words: list[str], code: int) -> None:
+    result = statecore(*words, code=code, stdin="{}" if words[:1] == ["submit"] else "stc_token\n")
 
-    assert said.out == ""
-    assert said.err.startswith("statecore")
+    assert result.out == ""
+    assert result.err.startswith("statecore")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://no-such-host.invalid"])
-def test_a_server_that_is_not_there_is_given_up(statecore: Statecore, url: str) -> None:
+def test_an_unreachable_server_is_given_up(statecore: Statecore, url: str) -> None:
     assert "tried" in statecore("--patience", "0.3", "get", "tasks", code=7, STATECORE_URL=url).err
 
 
 def test_a_token_without_the_scope_is_not_allowed(statecore: Statecore) -> None:
-    said = statecore("fire", "tasks", "t1", "user_cancelled", code=4, STATECORE_TOKEN=sites.token("read")).err
+    refused = statecore("fire", "tasks", "t1", "user_cancelled", code=4, STATECORE_TOKEN=sites.token("read"))
 
-    assert "permission_denied" in said
+    assert "permission_denied" in refused.err
 
 
-def test_a_token_that_cannot_be_sent_is_said_to_be(statecore: Statecore) -> None:
-    said = statecore("get", "tasks", code=6, STATECORE_TOKEN="é-token").err
-    assert "is not text that can be sent" in said
-    assert "-token" not in said
+def test_a_token_that_cannot_be_sent_is_reported_without_printing_it(statecore: Statecore) -> None:
+    error = statecore("get", "tasks", code=6, STATECORE_TOKEN="é-token").err
+    assert "cannot be encoded" in error
+    assert "-token" not in error

@@ -1,4 +1,4 @@
-"""A real server on a socket that drops, delays and refuses as it is told to, and counts what it did."""
+"""An HTTP server that drops, delays and refuses requests on demand, and counts what it did."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Headers = dict[str, str]
 
 @dataclass(frozen=True)
 class Reply:
-    """What happens to one request: what is answered, whether it is done, whether the answer arrives."""
+    """The handling of one request: its response, whether it is executed, and whether the response arrives."""
 
     status: int = 200
     body: Any = None
     headers: Headers = field(default_factory=dict)
-    does: bool = False
+    executes: bool = False
     drops: bool = False
     hangs: bool = False
 
 
 DROPPED = Reply(drops=True)
-DONE_BUT_DROPPED = Reply(does=True, drops=True)
+DONE_BUT_DROPPED = Reply(executes=True, drops=True)
 HANGS = Reply(hangs=True)
 UNAVAILABLE = Reply(503, {"code": "unavailable", "detail": "the database is away"})
 BROKEN = Reply(502, "<html>bad gateway</html>")
-DONE_BUT_DAMAGED = Reply(body=b"not what it says it is", headers={"Content-Encoding": "gzip"}, does=True)
+DONE_BUT_DAMAGED = Reply(body=b"not what it says it is", headers={"Content-Encoding": "gzip"}, executes=True)
 
 
 def throttled(seconds: float) -> Reply:
@@ -43,13 +43,13 @@ def refused(status: int, code: str, **facts: Any) -> Reply:
 
 
 class Flaky:
-    """Plays its replies one by one; afterwards every request is done, once per key."""
+    """Plays its replies in order, then executes every request, once per idempotency key."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
         self.requests: list[tuple[str, str, Headers, bytes]] = []
         self.done: dict[str, Any] = {}
-        self.deeds = 0
+        self.executions = 0
         self.released = threading.Event()
         self.lock = threading.Lock()
 
@@ -60,17 +60,17 @@ class Flaky:
     def next_reply(self, method: str, path: str, headers: Headers, body: bytes) -> Reply:
         with self.lock:
             self.requests.append((method, path, headers, body))
-            reply = self.replies.pop(0) if self.replies else Reply(does=True)
-            return self._does(reply, headers) if reply.does else reply
+            reply = self.replies.pop(0) if self.replies else Reply(executes=True)
+            return self._execute(reply, headers) if reply.executes else reply
 
-    def _does(self, reply: Reply, headers: Headers) -> Reply:
+    def _execute(self, reply: Reply, headers: Headers) -> Reply:
         key = headers.get("idempotency-key", "")
         replayed = bool(key) and key in self.done
         if not replayed:
-            self.deeds += 1
-            self.done[key] = {"changed": True, "number": self.deeds}
-        told = {"Idempotent-Replayed": "true"} if replayed else {}
-        return Reply(reply.status, reply.body or self.done[key], {**reply.headers, **told}, drops=reply.drops)
+            self.executions += 1
+            self.done[key] = {"changed": True, "number": self.executions}
+        extra = {"Idempotent-Replayed": "true"} if replayed else {}
+        return Reply(reply.status, reply.body or self.done[key], {**reply.headers, **extra}, drops=reply.drops)
 
 
 def handler(flaky: Flaky) -> type[BaseHTTPRequestHandler]:
@@ -106,7 +106,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 50
 
-    def handle_error(self, *_: Any) -> None: ...  # a client that hangs up is what this is about
+    def handle_error(self, *_: Any) -> None: ...  # clients that hang up are expected
 
 
 @contextmanager

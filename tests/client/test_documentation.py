@@ -1,4 +1,4 @@
-"""The examples of the pages are run as they stand."""
+"""The examples in the documentation are executed unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.main import build
+from api.cli.main import build_parser
 from tests.support import sequencer as sequencers
 from tests.support import site as sites
 from tests.support.site import ROOT, Site
@@ -21,11 +21,12 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.M | re.S)
 
 
-def test_the_examples_of_the_client_work(site: Site, tmp_path: Path) -> None:
+def test_the_client_examples_work(site: Site, tmp_path: Path) -> None:
     given: dict[str, Any] = {"url": site.url, "token": sites.token("agent")}
     with sequencers.running(tmp_path):
         for example in blocks("reference/client.md", "python"):
             exec(compile(example, "docs/reference/client.md", "exec"), given)  # noqa: S102 - our own page
+    assert {"statecore", "patient"} <= given.keys()
     given["statecore"].close()
     given["patient"].close()
 
@@ -37,14 +38,14 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_of_the_pages_is_one_that_can_be_typed(line: str) -> None:
+def test_every_documented_command_can_be_parsed(line: str) -> None:
     _statecore, *words = shlex.split(line)
 
-    assert callable(build().parse_args(words).run)
+    assert callable(build_parser().parse_args(words).run)
 
 
-def test_every_command_is_on_the_page() -> None:
+def test_every_command_is_documented() -> None:
     page = (DOCS / "reference/command-line.md").read_text()
-    actions = next(action for action in build()._actions if action.dest == "command")
+    actions = next(action for action in build_parser()._actions if action.dest == "command")
 
     assert [name for name in actions.choices or () if name not in page] == []

@@ -1,4 +1,4 @@
-"""The client against a server that drops, delays and refuses: what is meant once happens once."""
+"""The client against a server that drops, delays and refuses: each call is executed exactly once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from api.client import (
     LeaseLost,
     NotAuthenticated,
     NotFound,
-    Patience,
     PermissionDenied,
     Refused,
+    RetryPolicy,
     StaleVersion,
     Throttled,
     Unreachable,
     Unsendable,
 )
-from api.client.connection import BadAddress
-from api.client.refusals import Garbled
+from api.client.connection import InvalidUrl
+from api.client.refusals import UnexpectedResponse
 from tests.client.flaky import (
     BROKEN,
     DONE_BUT_DAMAGED,
@@ -47,26 +47,26 @@ from tests.client.flaky import (
     throttled,
 )
 
-QUICK = Patience(first=0.001, longest=0.01, total=5)
+QUICK = RetryPolicy(first=0.001, longest=0.01, total=5)
 Perform = Callable[..., Any]
 
 
-def plainly(url: str, deed: Callable[[Any], Any], **settings: Any) -> Any:
-    with closing(Client(url, "secret", **{"patience": QUICK, **settings})) as client:
-        result = deed(client)
+def call_sync(url: str, call: Callable[[Any], Any], **settings: Any) -> Any:
+    with closing(Client(url, "secret", **{"retry_policy": QUICK, **settings})) as client:
+        result = call(client)
         return list(result) if hasattr(result, "__next__") else result
 
 
-def asynchronously(url: str, deed: Callable[[Any], Any], **settings: Any) -> Any:
+def call_async(url: str, call: Callable[[Any], Any], **settings: Any) -> Any:
     async def run() -> Any:
-        async with AsyncClient(url, "secret", **{"patience": QUICK, **settings}) as client:
-            result = deed(client)
+        async with AsyncClient(url, "secret", **{"retry_policy": QUICK, **settings}) as client:
+            result = call(client)
             return [each async for each in result] if inspect.isasyncgen(result) else await result
 
     return asyncio.run(run())
 
 
-@pytest.fixture(params=[plainly, asynchronously])
+@pytest.fixture(params=[call_sync, call_async])
 def perform(request: pytest.FixtureRequest) -> Perform:
     return request.param  # type: ignore[no-any-return]
 
@@ -76,19 +76,19 @@ def fire(client: Any) -> Any:
 
 
 @pytest.mark.parametrize("trouble", [DROPPED, DONE_BUT_DROPPED, DONE_BUT_DAMAGED, UNAVAILABLE, BROKEN, throttled(0)])
-def test_what_is_fired_through_trouble_happens_once(perform: Perform, trouble: Reply) -> None:
+def test_a_transition_is_executed_once_despite_failures(perform: Perform, trouble: Reply) -> None:
     flaky = Flaky(trouble, trouble, trouble)
     with serving(flaky) as url:
         outcome = perform(url, fire)
 
     assert outcome.changed
-    assert flaky.deeds == 1
+    assert flaky.executions == 1
     assert len(flaky.requests) == 4
     assert len(set(flaky.keys)) == 1
     assert flaky.keys[0]
 
 
-def test_a_lost_answer_is_given_again_and_said_to_be_a_replay(perform: Perform) -> None:
+def test_a_lost_response_is_replayed_and_marked_as_a_replay(perform: Perform) -> None:
     with serving(Flaky(DONE_BUT_DROPPED)) as url:
         assert perform(url, fire).replayed
 
@@ -99,36 +99,36 @@ def test_two_calls_have_two_keys(perform: Perform) -> None:
         perform(url, fire)
         perform(url, fire)
 
-    assert flaky.deeds == len(set(flaky.keys)) == 2
+    assert flaky.executions == len(set(flaky.keys)) == 2
 
 
-def test_a_request_id_of_the_caller_is_the_key(perform: Perform) -> None:
+def test_the_callers_request_id_is_the_idempotency_key(perform: Perform) -> None:
     flaky = Flaky()
     with serving(flaky) as url:
-        perform(url, lambda client: client.submit({"phase": "PH-1"}, request_id="nightly-7"))
+        perform(url, lambda client: client.submit_plan({"phase": "PH-1"}, request_id="nightly-7"))
 
     assert flaky.keys == ["nightly-7"]
 
 
-def test_reads_are_tried_again_without_a_key(perform: Perform) -> None:
+def test_reads_are_retried_without_a_key(perform: Perform) -> None:
     flaky = Flaky(DROPPED, Reply(body={"machines": {}}))
     with serving(flaky) as url:
-        assert perform(url, lambda client: client.stats()) == {"machines": {}}
+        assert perform(url, lambda client: client.get_stats()) == {"machines": {}}
 
     assert flaky.keys == ["", ""]
 
 
-def test_a_server_that_hangs_is_left_after_the_timeout_and_asked_again(perform: Perform) -> None:
+def test_a_hanging_request_is_retried_after_the_timeout(perform: Perform) -> None:
     flaky = Flaky(HANGS)
     with serving(flaky) as url:
         started = time.monotonic()
         assert perform(url, fire, timeout=0.2).changed
         assert time.monotonic() - started < 4
 
-    assert flaky.deeds == 1
+    assert flaky.executions == 1
 
 
-def test_retry_after_is_waited_for(perform: Perform) -> None:
+def test_the_client_waits_for_retry_after(perform: Perform) -> None:
     with serving(Flaky(throttled(0.4))) as url:
         started = time.monotonic()
         perform(url, fire)
@@ -136,7 +136,7 @@ def test_retry_after_is_waited_for(perform: Perform) -> None:
     assert time.monotonic() - started >= 0.4
 
 
-def test_it_does_not_wait_beyond_its_patience(perform: Perform) -> None:
+def test_the_client_does_not_retry_longer_than_its_policy(perform: Perform) -> None:
     with serving(Flaky(throttled(3600))) as url:
         started = time.monotonic()
         with pytest.raises(Throttled) as caught:
@@ -146,14 +146,14 @@ def test_it_does_not_wait_beyond_its_patience(perform: Perform) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_a_server_that_is_not_there_is_unreachable(perform: Perform) -> None:
+def test_a_refused_connection_is_unreachable(perform: Perform) -> None:
     with pytest.raises(Unreachable, match="tried"):
-        perform("http://127.0.0.1:9", fire, patience=Patience(first=0.01, longest=0.02, total=0.1))
+        perform("http://127.0.0.1:9", fire, retry_policy=RetryPolicy(first=0.01, longest=0.02, total=0.1))
 
 
 def test_a_server_that_stays_broken_is_given_up(perform: Perform) -> None:
-    with serving(Flaky(*[BROKEN] * 500)) as url, pytest.raises(Unreachable, match="answers 502"):
-        perform(url, fire, patience=Patience(first=0.01, longest=0.02, total=0.1))
+    with serving(Flaky(*[BROKEN] * 500)) as url, pytest.raises(Unreachable, match="status 502"):
+        perform(url, fire, retry_policy=RetryPolicy(first=0.01, longest=0.02, total=0.1))
 
 
 REFUSALS: list[tuple[int, str, type[Refused]]] = [
@@ -190,43 +190,43 @@ def test_a_refusal_is_raised_at_once_with_its_facts(
 
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b'"\xff"', b"[" * 100_000], ids=["page", "no text", "deep"])
-def test_an_answer_that_is_not_of_the_api_is_said_to_be_garbled(body: bytes, perform: Perform) -> None:
-    with serving(Flaky(Reply(body=body))) as url, pytest.raises(Garbled, match="JSON"):
-        perform(url, lambda client: client.stats())
+def test_a_response_that_is_not_json_is_garbled(body: bytes, perform: Perform) -> None:
+    with serving(Flaky(Reply(body=body))) as url, pytest.raises(UnexpectedResponse, match="JSON"):
+        perform(url, lambda client: client.get_stats())
 
 
 LACKING: dict[str, Callable[[Any], Any]] = {
     "results": lambda client: client.list("tasks"),
     "moves": lambda client: client.explain("tasks", "t1"),
-    "tasks": lambda client: client.claim("w1"),
+    "tasks": lambda client: client.claim_tasks("w1"),
     "reports": lambda client: client.report_and_claim("w1", []),
 }
 
 
 @pytest.mark.parametrize("name", LACKING)
-def test_an_answer_that_lacks_what_it_is_read_for_is_garbled(name: str, perform: Perform) -> None:
+def test_a_response_with_missing_fields_is_garbled(name: str, perform: Perform) -> None:
     for body in (b'{"id": "t1", "tasks": []}', b'{"id": "t1", "tasks": [], "%b": 7}' % name.encode()):
         if name == "tasks":
             body = body.replace(b'"tasks": []', b'"state": ""')
-        with serving(Flaky(Reply(body=body))) as url, pytest.raises(Garbled):
+        with serving(Flaky(Reply(body=body))) as url, pytest.raises(UnexpectedResponse):
             perform(url, LACKING[name])
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, [{"deep": -math.inf}]], ids=["nan", "inf", "deep"])
-def test_what_json_has_no_word_for_is_not_sent(value: Any, perform: Perform) -> None:
+def test_non_finite_numbers_are_not_sent(value: Any, perform: Perform) -> None:
     with serving(flaky := Flaky()) as url, pytest.raises(Unsendable, match="finite"):
         perform(url, lambda client: client.create("tasks", payload={"x": None, "y": value}))
     assert flaky.requests == []
 
 
 @pytest.mark.parametrize("key", ["é", "a b", "", "k" * 201, 5])
-def test_a_request_id_that_no_header_can_hold_is_not_sent(key: Any, perform: Perform) -> None:
+def test_a_request_id_that_is_not_a_valid_header_is_not_sent(key: Any, perform: Perform) -> None:
     with serving(flaky := Flaky()) as url, pytest.raises(Unsendable, match="visible"):
         perform(url, lambda client: client.create("tasks", request_id=key))
     assert flaky.requests == []
 
 
-def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perform) -> None:
+def test_pagination_stays_on_the_configured_server(perform: Perform) -> None:
     def page(number: int, following: str | None) -> Reply:
         row = {"entity_type": "task", "id": f"t{number}", "state": "running"}
         return Reply(body={"results": [row], "next": following, "previous": None})
@@ -234,7 +234,7 @@ def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perfor
     elsewhere = "http://elsewhere.example/api/v1/stuck/?cursor=abc&kind=late&kind=decision&owner="
     flaky = Flaky(page(1, elsewhere), DROPPED, page(2, None))
     with serving(flaky) as url:
-        found = perform(url, lambda client: client.stuck())
+        found = perform(url, lambda client: client.list_stuck())
 
     assert [each.id for each in found] == ["t1", "t2"]
     assert [path for _method, path, _headers, _body in flaky.requests][1:] == [
@@ -245,7 +245,7 @@ def test_pages_are_followed_at_the_same_server_whatever_they_say(perform: Perfor
 @pytest.mark.parametrize(
     ("entity_id", "quoted"), [("../../admin", "..%2F..%2Fadmin"), ("..", "%2E%2E"), (".", "%2E"), ("a.b", "a.b")]
 )
-def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform, entity_id: str, quoted: str) -> None:
+def test_the_token_is_sent_and_ids_cannot_escape_the_path(perform: Perform, entity_id: str, quoted: str) -> None:
     flaky = Flaky(refused(404, "not_found"))
     with serving(flaky) as url, pytest.raises(NotFound):
         perform(url, lambda client: client.get("tasks", entity_id))
@@ -268,6 +268,6 @@ def test_the_token_is_sent_and_the_path_cannot_be_left(perform: Perform, entity_
         "http://a\n/",
     ],
 )
-def test_what_is_not_an_address_is_refused(url: str) -> None:
-    with pytest.raises(BadAddress):
+def test_an_invalid_url_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrl):
         Client(url, "secret")

@@ -1,1 +1,1 @@
-"""kill -9 in the middle of a change: all of it happened, or nothing."""
+"""Processes killed in the middle of a transition: all of it is stored, or nothing."""

@@ -1,4 +1,4 @@
-"""The nursery on the database under test, and a stage for its victims."""
+"""Starts the process that forks victims, on the database under test."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ PATIENCE = 60.0
 
 @dataclass
 class Victim:
-    """A process that plays one scenario; what it says is read line by line."""
+    """A process that runs one scenario and reports in lines."""
 
     nursery: Nursery
     pid: int
 
-    def says(self) -> str:
+    def read_line(self) -> str:
         return self.nursery.line()
 
-    def until(self, *words: str) -> str:
-        while (said := self.says()) not in words:
-            assert said == "statement", f"unexpected: {said}"
-        return said
+    def wait_for(self, *words: str) -> str:
+        while (line := self.read_line()) not in words:
+            assert line == "statement", f"unexpected: {line}"
+        return line
 
     def kill(self) -> list[str]:
-        """kill -9, and what it still said before it died."""
+        """Kills the process and returns the lines it has still written."""
         os.kill(self.pid, signal.SIGKILL)
-        return self.last_words("gone -9")
+        return self.remaining_lines("gone -9")
 
-    def last_words(self, ending: str = "gone 0") -> list[str]:
+    def remaining_lines(self, ending: str = "gone 0") -> list[str]:
         words = []
-        while (said := self.says()) != ending:
-            assert not said.startswith("gone"), said
-            words.append(said)
+        while (line := self.read_line()) != ending:
+            assert not line.startswith("gone"), line
+            words.append(line)
         return words
 
 
@@ -54,27 +54,27 @@ class Nursery:
             [sys.executable, "-m", "tests.crash.nursery"], cwd=ROOT, env={**os.environ, "DATABASE_URL": url},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
         )  # fmt: skip
-        self.heard = b""
+        self.received = b""
 
     def victim(self, deed: str, *, moment: str = "", statement: int | None = None, times: int = 1) -> Victim:
         scenario: dict[str, Any] = {"deed": deed, "moment": moment, "statement": statement, "times": times}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(scenario).encode() + b"\n")
-        # The victim may speak before the nursery has told its number.
+        # The victim's output may arrive before the nursery's line with its pid.
         before: list[str] = []
-        while not (said := self.line()).startswith("pid "):
-            before.append(said)
-        self.heard = "".join(f"{line}\n" for line in before).encode() + self.heard
-        return Victim(self, int(said.removeprefix("pid ")))
+        while not (line := self.line()).startswith("pid "):
+            before.append(line)
+        self.received = "".join(f"{line}\n" for line in before).encode() + self.received
+        return Victim(self, int(line.removeprefix("pid ")))
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        while b"\n" not in self.heard:
+        while b"\n" not in self.received:
             assert select.select([self.process.stdout], [], [], PATIENCE)[0], "the nursery is silent"
             more = os.read(self.process.stdout.fileno(), 65_536)
             assert more, "the nursery is gone"
-            self.heard += more
-        line, _, self.heard = self.heard.partition(b"\n")
+            self.received += more
+        line, _, self.received = self.received.partition(b"\n")
         return line.decode()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def the_nursery(django_db_setup: None) -> Iterator[Nursery]:
 
 @pytest.fixture
 def nursery(the_nursery: Nursery, transactional_db: None) -> Nursery:
-    from tests.crash import deeds  # needs Django, which is not ready when this file is read
+    from tests.crash import deeds  # Django is not set up when this conftest loads
 
     deeds.stage()
     return the_nursery

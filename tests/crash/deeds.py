@@ -1,14 +1,20 @@
-"""What victims do, each with the entities that `stage` has put there for it."""
+"""The operations that victims perform on the entities that `stage` creates."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from statecore import door
-from statecore.door import RequestKey
-from statecore.door.change import Change
+from django.contrib.auth.models import User
+
+from statecore import transitions
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
+from statecore.records import approval
+from statecore.transitions import RequestKey, approvals
+from statecore.transitions.change import Change
+from statecore.transitions.unit_of_work import UnitOfWork
 from tests.races.contest import operator
 from tests.support import world
 
@@ -21,6 +27,12 @@ def stage() -> None:
         made = world.created("UetWorker", id=name, worker_type="executor")
         world.fire(made, "initialization_completed")
     world.fire(world.created("PipelineJob", id="ended"), "cancel")
+    ada = User.objects.create_superuser("ada")
+    approval.request(
+        actor=operator("ada"), account=ada.pk, expires_at=now() + timedelta(days=1), entity_type="uet_worker",
+        entity_id="one", version=2, from_state="IDLE", to_state="DRAINING", reason="approved and then killed",
+        category="emergency",
+    )  # fmt: skip
 
 
 def model(name: str) -> Any:
@@ -28,11 +40,11 @@ def model(name: str) -> Any:
 
 
 def create() -> None:
-    door.create(model("uet_worker"), actor=THE_SYSTEM, id="newborn", worker_type="executor")
+    transitions.create(model("uet_worker"), actor=THE_SYSTEM, id="newborn", worker_type="executor")
 
 
 def transition(**given: Any) -> None:
-    door.transition(model("uet_worker"), "one", "task_assigned", actor=THE_SYSTEM, **given)
+    transitions.transition(model("uet_worker"), "one", "task_assigned", actor=THE_SYSTEM, **given)
 
 
 def keyed_transition() -> None:
@@ -40,35 +52,41 @@ def keyed_transition() -> None:
 
 
 def cascade() -> None:
-    """A move whose reaction moves another entity in the same transaction."""
+    """A transition with a reaction that changes another entity in the same transaction."""
 
-    def follow(changes: list[Change]) -> None:
+    def follow(work: UnitOfWork, changes: list[Change]) -> None:
         (change,) = changes
         if change.entity.pk == "one":
-            door.transition(type(change.entity), "two", "task_assigned", actor=THE_SYSTEM, cause=change.entry)
+            given = {"actor": THE_SYSTEM, "cause": change.entry, "within": work}
+            transitions.transition(type(change.entity), "two", "task_assigned", **given)
 
-    registry.reactions.insert(0, follow)
+    registry.reactions.insert(0, ("", follow))
     try:
         transition()
     finally:
-        registry.reactions.remove(follow)
+        registry.reactions.remove(("", follow))
 
 
 def override() -> None:
     details = {"reason": "forced and then killed", "category": "emergency"}
-    door.override(model("uet_worker"), "one", "DRAINING", actor=operator(), **details)
+    transitions.override(model("uet_worker"), "one", "DRAINING", actor=operator(), **details)
+
+
+def approve() -> None:
+    """Approves the request that `stage` has stored; its decision and its override are one transaction."""
+    approvals.approve(approval.Approval.objects.get().pk, actor=operator("bob", account=10**6))
 
 
 def retry() -> None:
-    door.retry(model("pipeline_job"), "ended", actor=THE_SYSTEM)
+    transitions.retry(model("pipeline_job"), "ended", actor=THE_SYSTEM)
 
 
 def batch() -> None:
-    door.transition_many(model("uet_worker"), BATCH, "task_assigned", actor=THE_SYSTEM)
+    transitions.transition_many(model("uet_worker"), BATCH, "task_assigned", actor=THE_SYSTEM)
 
 
 def there_and_back() -> None:
-    """One of two moves in turn, so that it can be done for ever."""
+    """Makes two transitions in turn, so that it can repeat without end."""
     is_idle = model("uet_worker").objects.get(pk="one").state == "IDLE"
     trigger = "task_assigned" if is_idle else "task_completed"
-    door.transition(model("uet_worker"), "one", trigger, actor=THE_SYSTEM)
+    transitions.transition(model("uet_worker"), "one", trigger, actor=THE_SYSTEM)

@@ -1,9 +1,9 @@
-"""A program that forks victims: Django is loaded once, each victim lives for one scenario.
+"""A program that loads Django once and forks a victim for each scenario.
 
     python -m tests.crash.nursery
 
-reads one JSON scenario per line, forks a victim that plays it, and says in lines what goes on: `pid N`, `statement`,
-`stands`, `done`, and `gone STATUS` once the victim is dead. A victim that stands waits for ever, to be killed.
+reads one JSON scenario per line, forks a victim that runs it, and reports in lines: `pid N`, `statement`, `paused`,
+`done`, and `gone STATUS` once the victim is dead. A paused victim waits to be killed.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from collections.abc import Callable
 from typing import Any
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def stand() -> None:
-    say("stands")
+def pause() -> None:
+    report("paused")
     while True:
         signal.pause()
 
 
 class Statements:
-    """Counts the statements on their way to the database, and stands before the chosen one."""
+    """Counts the statements sent to the database, and pauses before the chosen one."""
 
     def __init__(self, fatal: int | None) -> None:
         self.fatal, self.seen = fatal, 0
 
     def __call__(self, execute: Any, *statement: Any) -> Any:
         self.seen += 1
-        say("statement")
+        report("statement")
         if self.seen == self.fatal:
-            stand()
+            pause()
         return execute(*statement)
 
 
 def play(scenario: dict[str, Any]) -> None:
-    """One life: get ready, do it, and stand where the scenario says so."""
+    """Runs the scenario and pauses at the moment it names."""
     from django.db import connection
 
     from statecore.kernel import registry
@@ -49,14 +49,14 @@ def play(scenario: dict[str, Any]) -> None:
 
     connection.ensure_connection()
     if scenario["moment"] == "written":
-        registry.reactions.append(lambda changes: stand())
+        registry.reactions.append(("", lambda work, changes: pause()))
     if scenario["moment"] == "committed":
-        registry.listeners.append(stand)
+        registry.listeners.append(pause)
     deed: Callable[[], object] = getattr(deeds, scenario["deed"])
     with connection.execute_wrapper(Statements(scenario["statement"])):
         for _ in range(scenario["times"]):
             deed()
-            say("done")
+            report("done")
 
 
 def main() -> None:
@@ -68,9 +68,9 @@ def main() -> None:
         if pid == 0:
             play(json.loads(line))
             os._exit(0)
-        say("pid", pid)
+        report("pid", pid)
         _pid, status = os.waitpid(pid, 0)
-        say("gone", os.waitstatus_to_exitcode(status))
+        report("gone", os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":

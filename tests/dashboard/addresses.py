@@ -1,4 +1,7 @@
-"""Every page of the console with what it takes to see it; a route that is missing here fails a test."""
+"""Every page of the console with the permission that it needs.
+
+A route that is neither in LISTED nor in NOT_PAGES is a page for viewers: it must refuse accounts without a group.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from typing import Any, NamedTuple
 
 from django.urls import reverse
 
-from tests.dashboard.scene import Scene, last_forced
+from dashboard.urls import urlpatterns
+from tests.dashboard.scene import Scene, last_forced, pending_approval
 
 ANYBODY, VIEW, OPERATE, OVERRIDE = "anybody", "view", "operate", "override"
 
@@ -18,7 +22,7 @@ class Page(NamedTuple):
 
 
 TASK = ("tasks", "scene-t1")
-PAGES = [
+LISTED = [
     Page("overview", ANYBODY),
     Page("start", ANYBODY),
     Page("stuck", ANYBODY),
@@ -27,6 +31,9 @@ PAGES = [
     Page("wall", ANYBODY),
     Page("screens", VIEW),
     Page("alerts", VIEW),
+    Page("approvals", VIEW),
+    Page("approval", VIEW, "pending approval"),
+    Page("approval_preview", OVERRIDE, "pending approval"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("audit_export", VIEW),
@@ -40,15 +47,16 @@ PAGES = [
     Page("run_journal", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),
     Page("matching", OPERATE, ("tasks",)),
-    Page("move", OPERATE, ("runs", "scene", "run_canceled")),
+    Page("transition", OPERATE, ("runs", "scene", "run_canceled")),
     Page("retry", OPERATE, TASK),
     Page("force", OVERRIDE, TASK),
 ]
-# These take a POST, or are for who is not in yet.
+# Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
-    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "take_notice", "revoke"),
-    *("save_view", "drop_view", "select", "bulk", "bulk_job"),
-    *("revoke_screen", "alive", "pairing", "paired"),
+    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
+    "decide",
+    *("save_view", "delete_view", "select", "bulk", "bulk_job"),
+    *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
 MAY = {
     "nobody": {ANYBODY},
@@ -59,6 +67,15 @@ MAY = {
 }
 
 
+def unlisted() -> list[Page]:
+    known = {page.name for page in LISTED} | NOT_PAGES
+    return [Page(str(pattern.name), VIEW) for pattern in urlpatterns if pattern.name not in known]
+
+
+PAGES = [*LISTED, *unlisted()]
+
+
 def address(place: Page, scene: Scene) -> str:
-    args = (last_forced(),) if place.args == "forced event" else place.args
+    created = {"forced event": last_forced, "pending approval": pending_approval}
+    args = (created[place.args](),) if isinstance(place.args, str) else place.args
     return reverse(f"console:{place.name}", args=args)

@@ -1,4 +1,4 @@
-"""People of each group, and one of everything to look at: made once for each file of tests.
+"""Users of each group and a small world of entities, created once per test module.
 
 Each test runs in a savepoint within that. Imports wait for Django to be set up.
 """
@@ -27,12 +27,12 @@ def module_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def module_people(module_db: None) -> dict[str, Any]:
-    """One of each group, one without any, one who may do everything."""
+    """A user in each group, one in no group, and a superuser."""
     from django.contrib.auth.models import Group, User
 
     from dashboard import groups
 
-    groups.make()
+    groups.create_groups()
     made = {name: User.objects.create(username=name, password="!") for name in ("viewer", "operator", "supervisor")}
     for name, user in made.items():
         user.groups.add(Group.objects.get(name=name))
@@ -45,7 +45,7 @@ def module_people(module_db: None) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def module_scene(module_db: None) -> Any:
-    """A run under way, something forced, an alert; all of it numbered."""
+    """A running run, a forced task and an alert; all events have positions."""
     from tests.dashboard.scene import build
 
     return build()

@@ -1,19 +1,20 @@
-"""A small world for the pages: made through the door, numbered by the sequencer, counted by its sinks."""
+"""A small world for the pages, created by the transition service, with positions and counters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from statecore import scheduling
-from statecore.journal import Event
+from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.sink import read_batch
+from statecore.journal import Event, Position, position
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.run import Run
 from statecore.machines.task import Task
-from statecore.records import Alert, Phase, Position, position
+from statecore.records import Alert, Approval, Phase, approval
 from statecore.records.alert import now
-from statecore.sinks import numbered
-from statecore.sinks.counters import Counters
 from tests.support import world
 
 
@@ -30,7 +31,7 @@ def build() -> Scene:
     Phase.objects.get_or_create(id="PH-scene")
     tasks = [{"id": "scene-t1"}, {"id": "scene-t2", "depends_on": ["scene-t1"]}, {"id": "scene-t3"}]
     plan = {"id": "scene", "phase": "PH-scene", "start": True, "workstreams": [{"id": "scene-w", "tasks": tasks}]}
-    scheduling.submit(plan, actor=THE_SYSTEM)
+    scheduling.submit_plan(plan, actor=THE_SYSTEM)
     forced = world.forced(Task.objects.get(pk="scene-t3"), "cancelled")
     alert = Alert.objects.create(
         rule="stuck", key="scene", severity="warning", detail="something is late", opened_at=now()
@@ -46,14 +47,14 @@ def build() -> Scene:
 
 
 def number_all() -> None:
-    """What the sequencer does, for events that nobody has committed: each test is rolled back."""
+    """Does the sequencer's work for uncommitted events, because each test is rolled back."""
     head = position.head()
     new = Event.objects.exclude(pk__in=Position.objects.values("event_id")).order_by("timestamp", "event_id")
     rows = [_position(place, event) for place, event in enumerate(new, head + 1)]
-    with world.open_gate():
+    with world.disable_write_guard():
         Position.objects.bulk_create(rows)
     position.Numbering.objects.update_or_create(pk=1, defaults={"head": head + len(rows)})
-    Counters().deliver(numbered.read(head, len(rows)))
+    Counters().deliver(read_batch(head, len(rows)))
 
 
 def _position(place: int, event: Event) -> Position:
@@ -62,10 +63,29 @@ def _position(place: int, event: Event) -> Position:
 
 
 def fresh(scene: Scene) -> Scene:
-    """The same with its rows read anew: a test before may have changed them, and was rolled back."""
+    """The scene with its rows reloaded: an earlier test may have changed the objects before its rollback."""
     rows = {name: type(row).objects.get(pk=row.pk) for name, row in vars(scene).items()}
     return Scene(**rows)
 
 
 def last_forced() -> str:
     return str(Event.objects.filter(kind="override").latest("event_id").pk)
+
+
+def pending_approval() -> str:
+    """Returns a request for approval by an account that no test uses."""
+    if (found := Approval.objects.filter(entity_id="scene-t1").first()) is not None:
+        return found.pk
+    task = Task.objects.get(pk="scene-t1")
+    asked = {"version": task.version, "from_state": task.state, "to_state": "failed", "policies": ["task->failed"]}
+    made = approval.request(
+        actor=world.operator("grace"),
+        account=10**9,
+        expires_at=now() + timedelta(hours=1),
+        entity_type="task",
+        entity_id=task.pk,
+        reason=world.REASON,
+        category="other",
+        **asked,
+    )
+    return str(made.pk)

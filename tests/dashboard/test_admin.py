@@ -1,4 +1,4 @@
-"""The admin shows and never writes, whoever asks."""
+"""The admin is read-only for every user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import world
 
 @pytest.fixture
 def staff(people: dict[str, Any]) -> Client:
-    """May enter the admin and see tasks, nothing else."""
+    """A staff user who may see tasks and nothing else."""
     user = people["nobody"]
     user.is_staff = True
     user.save()
@@ -61,7 +61,7 @@ def test_an_entity_has_its_history_in_line_and_offers_what_one_may(
         ("/machines/tasks/scene-t1/force/", {"to": "completed", "reason": "because I say so", "category": "other"}),
     ],
 )
-def test_nobody_gets_past_it(path: str, body: dict[str, str], staff: Client, scene: Scene) -> None:
+def test_the_admin_refuses_every_write(path: str, body: dict[str, str], staff: Client, scene: Scene) -> None:
     before = world.trace(scene.first)
     staff.post(path, body)
 
@@ -93,8 +93,8 @@ def test_an_address_no_database_keeps_is_no_error_of_ours(
 MACHINES = ("run", "task", "worker", "testgate", "patchledger", "event", "phase")
 
 
-def test_who_may_see_one_machine_gets_past_it_to_no_other(staff: Client, scene: Scene) -> None:
-    """Neither by the list, nor by an entity, nor by looking things up through relations or the completion."""
+def test_the_admin_shows_only_permitted_machines(staff: Client, scene: Scene) -> None:
+    """Not in lists, on entity pages, through relations or by autocompletion."""
     for name in set(MACHINES) - {"task"}:
         for rest in ("", "x/change/", "x/history/", "x/delete/", "add/"):
             assert staff.get(f"/admin/statecore/{name}/{rest}").status_code in (302, 403), f"{name}/{rest}"
@@ -107,7 +107,7 @@ def test_who_may_see_one_machine_gets_past_it_to_no_other(staff: Client, scene: 
     assert staff.get("/admin/axes/accessattempt/").status_code == 403
 
 
-def test_it_gives_nobody_rights_who_has_none_to_give(staff: Client, people: dict[str, Any]) -> None:
+def test_the_admin_grants_no_permissions_without_the_right_to(staff: Client, people: dict[str, Any]) -> None:
     me = people["nobody"]
     staff.post(f"/admin/auth/user/{me.pk}/change/", {"username": me.username, "is_superuser": "on", "is_staff": "on"})
     staff.post("/admin/auth/group/add/", {"name": "mine"})

@@ -1,4 +1,4 @@
-"""One move for many: who is chosen is frozen, and each has its result."""
+"""Bulk actions apply to a locked selection and report a result for each entity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def chosen(client: Client, **words: Any) -> str:
     return str(client.post(reverse("console:select", args=["runs"]), words)["Location"])
 
 
-def test_a_choice_is_moved_and_each_has_its_result(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_a_selection_is_changed_with_a_result_for_each_entity(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
     client.force_login(people["operator"])
     other, ended = world.run(id="bulk-1"), world.run(id="bulk-2")
     world.fire(ended, "run_canceled", actor=world.operator())
@@ -28,7 +30,7 @@ def test_a_choice_is_moved_and_each_has_its_result(people: dict[str, Any], scene
     assert [told["id"] for told in context["results"]] == ["bulk-2", "bulk-1"]
     other.refresh_from_db()
     assert other.state == "canceled"
-    assert client.get(address)["Location"] == job  # what was sent once is not sent again
+    assert client.get(address)["Location"] == job  # a second submission leads to the same job
 
 
 def test_all_that_match_is_what_matched_then(people: dict[str, Any], scene: Scene, client: Client) -> None:
@@ -40,7 +42,7 @@ def test_all_that_match_is_what_matched_then(people: dict[str, Any], scene: Scen
     assert client.get(address).context["selection"].ids == ["match-1"]
 
 
-def test_somebody_elses_choice_is_not_found(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_another_users_selection_is_not_found(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
     address = chosen(client, ids=["scene"])
     client.force_login(people["supervisor"])
@@ -48,13 +50,13 @@ def test_somebody_elses_choice_is_not_found(people: dict[str, Any], scene: Scene
     assert client.get(address).status_code == 404
 
 
-def test_who_may_not_operate_may_not_choose(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_selecting_requires_the_operate_permission(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["viewer"])
 
     assert client.post(reverse("console:select", args=["runs"]), {"ids": ["scene"]}).status_code == 403
 
 
-def test_nothing_chosen_leads_back(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_an_empty_selection_redirects_to_the_list(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
 
     assert chosen(client) == chosen(client, ids=["\x00"]) == "/machines/runs/"
@@ -62,10 +64,10 @@ def test_nothing_chosen_leads_back(people: dict[str, Any], scene: Scene, client:
         back = chosen(client, all="1", q=query)
         page = client.get(back)
         assert page.context["q"] == query
-        assert "Nothing was chosen" in page.content.decode()
+        assert "Nothing was selected" in page.content.decode()
 
 
-def test_all_that_match_is_not_offered_where_a_word_was_not_understood(
+def test_selecting_all_matches_is_not_offered_for_an_invalid_search(
     people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["operator"])
@@ -75,21 +77,20 @@ def test_all_that_match_is_not_offered_where_a_word_was_not_understood(
     assert offer not in client.get("/machines/runs/?q=state:running+colour:red").content
 
 
-def test_one_is_spoken_of_as_one_and_two_by_their_plural(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_counts_use_singular_and_plural(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
     one = client.get(f"{chosen(client, ids=['scene'])}?trigger=run_canceled").content.decode()
-    assert "Move 1 run<" in one
-    assert "this one and no other," in one
-    assert "Tried and rolled back: 1 would move." in one
+    assert "Change 1 run<" in one
+    assert "Selection locked: 1 run," in one
+    assert "Dry run: 1 will change." in one
+    assert ">Cancel 1 run</button>" in one
 
     patches = [world.patch(id=f"plural-{number}").pk for number in range(2)]
     address = client.post(reverse("console:select", args=["patches"]), {"ids": patches})["Location"]
-    assert "Move 2 patches<" in client.get(address).content.decode()
+    assert "Change 2 patches<" in client.get(address).content.decode()
 
 
-def test_all_that_match_have_their_number_before_they_are_chosen(
-    people: dict[str, Any], scene: Scene, client: Client
-) -> None:
+def test_the_number_of_matches_is_shown_before_selecting(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
     for number in range(3):
         world.run(id=f"count-{number}")

@@ -1,4 +1,4 @@
-"""What the pages cost, and that nothing written into a field comes back as markup."""
+"""The number of queries of each page, escaping of user input, lists, exports and the replay."""
 
 from __future__ import annotations
 
@@ -17,39 +17,38 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dashboard.queries import entities, history, runs
-from statecore import door
-from statecore.board import overdue
+from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
+from statecore.read_models.board import stuck_counts
 from statecore.records import token as tokens
 from tests.dashboard.addresses import PAGES, Page, address
 from tests.dashboard.scene import Scene
 from tests.support import world
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
-# These do what they show, for one who asks, and grow with that and not with the tables. A list of what is stuck asks
-# for the cause of each row it shows; an explanation walks to the root; a preview is a real override with all that
-# follows, rolled back; a verification of all that is recent reads it, table by table.
-DEAR = {"stuck", "why", "force", "audit_verify"}
+# Pages whose cost grows with what they show, not with the tables: the stuck list finds the cause of each row, an
+# explanation walks to the root cause, a preview is a real override that is rolled back, a verification reads events.
+DEAR = {"stuck", "why", "force", "approval_preview", "audit_verify"}
 
 
 @pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
-def test_a_page_asks_at_most_a_dozen_questions(
+def test_a_page_runs_at_most_12_queries(
     place: Page, people: dict[str, Any], scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overdue, "KEPT_SECONDS", 3600.0)  # however busy the machine is
+    monkeypatch.setattr(stuck_counts, "CACHE_SECONDS", 3600.0)  # even on a slow machine
     client = Client()
     client.force_login(people["supervisor"])
-    client.get(address(place, scene))  # how much is stuck is kept for all for a moment
+    client.get(address(place, scene))  # fills the cache of stuck counts
     with CaptureQueriesContext(
         connection,
     ) as asked:
         assert client.get(address(place, scene)).status_code == 200
-    overdue.kept.forget()
+    stuck_counts.cache.clear()
     assert len(asked) <= 12, [query["sql"][:120] for query in asked]
 
 
-def test_what_was_typed_comes_back_as_text(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_user_input_is_escaped_on_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["superuser"])
     world.touched(scene.first, last_error=EVIL, metadata={EVIL: EVIL}, payload={"x": EVIL})
     world.forced(scene.second, "cancelled", reason=EVIL)
@@ -72,16 +71,14 @@ def test_what_was_typed_comes_back_as_text(people: dict[str, Any], scene: Scene,
         assert "49</textarea>" not in body, url
 
 
-def test_a_form_that_is_refused_brings_the_typed_words_back_as_text(
-    people: dict[str, Any], scene: Scene, client: Client
-) -> None:
+def test_a_refused_form_shows_the_typed_text_escaped(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["superuser"])
     force, move = (
         reverse("console:force", args=["tasks", "scene-t1"]),
-        reverse("console:move", args=["runs", "scene", "run_canceled"]),
+        reverse("console:transition", args=["runs", "scene", "run_canceled"]),
     )
     for url in (force, move):
-        answer = client.post(url, {"to": EVIL, "reason": EVIL, "category": EVIL, "approver": "", "version": "999"})
+        answer = client.post(url, {"to": EVIL, "reason": EVIL, "category": EVIL, "version": "999"})
         assert answer.status_code in (409, 422)
         assert "<script>alert" not in answer.content.decode()
     answer = client.post(reverse("console:tokens"), {"name": EVIL, "scope": EVIL})
@@ -89,7 +86,7 @@ def test_a_form_that_is_refused_brings_the_typed_words_back_as_text(
     assert "<script>alert" not in answer.content.decode()
 
 
-def test_what_was_typed_is_there_still_when_it_has_ended_meanwhile(
+def test_typed_text_is_kept_when_the_entity_has_become_final(
     people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["superuser"])
@@ -103,15 +100,13 @@ def test_what_was_typed_is_there_still_when_it_has_ended_meanwhile(
     assert "it hangs since noon" in answer.content.decode()
 
 
-def test_what_was_retried_offers_no_force_although_its_end_has_an_exit(
-    people: dict[str, Any], scene: Scene, client: Client
-) -> None:
+def test_a_retried_entity_cannot_be_forced(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["superuser"])
     job = world.forced(world.created("IngestionJob"), "quarantined")
     page = reverse("console:entity", args=["ingestion-jobs", job.pk])
     assert client.get(page).context["may_force"]
 
-    door.retry(type(job), job.pk, actor=THE_SYSTEM)
+    transitions.retry(type(job), job.pk, actor=THE_SYSTEM)
 
     assert not client.get(page).context["may_force"]
 
@@ -189,11 +184,11 @@ RESTLESS = ["restless-0", "restless-3", "restless-2", "restless-1", "scene"]
 
 @pytest.fixture
 def restless(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some runs that have come to rest, and one that has moved since, more often than is looked at for a page."""
+    """Some idle runs, and one with more later events than one page scans."""
     from tests.dashboard.scene import number_all
 
-    monkeypatch.setattr(entities, "LOOK", 2)
-    monkeypatch.setattr(entities, "LONG_LOOK", 30)
+    monkeypatch.setattr(entities, "SCAN", 2)
+    monkeypatch.setattr(entities, "LONG_SCAN", 30)
     made = [world.run(id=f"restless-{number}") for number in range(4)]
     for step in range(80):
         world.forced(made[0], ("running", "pending")[step % 2])
@@ -201,7 +196,7 @@ def restless(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("restless")
-def test_one_that_moves_all_the_time_hides_no_other(
+def test_an_entity_that_changes_constantly_hides_no_other(
     people: dict[str, Any], client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.force_login(people["viewer"])
@@ -213,17 +208,17 @@ def test_one_that_moves_all_the_time_hides_no_other(
     assert context["more"] == ""
     assert len([query for query in asked if "SAVEPOINT" not in query["sql"]]) <= 12
 
-    monkeypatch.setattr(entities, "SIZE", 3)
+    monkeypatch.setattr(entities, "PAGE_SIZE", 3)
     following = client.get(url + client.get(url).context["more"]).context
     assert [row.entity.pk for row in following["page"].rows] == RESTLESS[3:]
     assert following["more"] == ""
 
 
 @pytest.mark.usefixtures("restless")
-def test_a_stretch_without_a_last_move_leads_on_to_the_next(
+def test_a_range_without_last_events_continues_on_the_next_page(
     people: dict[str, Any], client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entities, "FEW", 0)  # as if they were too many to ask one by one
+    monkeypatch.setattr(entities, "FEW", 0)  # as if there were too many to query one by one
     client.force_login(people["viewer"])
     seen, bodies, url = [], [], "?order=recent"
     while url:
@@ -242,7 +237,9 @@ def test_a_stretch_without_a_last_move_leads_on_to_the_next(
     ("query", "which"),
     [("q=run:nothing", "no-match"), ("q=", "nothing-yet")],
 )
-def test_an_empty_list_says_why(query: str, which: str, people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_an_empty_list_states_the_reason(
+    query: str, which: str, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
     client.force_login(people["viewer"])
     collection = "tasks" if which == "no-match" else "pipeline-jobs"
 
@@ -251,13 +248,13 @@ def test_an_empty_list_says_why(query: str, which: str, people: dict[str, Any], 
     assert f'data-empty="{which}"' in body
 
 
-def test_a_search_that_takes_too_long_says_so(
+def test_a_search_that_times_out_shows_a_message(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.queries import bounded
+    from dashboard.queries import time_limit
 
-    monkeypatch.setattr(bounded, "SECONDS", -1.0)
-    monkeypatch.setattr(bounded, "STEPS", 1)
+    monkeypatch.setattr(time_limit, "SECONDS", -1.0)
+    monkeypatch.setattr(time_limit, "STEPS", 1)
     client.force_login(people["viewer"])
     if connection.vendor == "postgresql":
         pytest.skip("PostgreSQL takes no negative time; see the next test")
@@ -267,20 +264,20 @@ def test_a_search_that_takes_too_long_says_so(
     assert 'data-empty="timed-out"' in body
 
 
-def test_a_statement_is_ended_in_time(db: Any) -> None:
-    from dashboard.queries.bounded import TimedOut, in_time
+def test_a_statement_is_ended_time_limit(db: Any) -> None:
+    from dashboard.queries.time_limit import TimedOut, time_limit
 
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
-    with pytest.raises(TimedOut), in_time(0.05), connection.cursor() as cursor:
+    with pytest.raises(TimedOut), time_limit(0.05), connection.cursor() as cursor:
         cursor.execute(endless)
 
 
-def test_the_export_goes_on_to_its_end(
+def test_the_export_contains_all_batches(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from statecore.records.position import head
+    from statecore.journal.position import head
 
-    monkeypatch.setattr("dashboard.pages.audit.EXPORTED_AT_ONCE", 2)
+    monkeypatch.setattr("dashboard.pages.audit.EXPORT_BATCH", 2)
     client.force_login(people["viewer"])
     body = b"".join(client.get(reverse("console:audit_export")).streaming_content)  # type: ignore[arg-type]
     assert [json.loads(line)["position"] for line in body.splitlines()] == [*range(1, head() + 1)]
@@ -296,7 +293,7 @@ def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any]
     assert {event["entity_id"] for event in told} == {"scene-t3"}
 
 
-def test_an_override_tells_how_much_followed_from_it(
+def test_an_override_shows_the_number_of_its_consequences(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.dashboard.scene import last_forced, number_all
@@ -307,23 +304,23 @@ def test_an_override_tells_how_much_followed_from_it(
     receipt = reverse("console:receipt", args=[last_forced()])
     caused = client.get(receipt).context["caused"]
     assert {event["entity_type"] for event in caused} >= {"workstream", "task"}
-    told = f'<a class="small" href="{receipt}">{len(caused)}%s followed</a>'
+    link = f'<a class="small nowrap" href="{receipt}">{len(caused)}%s downstream changes</a>'
     overrides = reverse("console:overrides")
-    assert told % "" in client.get(overrides).content.decode()
-    assert client.get(overrides).content.decode().count(" followed</a>") == 1
+    assert link % "" in client.get(overrides).content.decode()
+    assert client.get(overrides).content.decode().count(" downstream changes</a>") == 1
 
-    monkeypatch.setattr(history, "BEHIND", len(caused))
-    assert told % " or more" in client.get(overrides).content.decode()
+    monkeypatch.setattr(history, "WINDOW", len(caused))
+    assert link % "+" in client.get(overrides).content.decode()
     may = Permission.objects.filter(codename__in=["view_run", "view_workstream", "view_event"])
     people["nobody"].user_permissions.add(*may)
     client.force_login(people["nobody"])
-    assert client.get(overrides).context["events"][0]["followed"].changes == 1
+    assert client.get(overrides).context["events"][0]["consequences"].changes == 1
 
 
 def test_the_last_page_of_the_audit_leads_back_to_the_newest(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.pages.audit.SIZE", 3)
+    monkeypatch.setattr("dashboard.pages.audit.PAGE_SIZE", 3)
     client.force_login(people["viewer"])
     first, last = client.get("/audit/?machine=task"), client.get("/audit/?machine=task&before=3")
 
@@ -347,49 +344,49 @@ def test_a_page_beyond_the_ends_of_time_is_the_first(people: dict[str, Any], sce
     assert client.get(f"{url}?q=state:queued&after=0001-01-01T00:00:00%2B14:00~x").status_code == 200
 
 
-def test_how_much_is_stuck_takes_one_question(scene: Scene) -> None:
+def test_overdue_entities_are_counted_in_one_query(scene: Scene) -> None:
     from statecore.kernel.clock import now
-    from statecore.stuck.gauge import overdue_counts
+    from statecore.read_models.stuck.overdue import count_overdue
 
     with CaptureQueriesContext(connection) as asked:
-        counts = overdue_counts(now() + timedelta(days=30))
-    assert len(asked) <= 2  # the other one asks which breakers are cooling down
+        counts = count_overdue(now() + timedelta(days=30))
+    assert len(asked) <= 2  # the other query finds breakers that cool down
     assert {(machine, state) for machine, state, count in counts if count} >= {("task", "queued"), ("run", "running")}
 
 
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("", {"states": [], "beginnings": [], "within": {}, "is_told": True}),
-        ("state:FAILED t-", {"states": ["failed"], "beginnings": ["t-"], "within": {}, "is_told": True}),
-        ("run:r1", {"states": [], "beginnings": [], "within": {"run_id": "r1"}, "is_told": True}),
-        ("age:>1h", {"states": [], "beginnings": [], "within": {}, "is_told": False}),
+        ("", {"states": [], "prefixes": [], "within": {}, "is_complete": True}),
+        ("state:FAILED t-", {"states": ["failed"], "prefixes": ["t-"], "within": {}, "is_complete": True}),
+        ("run:r1", {"states": [], "prefixes": [], "within": {"run_id": "r1"}, "is_complete": True}),
+        ("age:>1h", {"states": [], "prefixes": [], "within": {}, "is_complete": False}),
     ],
 )
-def test_a_search_says_what_of_it_an_event_can_be_compared_with(query: str, told: dict[str, Any]) -> None:
+def test_a_search_lists_the_conditions_that_events_can_be_checked_against(query: str, told: dict[str, Any]) -> None:
     from dashboard.queries import search
     from statecore.kernel import registry
     from statecore.kernel.clock import now
 
-    assert search.read(query, registry.flow("task"), now()).told_by_events() == told
+    assert search.parse(query, registry.flow("task"), now()).event_filter() == told
 
 
-def test_the_first_steps_copy_what_they_show(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_get_started_copies_the_commands_it_shows(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
     body = client.get(reverse("console:start")).content.decode()
 
     for name in ("simulate", "token", "agent"):
         command = client.get(reverse("console:start")).context[name]
-        assert f"<code>{command}</code>" in body or f'<code id="demo">{command}</code>' in body
+        assert re.search(rf'<code data-command="\w+">{re.escape(command)}</code>', body)
         assert f'data-copy="{command}"' in body
 
 
-def test_the_calls_of_the_first_steps_do_what_they_say(people: dict[str, Any], client: Client) -> None:
-    """In the order shown, with the token that is made by the command shown before them."""
+def test_the_calls_on_get_started_work(people: dict[str, Any], client: Client) -> None:
+    """In the order shown, with a token from the command shown before them."""
     client.force_login(people["operator"])
     page = client.get(reverse("console:start"))
     shown = re.findall(r"<pre[^>]*>(.*?)</pre>", page.content.decode(), re.DOTALL)
-    scope = shlex.split(page.context["token"])[-1]
+    scope = re.fullmatch(r".* --scope (\w+)\)", page.context["token"])[1]
     _token, text = tokens.make("first steps", people["operator"], scope)
 
     for curl, place, *_headers, _d, body in (shlex.split(unescape(call)) for call in shown):
@@ -404,7 +401,7 @@ def test_the_calls_of_the_first_steps_do_what_they_say(people: dict[str, Any], c
     }
 
 
-def test_a_long_journal_of_a_run_comes_in_pieces(
+def test_a_long_journal_of_a_run_is_returned_in_batches(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.force_login(people["viewer"])
@@ -412,7 +409,7 @@ def test_a_long_journal_of_a_run_comes_in_pieces(
     whole = client.get(place).json()
     assert not whole["more"]
 
-    monkeypatch.setattr(runs, "MOST_EVENTS", 3)
+    monkeypatch.setattr(runs, "MAX_EVENTS", 3)
     pieces, after, more = [], 0, True
     while more:
         told = client.get(place, {"after": after}).json()

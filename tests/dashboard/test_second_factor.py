@@ -1,4 +1,4 @@
-"""A second factor: got, asked for, on paper, locked out, required, off."""
+"""Two-factor authentication: enrolment, login, recovery codes, lockout, required and disabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from django.urls import reverse
 from django_otp.oath import totp
 
 from dashboard import second_factor
-from tests.dashboard.scene import Scene
+
+pytestmark = pytest.mark.once_on("sqlite")
 
 PASSWORD = "correct horse battery"
 PAGE, CODE, ENROL = "/second-factor/", "/login/code/", "/login/enrol/"
@@ -35,17 +36,17 @@ def ann(db: Any, clock: Any) -> User:
 
 
 def code_of(user: User) -> str:
-    device = second_factor.device_of(user) or second_factor.begin(user)
+    device = second_factor.get_device(user) or second_factor.start_enrolment(user)
     return f"{totp(device.bin_key, device.step, device.t0, device.digits, device.drift):06}"
 
 
 def wait(clock: Any) -> None:
-    """Until the next code: none is good twice."""
+    """Waits for the next code, because each is valid once."""
     clock.shift(timedelta(minutes=1))
 
 
 def enrolled(user: User, clock: Any) -> list[str]:
-    codes = second_factor.confirm(user, code_of(user))
+    codes = second_factor.confirm_enrolment(user, code_of(user))
     wait(clock)
     return codes
 
@@ -58,29 +59,29 @@ def is_in(client: Client) -> bool:
     return client.get(reverse("console:tokens")).status_code == 200
 
 
-def test_who_has_none_logs_in_by_password_alone(ann: User, client: Client) -> None:
+def test_without_a_second_factor_the_password_is_enough(ann: User, client: Client) -> None:
     assert password_step(client)["Location"] == "/"
     assert is_in(client)
 
 
-def test_one_is_got_by_scanning_and_confirming_with_the_password(ann: User, client: Client, clock: Any) -> None:
+def test_enrolment_requires_a_code_and_the_password(ann: User, client: Client, clock: Any) -> None:
     client.force_login(ann)
     page = client.get(PAGE)
-    device = second_factor.begin(ann)
+    device = second_factor.start_enrolment(ann)
     assert "<svg" in page.content.decode()
-    assert second_factor.secret_of(device) in page.content.decode()
+    assert second_factor.format_secret(device) in page.content.decode()
     assert client.post(PAGE, {"do": "enrol", "code": code_of(ann), "password": "wrong"}).status_code == 422
     assert client.post(PAGE, {"do": "enrol", "code": "000000", "password": PASSWORD}).status_code == 422
-    assert second_factor.device_of(ann) is None
+    assert second_factor.get_device(ann) is None
 
     wait(clock)
     answer = client.post(PAGE, {"do": "enrol", "code": code_of(ann), "password": PASSWORD})
 
     assert len(answer.context["codes"]) == second_factor.RECOVERY_CODES
-    assert second_factor.device_of(ann) is not None
+    assert second_factor.get_device(ann) is not None
     shown_again = client.get(PAGE).content.decode()
     assert not any(code in shown_again for code in answer.context["codes"])
-    assert second_factor.secret_of(device) not in shown_again
+    assert second_factor.format_secret(device) not in shown_again
 
 
 def test_the_password_alone_opens_nothing_and_the_code_does(ann: User, client: Client, clock: Any) -> None:
@@ -113,7 +114,7 @@ def test_a_code_from_the_paper_lets_in_once(ann: User, clock: Any) -> None:
         answers.append(client.post(CODE, {"code": f" {paper[0].upper()} "}).status_code)
 
     assert answers == [302, 200]
-    assert second_factor.recovery_codes_left(ann) == second_factor.RECOVERY_CODES - 1
+    assert second_factor.count_recovery_codes(ann) == second_factor.RECOVERY_CODES - 1
 
 
 def test_codes_on_paper_are_kept_as_hashes(ann: User, clock: Any) -> None:
@@ -121,20 +122,20 @@ def test_codes_on_paper_are_kept_as_hashes(ann: User, clock: Any) -> None:
 
     paper = enrolled(ann, clock)
     kept = set(StaticToken.objects.values_list("token", flat=True))
-    assert not kept & {second_factor.plain(code) for code in paper}
+    assert not kept & {second_factor.normalize_code(code) for code in paper}
 
 
-def test_without_a_password_no_code_is_asked_for(ann: User, client: Client, clock: Any) -> None:
+def test_the_code_step_requires_the_password_step(ann: User, client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     assert client.get(CODE)["Location"] == "/login/"
     assert client.post(CODE, {"code": code_of(ann)})["Location"] == "/login/"
     assert not is_in(client)
 
 
-def test_a_password_is_remembered_for_some_minutes_only(ann: User, client: Client, clock: Any) -> None:
+def test_the_password_step_expires_after_some_minutes(ann: User, client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     password_step(client)
-    clock.shift(second_factor.PATIENCE + timedelta(seconds=1))
+    clock.shift(second_factor.PENDING_LIFETIME + timedelta(seconds=1))
 
     assert client.post(CODE, {"code": code_of(ann)})["Location"] == "/login/"
 
@@ -146,11 +147,11 @@ def test_the_way_on_is_a_place_of_ours(place: str, ann: User, client: Client, cl
     assert client.post(CODE, {"code": code_of(ann), "next": place})["Location"] == "/"
 
 
-def test_a_guesser_of_codes_is_locked_out_with_the_right_password(ann: User, client: Client, clock: Any) -> None:
+def test_wrong_codes_lock_the_login_despite_the_right_password(ann: User, client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     answers = []
     for _ in range(configured.AXES_FAILURE_LIMIT):
-        password_step(client)  # right each time: that wins nothing back
+        password_step(client)  # a right password does not reset the count
         answers.append(client.post(CODE, {"code": "000000"}).status_code)
     assert answers == [200] * (configured.AXES_FAILURE_LIMIT - 1) + [429]
 
@@ -179,13 +180,11 @@ def test_it_is_taken_away_and_the_paper_renewed_with_a_code(ann: User, client: C
     assert client.post(PAGE, {"do": "remove", "code": old[0]}).status_code == 422
     wait(clock)
     assert client.post(PAGE, {"do": "remove", "code": new[0]}).status_code == 302
-    assert second_factor.device_of(ann) is None
-    assert not second_factor.recovery_codes_left(ann)
+    assert second_factor.get_device(ann) is None
+    assert not second_factor.count_recovery_codes(ann)
 
 
-def test_where_it_is_required_who_has_none_gets_one_on_the_way_in(
-    ann: User, client: Client, clock: Any, settings: Any
-) -> None:
+def test_where_required_enrolment_is_part_of_the_login(ann: User, client: Client, clock: Any, settings: Any) -> None:
     settings.STATECORE_SECOND_FACTOR = "required"
     assert password_step(client, "/stuck/")["Location"] == f"{ENROL}?next=%2Fstuck%2F"
     assert "<svg" in client.get(ENROL).content.decode()
@@ -200,7 +199,7 @@ def test_where_it_is_required_who_has_none_gets_one_on_the_way_in(
     assert is_in(client)
     wait(clock)
     assert client.post(PAGE, {"do": "remove", "code": code_of(ann)}).status_code == 422
-    assert client.get(ENROL)["Location"] == "/login/"  # not a second time
+    assert client.get(ENROL)["Location"] == "/login/"  # enrolment happens once
 
 
 def test_a_session_from_before_it_was_required_is_at_an_end(ann: User, client: Client, settings: Any) -> None:
@@ -214,7 +213,7 @@ def test_a_session_from_before_it_was_required_is_at_an_end(ann: User, client: C
     assert not is_in(client)
 
 
-def test_where_it_is_off_nobody_is_asked_and_nobody_gets_one(
+def test_where_disabled_there_is_no_code_step_and_no_enrolment(
     ann: User, client: Client, clock: Any, settings: Any
 ) -> None:
     enrolled(ann, clock)
@@ -225,7 +224,7 @@ def test_where_it_is_off_nobody_is_asked_and_nobody_gets_one(
     assert b"second-factor" not in client.get(reverse("console:tokens")).content
 
 
-def test_the_admin_has_no_way_in_of_its_own(ann: User, people: dict[str, Any], client: Client, clock: Any) -> None:
+def test_the_admin_uses_the_login_of_the_console(ann: User, people: dict[str, Any], client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/login/?next=%2Fadmin%2F"
     assert client.post("/admin/login/", {"username": "ann", "password": PASSWORD}).status_code == 405
@@ -244,48 +243,17 @@ def test_secrets_are_not_in_the_admin(ann: User, client: Client) -> None:
     assert client.get("/admin/otp_static/staticdevice/").status_code == 404
 
 
-def test_a_second_person_who_has_one_confirms_with_a_code(
-    ann: User, people: dict[str, Any], scene: Scene, client: Client, clock: Any, settings: Any
-) -> None:
-    settings.STATECORE_SECOND_PERSON = frozenset({"task.queued->failed"})
-    enrolled(ann, clock)
-    client.force_login(people["supervisor"])
-    body = {"to": "failed", "reason": "long enough a reason", "category": "other"}
-    words = {**body, "approver": "ann", "approver_password": PASSWORD}
-    url = reverse("console:force", args=["tasks", "scene-t1"])
-    assert client.post(url, words).status_code == 422
-    wait(clock)
-
-    assert client.post(url, {**words, "approver_code": code_of(ann)}).status_code == 302
-    scene.first.refresh_from_db()
-    assert scene.first.state == "failed"
-
-
-def test_where_it_is_required_a_second_person_without_one_approves_nothing(
-    ann: User, people: dict[str, Any], scene: Scene, client: Client, clock: Any, settings: Any
-) -> None:
-    settings.STATECORE_SECOND_PERSON = frozenset({"task.queued->failed"})
-    settings.STATECORE_SECOND_FACTOR = "required"  # of who has no password, such as the supervisor here, none is asked
-    client.force_login(people["supervisor"])
-    body = {"to": "failed", "reason": "long enough a reason", "category": "other"}
-
-    answer = client.post(
-        reverse("console:force", args=["tasks", "scene-t1"]), {**body, "approver": "ann", "approver_password": PASSWORD}
-    )
-
-    assert answer.status_code == 422
-    assert "ann has no second factor yet" in answer.content.decode()
-    scene.first.refresh_from_db()
-    assert scene.first.state == "queued"
-
-
-def test_who_has_lost_both_is_helped_on_the_server(ann: User, clock: Any) -> None:
+def test_a_command_turns_the_second_factor_off(ann: User, clock: Any) -> None:
     enrolled(ann, clock)
     told = StringIO()
     call_command("second_factor", "ann", stdout=told)
     call_command("second_factor", "ann", "--remove", stdout=told)
     call_command("second_factor", "ann", stdout=told)
 
-    assert told.getvalue().splitlines() == ["ann: has one, and 8 codes on paper", "ann: removed", "ann: has none"]
+    assert told.getvalue().splitlines() == [
+        "ann: set up, 8 recovery codes left",
+        "ann: turned off",
+        "ann: not set up",
+    ]
     with pytest.raises(CommandError, match="there is no user bob"):
         call_command("second_factor", "bob")

@@ -1,4 +1,4 @@
-"""Who has seen what is stuck, and what the journal says of its channel."""
+"""The stuck page: acknowledgements, paging and cost; the audit filter by channel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from statecore import stuck
+from statecore.read_models import stuck
 from tests.dashboard.scene import Scene
 from tests.support import world
-from tests.support.plans import copied
+from tests.support.plans import insert_copies
 
 STUCK = "/stuck/"
 
@@ -28,7 +28,7 @@ def late(scene: Scene) -> Any:
 
 
 def long_ago(task: Any) -> Any:
-    """As if it had been in its state for days."""
+    """Sets the entry into its state back by days."""
     task.refresh_from_db()
     type(task).objects.filter(pk=task.pk).update(state_entered_at=task.state_entered_at - timedelta(days=2))
     task.refresh_from_db()
@@ -40,25 +40,25 @@ def row(client: Client, entity_id: str) -> Any:
     return next(row for row in rows if row["item"].entity.pk == entity_id)
 
 
-def test_the_first_who_has_seen_it_stands_there_until_it_moves(
+def test_the_first_acknowledgement_is_kept_until_the_state_changes(
     late: Any, people: dict[str, Any], client: Client
 ) -> None:
-    see = reverse("console:take_notice", args=["tasks", late.pk])
+    see = reverse("console:acknowledge_stuck", args=["tasks", late.pk])
     client.force_login(people["operator"])
-    assert row(client, late.pk)["item"].seen is None
+    assert row(client, late.pk)["item"].acknowledged is None
     client.post(see)
     client.force_login(people["supervisor"])
     client.post(see)
 
-    assert row(client, late.pk)["item"].seen.actor == "operator"
-    told = next(item for item in stuck.stuck() if item.entity.pk == late.pk).as_dict()
+    assert row(client, late.pk)["item"].acknowledged.actor == "operator"
+    told = next(item for item in stuck.list_stuck() if item.entity.pk == late.pk).as_dict()
     assert (told["acknowledged_by"], bool(told["acknowledged_at"])) == ("operator", True)
     world.forced(late, "pending")
     long_ago(late)
-    assert row(client, late.pk)["item"].seen is None
+    assert row(client, late.pk)["item"].acknowledged is None
 
 
-def test_who_has_seen_it_comes_back_to_the_list_as_it_was(late: Any, people: dict[str, Any], client: Client) -> None:
+def test_acknowledging_returns_to_the_same_list(late: Any, people: dict[str, Any], client: Client) -> None:
     client.force_login(people["operator"])
     place = f"{STUCK}?machine=task"
     see = re.search(r'action="(/stuck/[^"]+/seen/[^"]*)"', client.get(place).content.decode())
@@ -67,10 +67,10 @@ def test_who_has_seen_it_comes_back_to_the_list_as_it_was(late: Any, people: dic
     assert client.post(unescape(see[1]))["Location"] == place
 
 
-def test_who_may_only_look_is_not_offered_it(late: Any, people: dict[str, Any], client: Client) -> None:
+def test_viewers_are_not_offered_to_acknowledge(late: Any, people: dict[str, Any], client: Client) -> None:
     client.force_login(people["viewer"])
     assert not row(client, late.pk)["may_acknowledge"]
-    assert reverse("console:take_notice", args=["tasks", late.pk]) not in client.get(STUCK).content.decode()
+    assert reverse("console:acknowledge_stuck", args=["tasks", late.pk]) not in client.get(STUCK).content.decode()
 
 
 @pytest.mark.parametrize(("channel", "found"), [("console", {"scene-t3"}), ("cli", set()), ("nonsense", None)])
@@ -80,14 +80,14 @@ def test_the_audit_is_filtered_by_channel(
     client.force_login(people["viewer"])
     told = client.get(reverse("console:audit"), {"channel": channel}).context["events"]
 
-    if found is None:  # no channel is called that: as if it had not been asked for
+    if found is None:  # an unknown channel is ignored
         assert len({event["channel"] for event in told}) > 1
     else:
         assert {event["entity_id"] for event in told} == found
 
 
-def test_what_does_not_fit_on_one_page_is_on_the_next(late: Any, people: dict[str, Any], client: Client) -> None:
-    copied(late, 150)
+def test_the_stuck_list_has_further_pages(late: Any, people: dict[str, Any], client: Client) -> None:
+    insert_copies(late, 150)
     client.force_login(people["supervisor"])
     address, shown, sizes = f"{STUCK}?machine=task", [], []
     while address:
@@ -99,12 +99,12 @@ def test_what_does_not_fit_on_one_page_is_on_the_next(late: Any, people: dict[st
 
     assert sizes[0] == 100
     assert len(sizes) == 2
-    assert sorted(shown) == sorted(item.entity.pk for item in stuck.stuck(1_000, entity_type="task"))
+    assert sorted(shown) == sorted(item.entity.pk for item in stuck.list_stuck(1_000, entity_type="task"))
     assert client.get(STUCK, {"after": "nowhere"}).context["is_first"]
 
 
 @pytest.mark.django_db
-def test_a_longer_list_takes_no_more_queries(people: dict[str, Any], client: Client) -> None:
+def test_a_longer_stuck_list_runs_no_more_queries(people: dict[str, Any], client: Client) -> None:
     client.force_login(people["supervisor"])
     with time_machine.travel("2026-01-01", tick=False):
         run = world.fire(world.run(), "run_started")
@@ -114,7 +114,7 @@ def test_a_longer_list_takes_no_more_queries(people: dict[str, Any], client: Cli
             parent = world.workstream(run=run)
             for _ in range(count):
                 world.task(workstream=parent)
-        client.get(STUCK)  # what is looked up once in a process
+        client.get(STUCK)  # warms the caches of the process
         with CaptureQueriesContext(connection) as queries:
             shown = client.get(STUCK, {"machine": "task"}).context["rows"]
         asked[len(shown)] = len(queries)

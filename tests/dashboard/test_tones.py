@@ -1,11 +1,11 @@
-"""How states look is read off the declarations, and no two states of a machine look the same in a bar."""
+"""The look of states is derived from the declarations, and differs between the states of a machine."""
 
 from __future__ import annotations
 
 import pytest
 
-from statecore.derive.tones import Tone, looks
 from statecore.kernel import registry
+from statecore.read_models.diagrams.tones import Tone, state_styles
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from statecore.kernel import registry
     ],
 )
 def test_a_state_has_the_tone_of_its_declaration(machine: str, state: str, tone: Tone) -> None:
-    assert looks(machine)[state].tone is tone
+    assert state_styles(machine)[state].tone is tone
 
 
 def test_every_state_of_every_machine_has_a_look_of_its_own() -> None:
     for flow in registry.flows():
-        found = looks(flow.entity_type)
+        found = state_styles(flow.entity_type)
         assert list(found) == list(flow.states)
         assert len({(look.tone, look.shade) for look in found.values()}) == len(found)

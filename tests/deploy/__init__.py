@@ -1,1 +1,5 @@
-"""What deploy/ says is what runs."""
+"""The deployment files are valid, and their commands run."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("postgres")

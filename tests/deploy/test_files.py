@@ -1,4 +1,4 @@
-"""What cannot be run here is read: units by systemd, manifests by kustomize, and all of them against the processes."""
+"""Checks the deployment files that cannot be executed in tests, with their tools and against the processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from api.live.application import SOCKETS
 from api.live.long_poll import PATH as CLAIM
 from api.live.stream import PATH as STREAM
-from api.tools.application import ADDRESS as TOOLS
+from api.tools.application import PATH as TOOLS
 from statecore.project import environment, process
 from tests.deploy import units
 from tests.deploy.topology import NGINX, OPENSSL, make_certificate
@@ -22,7 +22,7 @@ from tests.deploy.units import DEPLOY, ROOT, SYSTEMD
 from tests.support.site import free_port
 
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"] == "statecore"}
+OWN_SERVICES = {name: service for name, service in COMPOSE["services"].items() if service["image"] == "statecore"}
 ENVIRONMENT = environment.read({})
 ANALYZE, KUBECTL = shutil.which("systemd-analyze"), shutil.which("kubectl")
 
@@ -45,36 +45,36 @@ def containers() -> list[Any]:
     ]
 
 
-def is_understood(words: list[str]) -> bool:
-    """By the one program that knows what the processes are."""
+def is_valid_process(words: list[str]) -> bool:
+    """Returns whether the process entry point accepts the arguments."""
     given = process.read(words)
     return given.process == process.PREPARE or bool(process.command(given, ENVIRONMENT))
 
 
 @pytest.mark.parametrize("file", sorted(SYSTEMD.glob("*.service")), ids=lambda file: file.name)
-def test_a_unit_starts_a_process_that_there_is(file: Path) -> None:
+def test_a_unit_starts_an_existing_process(file: Path) -> None:
     program, dash_m, module, *words = units.Unit(file.name).command("8001")
 
     assert (program, dash_m, module) == (units.PYTHON, "-m", process.__spec__.name)
-    assert is_understood(words)
+    assert is_valid_process(words)
 
 
-def test_the_target_starts_every_process_but_those_for_commands() -> None:
-    started = {units.Unit(unit.name).command("8001")[3] for unit in units.of_the_target()}
+def test_the_target_starts_every_process_except_executors_and_web() -> None:
+    started = {units.Unit(unit.name).command("8001")[3] for unit in units.target_units()}
 
     assert started == {"prepare", *process.COMMANDS} - {"executors", "web"}
-    assert len(units.of_the_target()) == len(set(units.of_the_target())) == 10
+    assert len(units.target_units()) == len(set(units.target_units()))
 
 
-def test_the_ports_of_the_target_are_those_that_nginx_knows() -> None:
-    ports = {unit.instance for unit in units.of_the_target() if re.search("rest@|live@", unit.name)}
+def test_the_ports_of_the_target_match_the_nginx_upstreams() -> None:
+    ports = {unit.instance for unit in units.target_units() if re.search("rest@|live@", unit.name)}
 
     assert set(re.findall(r"127.0.0.1:(\d+)", (DEPLOY / "nginx" / "upstreams.conf").read_text())) == ports
 
 
-@pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not here")
-def test_systemd_understands_the_units(tmp_path: Path) -> None:
-    """With a program in the place of the one that is not installed here."""
+@pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    """Replaces the interpreter, which is not installed in tests."""
     for file in SYSTEMD.iterdir():
         text = file.read_text().replace(units.PYTHON, "/bin/true").replace("WorkingDirectory=/opt/statecore\n", "")
         (tmp_path / file.name).write_text(text.replace("=statecore\n", "=root\n").replace("%i", "1"))
@@ -86,35 +86,35 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
         capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:", "SYSTEMD_LOG_LEVEL": "warning"},
         timeout=120,
     )  # fmt: skip
-    complaints = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "statecore" in line]
+    errors = [line for line in ended.stderr.splitlines() if str(tmp_path) in line or "statecore" in line]
 
-    assert complaints == []
+    assert errors == []
 
 
-@pytest.mark.parametrize("name", sorted(OURS))
-def test_a_service_runs_a_process_that_there_is_with_few_rights(name: str) -> None:
-    service = OURS[name]
+@pytest.mark.parametrize("name", sorted(OWN_SERVICES))
+def test_a_service_runs_an_existing_process_with_few_privileges(name: str) -> None:
+    service = OWN_SERVICES[name]
 
-    assert is_understood(service["command"])
+    assert is_valid_process(service["command"])
     assert service["read_only"] is True
     assert service["user"] == "10001:10001"
     assert service["cap_drop"] == ["ALL"]
     assert "healthcheck" in service
 
 
-def test_compose_has_every_process() -> None:
-    assert {service["command"][0] for service in OURS.values()} == {"prepare", *process.COMMANDS} - {"web"}
-    assert all(OURS[name]["deploy"]["replicas"] == 2 for name in ("rest", "live", "worker", "sequencer"))
+def test_the_compose_file_has_every_process() -> None:
+    assert {service["command"][0] for service in OWN_SERVICES.values()} == {"prepare", *process.COMMANDS} - {"web"}
+    assert all(OWN_SERVICES[name]["deploy"]["replicas"] == 2 for name in ("rest", "live", "worker", "sequencer"))
 
 
-def test_what_is_run_again_beside_the_others_leaves_their_counts_alone() -> None:
-    """By each `docker compose up`, and by Kubernetes at each upgrade."""
+def test_repeated_preparation_keeps_the_counter_files() -> None:
+    """`docker compose up` and Kubernetes upgrades run it beside running processes."""
     (job,) = pods()["statecore-prepare"]["containers"]
 
-    assert [process.read(words).first for words in (OURS["prepare"]["command"], job["args"])] == [False, False]
+    assert [process.read(words).first for words in (OWN_SERVICES["prepare"]["command"], job["args"])] == [False, False]
 
 
-def test_the_image_runs_as_nobody_special_what_is_locked() -> None:
+def test_the_image_runs_unprivileged_with_locked_requirements() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.M) for word in line.split()[:-1]}
 
@@ -126,21 +126,21 @@ def test_the_image_runs_as_nobody_special_what_is_locked() -> None:
     assert {"statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"} <= copied
 
 
-def test_the_first_operator_is_made_in_containers_that_there_are() -> None:
+def test_the_documented_createsuperuser_commands_name_existing_containers() -> None:
     page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     image = (DEPLOY / "Containerfile").read_text()
     (service,) = re.findall(r"compose\.yaml exec (\S+) python manage\.py createsuperuser", page)
     ((pod, container),) = re.findall(r"exec -it deploy/(\S+) -c (\S+) -- python manage\.py createsuperuser", page)
 
-    assert service in OURS
+    assert service in OWN_SERVICES
     assert container in [each["name"] for each in pods()[pod]["containers"] if each["image"] == "statecore"]
-    # What `python` and `manage.py` mean there.
+    # `python` and `manage.py` resolve to these in the image.
     assert "ENV PATH=/opt/statecore/.venv/bin:$PATH" in image
     assert re.findall(r"^WORKDIR (\S+)$", image, re.M)[-1] == "/opt/statecore"
 
 
 @pytest.mark.parametrize("container", containers())
-def test_a_container_of_a_pod_may_do_nothing_but_its_work(container: dict[str, Any]) -> None:
+def test_a_container_of_a_pod_has_few_privileges_and_limits(container: dict[str, Any]) -> None:
     context = container["securityContext"]
 
     assert context["readOnlyRootFilesystem"] is True
@@ -149,18 +149,18 @@ def test_a_container_of_a_pod_may_do_nothing_but_its_work(container: dict[str, A
     assert container["resources"]["requests"]
     assert container["resources"]["limits"]["memory"]
     if container["image"] == "statecore":
-        assert is_understood(container["args"])
+        assert is_valid_process(container["args"])
 
 
 def test_every_process_has_a_pod_and_a_probe() -> None:
-    ours = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
+    own = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
 
-    assert {each["args"][0] for each in ours} == {"prepare", *process.COMMANDS} - {"web", "executors"}
+    assert {each["args"][0] for each in own} == {"prepare", *process.COMMANDS} - {"web", "executors"}
     assert all("livenessProbe" in each.values[0] for each in containers() if each.values[0]["name"] != "prepare")
     assert all(spec["securityContext"]["runAsNonRoot"] for spec in pods().values())
 
 
-def test_what_is_there_twice_may_not_be_taken_away_at_once() -> None:
+def test_replicated_pods_have_a_disruption_budget() -> None:
     budgets = {each["metadata"]["name"]: each["spec"] for each in manifests() if each["kind"] == "PodDisruptionBudget"}
     replicas = {
         each["metadata"]["name"]: each["spec"]["replicas"] for each in manifests() if "replicas" in each.get("spec", {})
@@ -170,20 +170,20 @@ def test_what_is_there_twice_may_not_be_taken_away_at_once() -> None:
     assert all(0 < spec["minAvailable"] < replicas[name] for name, spec in budgets.items())
 
 
-def test_probes_ask_for_a_host_that_is_answered() -> None:
-    """kubelet names the pod's address, which no setting could name."""
+def test_probes_send_an_allowed_host_header() -> None:
+    """By default kubelet sends the pod's address, which is not in the allowed hosts."""
     for each in containers():
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            asked = each.values[0].get(kind, {}).get("httpGet")
-            assert asked is None or asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+            request = each.values[0].get(kind, {}).get("httpGet")
+            assert request is None or request["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
 
 
-@pytest.mark.skipif(not KUBECTL, reason="kubectl is not here")
-def test_kustomize_puts_the_manifests_together() -> None:
-    made = subprocess.run(
+@pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed")
+def test_kustomize_builds_the_manifests() -> None:
+    output = subprocess.run(
         [str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True, timeout=120
     ).stdout
-    found = list(yaml.safe_load_all(made))
+    found = list(yaml.safe_load_all(output))
     settings = next(each["data"] for each in found if each["kind"] == "ConfigMap" and "STATECORE_HTTPS" in each["data"])
 
     assert len(found) == len(manifests()) + 2
@@ -191,11 +191,13 @@ def test_kustomize_puts_the_manifests_together() -> None:
     assert environment.read({**settings, "STATECORE_HOME": ""}).https
 
 
-def said_by_nginx(folder: Path, elsewhere: dict[str, str], configuration: Path, upstreams: Path | None = None) -> str:
-    """Of a configuration of ours, with what is elsewhere here."""
+def check_with_nginx(
+    folder: Path, replacements: dict[str, str], configuration: Path, upstreams: Path | None = None
+) -> str:
+    """Returns the output of `nginx -t` for a configuration with replaced paths and ports."""
     for name, source in {"nginx.conf": configuration, "upstreams.conf": upstreams}.items():
         text = source.read_text() if source else ""
-        for old, new in elsewhere.items():
+        for old, new in replacements.items():
             text = text.replace(old, new)
         (folder / name).write_text(text)
     shutil.copy(DEPLOY / "nginx" / "locations.conf", folder)
@@ -203,16 +205,16 @@ def said_by_nginx(folder: Path, elsewhere: dict[str, str], configuration: Path, 
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stderr
 
 
-@pytest.mark.skipif(not NGINX, reason="nginx is not here")
-def test_nginx_understands_the_configuration_of_a_pod(tmp_path: Path) -> None:
-    elsewhere = {"/tmp/": f"{tmp_path}/", "listen 8080": f"listen 127.0.0.1:{free_port()}"}  # noqa: S108
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+def test_nginx_accepts_the_configuration_of_the_pod(tmp_path: Path) -> None:
+    replacements = {"/tmp/": f"{tmp_path}/", "listen 8080": f"listen 127.0.0.1:{free_port()}"}  # noqa: S108
 
-    assert "test is successful" in said_by_nginx(tmp_path, elsewhere, DEPLOY / "kubernetes" / "nginx.conf")
+    assert "test is successful" in check_with_nginx(tmp_path, replacements, DEPLOY / "kubernetes" / "nginx.conf")
 
 
 @pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx and openssl are needed")
-def test_nginx_understands_the_configuration_of_compose(tmp_path: Path) -> None:
-    """But for asking again where a service is, which the nginx of the image can and that of Debian cannot."""
+def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
+    """Without `resolve`, which Debian's nginx does not support."""
     make_certificate(tmp_path)
     ports = {f"listen {port} ": f"listen 127.0.0.1:{free_port()} " for port in (80, 443)}
     folders = {"/etc/statecore/": f"{tmp_path}/", "/run/": f"{tmp_path}/", "/var/lib/nginx/": f"{tmp_path}/"}
@@ -223,27 +225,27 @@ def test_nginx_understands_the_configuration_of_compose(tmp_path: Path) -> None:
     }
     configuration, upstreams = DEPLOY / "nginx" / "nginx.conf", DEPLOY / "compose" / "upstreams.conf"
 
-    assert "test is successful" in said_by_nginx(tmp_path, ports | folders | newer, configuration, upstreams)
+    assert "test is successful" in check_with_nginx(tmp_path, ports | folders | newer, configuration, upstreams)
 
 
 @pytest.mark.parametrize(
     "address", [*SOCKETS, STREAM, TOOLS, f"{TOOLS}/", "/api/v1/workers/w.1/claim/"], ids=lambda address: address
 )
-def test_nginx_leaves_what_stays_open_to_the_server_that_can(address: str) -> None:
+def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
     assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
     assert upstream_of(address) == "statecore_live"
 
 
 @pytest.mark.parametrize("address", ["/", "/login/", "/api/v1/tasks/", "/api/v1/workers/w1/heartbeat/", "/metrics"])
-def test_nginx_leaves_the_rest_to_the_faster_one(address: str) -> None:
+def test_nginx_routes_other_requests_to_the_wsgi_server(address: str) -> None:
     assert upstream_of(address) == "statecore_rest"
 
 
 def upstream_of(address: str) -> str:
-    """As nginx chooses: the exact one, then a pattern, then the longest beginning."""
+    """Chooses a location like nginx: exact match, then pattern, then longest prefix."""
     text = (DEPLOY / "nginx" / "locations.conf").read_text()
     found = re.findall(r"location (?:(=|~) )?(\S+) \{\s*proxy_pass http://(\w+);", text)
-    ways = [
+    matches = [
         *(to for kind, place, to in found if kind == "=" and place == address),
         *(to for kind, place, to in found if kind == "~" and re.search(place, address)),
         *(
@@ -252,10 +254,10 @@ def upstream_of(address: str) -> str:
             if not kind and address.startswith(place)
         ),
     ]
-    return ways[0]
+    return matches[0]
 
 
-def test_the_shipped_settings_are_understood_once_they_are_filled_in() -> None:
+def test_the_shipped_settings_are_valid() -> None:
     given = {**units.variables(), "STATECORE_METRICS_TOKEN": "m" * 32}
 
     assert environment.read(given).https

@@ -1,4 +1,4 @@
-"""PostgreSQL, Redis, nginx, and two of everything: all of it is reached through nginx, and one of each may die."""
+"""An installation with PostgreSQL, Redis, nginx and two of each process works and survives failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from api.client import Invalid
-from tests.deploy.topology import NGINX, OPEN_FILES, OPENSSL, PASSWORD, Topology, running
+from tests.deploy.topology import (
+    NGINX,
+    OPEN_FILES,
+    OPENSSL,
+    PASSWORD,
+    Topology,
+    running,
+)
 from tests.support import databases, redis
 from tests.support.waiting import until
 
@@ -35,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     directory = tmp_path_factory.mktemp("deploy")
     with (
         redis.running(directory / "redis.sock") as broker,
-        running(directory, databases.fresh_url(directory), broker) as topology,
+        running(directory, databases.create_database(directory), broker) as topology,
     ):
         yield topology
 
@@ -50,7 +57,7 @@ def phase(site: Topology) -> None:
         statecore.create("phases", id="PH-1")
 
 
-def test_what_is_asked_without_tls_is_sent_to_it(site: Topology) -> None:
+def test_plain_http_is_redirected_to_https(site: Topology) -> None:
     answer = httpx.get(f"http://127.0.0.1:{site.plain}/login/?next=/", follow_redirects=False)
 
     assert (answer.status_code, answer.headers["location"]) == (301, "https://127.0.0.1/login/?next=/")
@@ -65,7 +72,7 @@ def log_in(browser: httpx.Client, password: str, **headers: str) -> httpx.Respon
     return browser.post("/login/", data=form, headers={"Referer": str(page.url), **headers})
 
 
-def test_an_operator_logs_in(site: Topology) -> None:
+def test_an_operator_can_log_in(site: Topology) -> None:
     with site.browser() as browser:
         answer = log_in(browser, PASSWORD)
 
@@ -75,8 +82,8 @@ def test_an_operator_logs_in(site: Topology) -> None:
         assert browser.get("/start/").status_code == 200
 
 
-def test_who_guesses_is_known_by_the_address_the_proxy_saw(site: Topology) -> None:
-    """Not by the proxy's own, and not by the one that the caller claims to have."""
+def test_failed_logins_record_the_address_seen_by_the_proxy(site: Topology) -> None:
+    """Neither the proxy's address nor one that the client claims is recorded."""
     with site.browser(local_address="127.0.0.7") as browser:
         log_in(browser, "a wrong guess", **{"X-Forwarded-For": "192.0.2.1"})
 
@@ -85,21 +92,21 @@ def test_who_guesses_is_known_by_the_address_the_proxy_saw(site: Topology) -> No
     assert rows == [("127.0.0.7",)]
 
 
-def test_calls_sockets_and_streams_tell_of_the_same_event(site: Topology, phase: None) -> None:
+def test_calls_sockets_and_streams_return_the_same_event(site: Topology, phase: None) -> None:
     with site.client() as statecore:
-        statecore.submit(plan("told", {"id": "told-1"}))
-        by_call = {event.entity_id for event in statecore.history("tasks", "told-1")}
-        by_stream = heard_on_the_stream(site, "told-1")
-    by_socket = heard_on_the_socket(site, "told-1")
+        statecore.submit_plan(plan("seen", {"id": "seen-1"}))
+        by_call = {event.entity_id for event in statecore.list_history("tasks", "seen-1")}
+        by_stream = first_position_on_stream(site, "seen-1")
+    by_socket = first_position_on_socket(site, "seen-1")
 
-    assert by_call == {"told-1"}
+    assert by_call == {"seen-1"}
     assert by_stream
     assert by_stream == by_socket
 
 
-def heard_on_the_stream(site: Topology, entity: str) -> int:
-    """The position of its first event."""
-    with site.client() as statecore, closing(statecore.stream(after=0, entity=entity)) as events:
+def first_position_on_stream(site: Topology, entity: str) -> int:
+    """Returns the position of the entity's first event."""
+    with site.client() as statecore, closing(statecore.stream_events(after=0, entity=entity)) as events:
         return int(next(events).position)
 
 
@@ -108,15 +115,15 @@ def socket(site: Topology, path: str) -> ClientConnection:
     return connect(f"{address}{path}", additional_headers=site.bearer, ssl=site.trust, open_timeout=PATIENCE)
 
 
-def heard_on_the_socket(site: Topology, entity: str) -> int:
+def first_position_on_socket(site: Topology, entity: str) -> int:
     with socket(site, f"/ws/events/?after=0&entity={entity}") as ws:
         while True:
-            told = json.loads(ws.recv(timeout=PATIENCE))
-            if told["type"] == "events":
-                return int(told["events"][0]["position"])
+            message = json.loads(ws.recv(timeout=PATIENCE))
+            if message["type"] == "events":
+                return int(message["events"][0]["position"])
 
 
-def test_a_body_that_is_too_large_is_refused_as_by_the_api(site: Topology) -> None:
+def test_a_body_that_is_too_large_is_refused_like_by_the_api(site: Topology) -> None:
     with site.client() as statecore, pytest.raises(Invalid) as refused:
         statecore.create("ingestion-jobs", metadata={"a": "x" * 10_000_000})
 
@@ -124,21 +131,21 @@ def test_a_body_that_is_too_large_is_refused_as_by_the_api(site: Topology) -> No
 
 
 @pytest.mark.parametrize("name", ["live@", "rest@", "nginx"])
-def test_more_connections_may_be_open_than_a_unit_is_given(site: Topology, name: str) -> None:
+def test_servers_raise_their_limit_of_open_files(site: Topology, name: str) -> None:
     (first, *_others) = [process.pid for unit, process in site.running.items() if name in unit]
     family = [psutil.Process(first), *psutil.Process(first).children(recursive=True)]
 
-    assert max(open_files_of(process.pid) for process in family) > 2 * OPEN_FILES
+    assert max(open_file_limit(process.pid) for process in family) > 2 * OPEN_FILES
     assert "exceed open file resource limit" not in (site.directory / "nginx.log").read_text()
 
 
-def open_files_of(pid: int) -> int:
+def open_file_limit(pid: int) -> int:
     found = re.search(r"Max open files +(\d+)", Path(f"/proc/{pid}/limits").read_text())
     assert found
     return int(found[1])
 
 
-def test_a_board_comes_over_its_socket(site: Topology) -> None:
+def test_the_board_socket_sends_a_snapshot(site: Topology) -> None:
     with socket(site, "/ws/board/") as ws:
         assert json.loads(ws.recv(timeout=PATIENCE))["type"] == "snapshot"
 
@@ -146,72 +153,72 @@ def test_a_board_comes_over_its_socket(site: Topology) -> None:
 def test_a_claim_waits_until_there_is_work(site: Topology, phase: None) -> None:
     taken: list[str] = []
     with site.client() as statecore:
-        worker = statecore.register(["python"], worker_id="patient")
+        worker = statecore.register_worker(["python"], worker_id="patient")
 
         def wait() -> None:
             with site.client() as other:
-                taken.extend(task.id for task in other.claim(worker.id, wait=30))
+                taken.extend(task.id for task in other.claim_tasks(worker.id, wait=30))
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        statecore.submit(plan("waited-for", {"id": "waited-for-1"}))
+        statecore.submit_plan(plan("waited-for", {"id": "waited-for-1"}))
         waiting.join(30)
         assert taken
-        (held,) = statecore.held(worker.id)
-        statecore.complete(held.id, attempt=held.attempt or 1)
+        (held,) = statecore.list_held_tasks(worker.id)
+        statecore.complete_task(held.id, attempt=held.attempt or 1)
 
 
-def test_tools_work_behind_the_proxy(site: Topology, phase: None) -> None:
+def test_mcp_tools_work_behind_the_proxy(site: Topology, phase: None) -> None:
     hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    look = {"name": "get_entity", "arguments": {"collection": "phases", "id": "PH-1"}}
+    read = {"name": "get_entity", "arguments": {"collection": "phases", "id": "PH-1"}}
 
-    assert asked_of_the_tools(site, "initialize", hello)["serverInfo"]
-    told = asked_of_the_tools(site, "tools/call", look)
-    assert (told["isError"], told["structuredContent"].get("id")) == (False, "PH-1"), told
+    assert call_mcp(site, "initialize", hello)["serverInfo"]
+    result = call_mcp(site, "tools/call", read)
+    assert (result["isError"], result["structuredContent"].get("id")) == (False, "PH-1"), result
 
 
-def asked_of_the_tools(site: Topology, method: str, params: dict[str, Any]) -> dict[str, Any]:
+def call_mcp(site: Topology, method: str, params: dict[str, Any]) -> dict[str, Any]:
     with site.browser() as browser:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": PROTOCOL, **site.bearer}
         answer = browser.post("/mcp/", json=call, headers=accept)
 
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()["result"]
-    return told
+    result: dict[str, Any] = answer.json()["result"]
+    return result
 
 
-def test_any_web_process_tells_prometheus_what_all_have_counted(site: Topology, phase: None) -> None:
-    """The sequencer counts, soon after it was done: once one of them tells of it, all do."""
+def test_every_web_process_serves_the_counts_of_all_processes(site: Topology, phase: None) -> None:
+    """The sequencer counts shortly after the commit; then every process serves the count."""
     with site.client() as statecore:
-        statecore.submit(plan("counted", {"id": "counted-1"}))
+        statecore.submit_plan(plan("counted", {"id": "counted-1"}))
     with site.browser() as browser:
 
-        def told() -> str:
+        def scrape() -> str:
             return browser.get("/metrics", headers={"Authorization": f"Bearer {'m' * 32}"}).text
 
-        until(lambda: "state_transitions_total{" in told())
-        assert all("state_transitions_total{" in told() for _ in range(4))
+        until(lambda: "state_transitions_total{" in scrape())
+        assert all("state_transitions_total{" in scrape() for _ in range(4))
 
 
-def test_the_doctor_finds_nothing_wrong(site: Topology, phase: None) -> None:
-    told = json.loads(site.manage("doctor", "--json", exit_code=1))
+def test_the_doctor_reports_only_expected_warnings(site: Topology, phase: None) -> None:
+    report = json.loads(site.manage("doctor", "--json", exit_code=1))
 
-    found = {finding["check"]: finding["says"] for finding in told["findings"] if finding["level"] != "ok"}
-    assert told["status"] == "warning", found
-    # The database of the tests does not wait for its disk, the token has no end, and nothing was exported yet.
+    found = {finding["check"]: finding["message"] for finding in report["findings"] if finding["level"] != "ok"}
+    assert report["status"] == "warning", found
+    # In tests, fsync is off, the token does not expire and there is no export.
     assert set(found) <= {"database", "tokens", "backup", "packages"}, found
-    assert "statecore.example.org" in str(told["findings"])
+    assert "statecore.example.org" in str(report["findings"])
 
 
-def test_who_comes_back_is_asked_at_once(site: Topology) -> None:
+def test_nginx_uses_restarted_servers_immediately(site: Topology) -> None:
     both = [unit for unit in site.units if "rest@" in unit.name]
     for unit in both:
         site.kill(unit.name)
     assert {site.status("/healthz") for _ in range(20)} == {502}
 
     for unit in both:
-        site.started(unit)
+        site.start_unit(unit)
     for unit in both:
         until(lambda unit=unit: accepts(int(site.ports[unit.instance])), PATIENCE)  # type: ignore[misc]
 
@@ -224,8 +231,8 @@ def accepts(port: int) -> bool:
     return False
 
 
-def test_one_of_each_may_die(site: Topology, phase: None) -> None:
-    """Last in this file: what it kills stays dead."""
+def test_one_of_each_process_can_fail(site: Topology, phase: None) -> None:
+    """Must be last in this file, because killed processes are not restarted."""
     (leader,) = site.leaders()
     ports = sorted(site.ports)
     for name in (
@@ -239,11 +246,11 @@ def test_one_of_each_may_die(site: Topology, phase: None) -> None:
     with site.client() as statecore:
         for number in range(20):
             statecore.create("phases", id=f"after-{number}")
-        statecore.submit(plan("after", {"id": "after-1", "timeout_sec": 1, "max_retries": 1}))
-        assert heard_on_the_stream(site, "after-1") == heard_on_the_socket(site, "after-1")
-        worker = statecore.register(["python"], worker_id="survivor", max_concurrent_tasks=10)
-        (task,) = [task for task in statecore.claim(worker.id, most=10, wait=20) if task.id == "after-1"]
-        # Nobody reports: the sweeps of the worker that is left take it back and queue it again.
+        statecore.submit_plan(plan("after", {"id": "after-1", "timeout_sec": 1, "max_retries": 1}))
+        assert first_position_on_stream(site, "after-1") == first_position_on_socket(site, "after-1")
+        worker = statecore.register_worker(["python"], worker_id="survivor", max_concurrent_tasks=10)
+        (task,) = [task for task in statecore.claim_tasks(worker.id, limit=10, wait=20) if task.id == "after-1"]
+        # No report is sent: the sweeps of the remaining worker process time the task out and queue it again.
         until(lambda: statecore.get("tasks", task.id)["retry_count"] == 1, 60)
 
     assert site.leaders() != [leader]

@@ -1,4 +1,4 @@
-"""A whole installation by the commands of its units, behind nginx with the configuration that is shipped."""
+"""Runs a whole installation with the commands of the systemd units, behind nginx with the shipped configuration."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.waiting import until
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 OPENSSL = shutil.which("openssl")
 PATIENCE = 90.0
-PASSWORD = "a-long-enough-one-for-anybody"
+PASSWORD = "a-sufficiently-long-password"
 OPEN_FILES = 1024
 
 
-def _with_the_open_files_of_a_unit() -> None:
-    """As many as systemd lets a process have that does not ask for more."""
+def _limit_open_files() -> None:
+    """Applies systemd's default limit of open files."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
@@ -51,7 +51,7 @@ class Topology:
             "STATECORE_RETRY_BASE_SECONDS": "1",
             "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
         }
-        self.units = units.of_the_target()
+        self.units = units.target_units()
         listening = [unit for unit in self.units if unit.instance.isdigit() and len(unit.instance) == 4]
         self.ports = {unit.instance: str(free_port()) for unit in listening}
         self.plain, self.tls = free_port(), free_port()
@@ -61,26 +61,26 @@ class Topology:
 
     def start(self) -> None:
         first, *others = self.units
-        assert self.started(first).wait(PATIENCE) == 0, self.log(first.name)
+        assert self.start_unit(first).wait(PATIENCE) == 0, self.log(first.name)
         del self.running[first.name]
         self.manage("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
         self.token = self.manage("token", "create", "agent", "--user", "ada", "--scope", "override")
         for unit in others:
-            self.started(unit)
+            self.start_unit(unit)
         self._start_nginx()
         until(lambda: self.status("/readyz") == 200, PATIENCE)
 
-    def started(self, unit: Unit) -> subprocess.Popen[bytes]:
+    def start_unit(self, unit: Unit) -> subprocess.Popen[bytes]:
         command = unit.command(self.ports.get(unit.instance, unit.instance))
         assert command[0] == units.PYTHON
         return self._run(unit.name, [sys.executable, *command[1:]])
 
     def _run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-        """A session of its own, so that all of it can be ended, as systemd ends a unit."""
+        """Starts a command in a new session, so that all its processes can be killed like a systemd unit."""
         with (self.directory / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 command, cwd=ROOT, env=self.environ, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=_with_the_open_files_of_a_unit,
+                preexec_fn=_limit_open_files,
             )  # fmt: skip
         return self.running[name]
 
@@ -90,7 +90,7 @@ class Topology:
         shutil.copytree(DEPLOY / "nginx", folder)
         make_certificate(folder)
         self.trust.load_verify_locations(folder / "tls.crt")
-        elsewhere = {
+        replacements = {
             "listen 80 ": f"listen 127.0.0.1:{self.plain} ",
             "listen 443 ": f"listen 127.0.0.1:{self.tls} ",
             "/etc/statecore/": f"{folder}/",
@@ -100,7 +100,7 @@ class Topology:
         }
         for name in ("nginx.conf", "upstreams.conf"):
             text = (folder / name).read_text()
-            for old, new in elsewhere.items():
+            for old, new in replacements.items():
                 text = text.replace(old, new)
             (folder / name).write_text(text)
         self.nginx = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf")]
@@ -123,7 +123,7 @@ class Topology:
         return ended.stdout.strip()
 
     def kill(self, name: str) -> None:
-        """All of the unit at once, without a word."""
+        """Kills all processes of the unit."""
         process = self.running.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -141,13 +141,13 @@ class Topology:
         return [name for name in sequencers if "sequencer_leads" in self.log(name)]
 
     def status(self, path: str) -> int:
-        assert all(process.poll() is None for process in self.running.values()), self.what_ended()
+        assert all(process.poll() is None for process in self.running.values()), self.logs_of_ended()
         try:
             return httpx.get(f"{self.url}{path}", verify=self.trust, timeout=10).status_code
         except httpx.TransportError:
             return 0
 
-    def what_ended(self) -> str:
+    def logs_of_ended(self) -> str:
         ended = [name for name, process in self.running.items() if process.poll() is not None]
         return "\n".join(f"{name}: {self.log(name)[-2000:]}" for name in ended)
 

@@ -1,4 +1,4 @@
-"""The systemd units as they are shipped, read as systemd would read them."""
+"""Reads the shipped systemd units."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SYSTEMD = DEPLOY / "systemd"
-# Where an installation has what the tests have elsewhere.
+# The interpreter of an installation.
 PYTHON = "/opt/statecore/.venv/bin/python"
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One that the target starts: `statecore-rest@8001.service` is the file `statecore-rest@.service` with 8001."""
+    """A unit of the target; `statecore-rest@8001.service` is `statecore-rest@.service` with instance 8001."""
 
     name: str
 
@@ -42,13 +42,13 @@ def settings(file: Path) -> dict[str, list[str]]:
     return found
 
 
-def of_the_target() -> list[Unit]:
+def target_units() -> list[Unit]:
     wanted = settings(SYSTEMD / "statecore.target")["Wants"]
     return [Unit(name) for line in wanted for name in line.split()]
 
 
 def variables() -> dict[str, str]:
-    """The settings as shipped, of which an installation changes some."""
+    """Returns the settings of the shipped statecore.env."""
     lines = (DEPLOY / "statecore.env").read_text().splitlines()
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     return {name: value for name, _equals, value in pairs}

@@ -1,1 +1,1 @@
-"""The doctor says what is wrong and what to do, and is content with what is right."""
+"""The doctor reports each problem with a suggested action, and passes a healthy installation."""

@@ -13,12 +13,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from statecore.doctor import CHECKS
+from statecore.operations.doctor import CHECKS
 
 ROOT = Path(__file__).parents[2]
 
 
-def told(*words: str) -> tuple[int, str]:
+def run_doctor(*words: str) -> tuple[int, str]:
     out = StringIO()
     try:
         call_command("doctor", *words, stdout=out)
@@ -28,49 +28,49 @@ def told(*words: str) -> tuple[int, str]:
 
 
 @pytest.mark.django_db
-def test_an_error_says_what_to_do_and_ends_with_two() -> None:
-    code, text = told("--only", "operators")
+def test_an_error_suggests_an_action_and_exits_with_2() -> None:
+    code, text = run_doctor("--only", "operators")
 
     assert code == 2
     assert text.splitlines() == [
-        "ERROR    operators  nobody can log in",
+        "ERROR    operators  no user can log in",
         "                    → manage.py createsuperuser",
         "1 errors, 0 warnings",
     ]
 
 
 @pytest.mark.django_db
-def test_all_is_well() -> None:
+def test_a_healthy_installation_exits_with_0() -> None:
     User.objects.create_superuser("ada", password="a-long-enough-one")
-    code, text = told("--only", "operators", "--only", "python")
+    code, text = run_doctor("--only", "operators", "--only", "python")
 
     assert code == 0
     assert "0 errors, 0 warnings" in text
 
 
 @pytest.mark.django_db
-def test_a_warning_ends_with_one(settings) -> None:
+def test_a_warning_exits_with_1(settings) -> None:
     settings.STATECORE_GATE_COMMANDS = ("bash",)
-    code, text = told("--json", "--only", "gates")
+    code, text = run_doctor("--json", "--only", "gates")
 
     assert code == 1
     assert json.loads(text)["status"] == "warning"
-    assert {"check", "level", "says", "do"} == set(json.loads(text)["findings"][0])
+    assert {"check", "level", "message", "action"} == set(json.loads(text)["findings"][0])
 
 
 @pytest.mark.django_db(transaction=True)
-def test_everything_is_asked() -> None:
-    _code, text = told("--json")
+def test_every_check_runs_by_default() -> None:
+    _code, text = run_doctor("--json")
     assert {finding["check"] for finding in json.loads(text)["findings"]} == set(CHECKS)
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_an_unknown_check_is_refused() -> None:
     with pytest.raises(CommandError, match="invalid choice"):
         call_command("doctor", "--only", "the weather")
 
 
 @pytest.mark.postgres
-def test_a_database_that_is_away_is_told_once_and_not_by_a_traceback(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_reported_once_without_a_traceback(tmp_path: Path) -> None:
     environ = {**os.environ, "DATABASE_URL": "postgres://ann:secret@127.0.0.1:1/name", "STATECORE_HOME": str(tmp_path)}
     ended = subprocess.run(
         [sys.executable, "manage.py", "doctor"], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120

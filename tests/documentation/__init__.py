@@ -1,1 +1,5 @@
-"""The pages: what they say is so."""
+"""The documentation: links, commands and examples work, and the reference is complete."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("postgres")

@@ -1,4 +1,4 @@
-"""The fenced blocks of a page: what is typed, what is shown, what is set, and in which terminal."""
+"""Parses the fenced blocks of a page into commands with their output, settings and terminals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTING = re.compile(r'[A-Z_]+=(?:"[^"]*"|[^\s"]+)')
 
 @dataclass
 class Typed:
-    """One command, and what the page shows below it."""
+    """One command, and the output the page shows for it."""
 
     command: str
     shown: list[str]
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What it sets, where every line is a variable and its value; otherwise nothing."""
+        """Returns the variables if every line sets one; otherwise an empty dict."""
         lines = self.text.splitlines()
         if self.language != PLAIN or not all(map(SETTING.fullmatch, lines)):
             return {}
@@ -60,7 +60,7 @@ def _typed(text: str) -> Iterator[Typed]:
                 yield current
             current = Typed(line.removeprefix(PROMPT), [])
         elif current is None:
-            raise ValueError(f"a console begins with a command, not with {line!r}")
+            raise ValueError(f"a console block must begin with a command, not with {line!r}")
         elif line.startswith(MORE) and not current.shown:
             current.command += "\n" + line.removeprefix(MORE).removeprefix(" ")
         else:
@@ -70,7 +70,7 @@ def _typed(text: str) -> Iterator[Typed]:
 
 
 def pattern(shown: list[str]) -> re.Pattern[str]:
-    """What a page shows, as an expression: `…` is anything within its line, a line of its own any lines."""
+    """Returns a regular expression for the shown output: `…` matches within a line, or any lines if alone."""
     parts = [r"(?:.*\n)*?" if line == ANYTHING else _line(line) for line in shown]
     return re.compile("".join(parts))
 

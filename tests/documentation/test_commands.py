@@ -1,4 +1,4 @@
-"""Every command that a page names is one that can be typed."""
+"""Every command, module and script named on a page exists and accepts the given arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 from django.core.management import CommandError, get_commands, load_command_class
 
-from api.cli.main import build
+from api.cli.main import build_parser
 from tests.documentation.test_links import pages
 from tests.support.site import ROOT
 
@@ -23,12 +23,12 @@ NAMED = re.compile(
 )
 STARTED = re.compile(r"python -m ([\w.]+)|(?<![\w./])(scripts/\w+)")
 MANAGE = re.compile(r"^(?:\.venv/bin/)?(?:python )?manage\.py ")
-# Django's own, and what stands for any command.
+# Django's commands, and the placeholder for any command.
 NOT_OURS = {"migrate", "makemigrations", "createsuperuser", "check", "COMMAND"}
 
 
 def named() -> Iterator[tuple[str, str]]:
-    """Not those of the tutorial, which are run, nor of what tells of other times."""
+    """Yields page and command, except from the tutorial, which is executed, and from historical pages."""
     for page in pages():
         if page.name not in ("CHANGELOG.md", "first-plan.md") and page.parent.name != "adr":
             for inline, typed, fenced in NAMED.findall(page.read_text()):
@@ -39,14 +39,14 @@ COMMANDS = sorted(set(named()))
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[f"{where}: {line}" for where, line in COMMANDS])
-def test_a_command_that_a_page_names_can_be_typed(where: str, line: str) -> None:
+def test_a_command_named_on_a_page_exists(where: str, line: str) -> None:
     if MANAGE.match(line):
-        _of_manage(shlex.split(MANAGE.sub("", line)))
+        _check_manage(shlex.split(MANAGE.sub("", line)))
     else:
-        _of_statecore(shlex.split(line)[1:])
+        _check_statecore(shlex.split(line)[1:])
 
 
-def test_a_module_or_script_that_a_page_starts_is_there() -> None:
+def test_every_module_and_script_started_on_a_page_exists() -> None:
     found = {pair for page in pages() for pair in STARTED.findall(page.read_text())}
 
     assert len(found) > 10
@@ -54,19 +54,20 @@ def test_a_module_or_script_that_a_page_starts_is_there() -> None:
     assert [script for _module, script in found if script and not (ROOT / script).is_file()] == []
 
 
-def _of_statecore(words: list[str]) -> None:
-    """Whole, or the verb alone, as a text may name it."""
-    verbs = next(action for action in build()._actions if action.dest == "command").choices or {}
-    assert words[0] in verbs
+def _check_statecore(words: list[str]) -> None:
+    """Accepts a complete command, only its first word, or an option of the program."""
+    actions = build_parser()._actions
+    verbs = next(action for action in actions if action.dest == "command").choices or {}
+    assert words[0] in {*verbs, *(option for action in actions for option in action.option_strings)}
     if len(words) > 1:
-        assert callable(build().parse_args(words).run)
+        assert callable(build_parser().parse_args(words).run)
 
 
-def _of_manage(words: list[str]) -> None:
+def _check_manage(words: list[str]) -> None:
     name, *options = words
     if name in NOT_OURS:
         return
     parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
-    # A text may name a command that takes more without saying what.
+    # A page may name a command without its required arguments.
     with suppress(CommandError) if not options else nullcontext():
         parser.parse_args(options)

@@ -1,7 +1,7 @@
-"""Every command of the pages is typed as it stands, against a real site, and does what its page shows.
+"""Runs every command of the pages against a real site and compares the shown output.
 
-A block that is fenced is run, given as settings to a process, or read, so none is forgotten. Commands that cannot be
-run here stand in NOT_HERE, word for word and with the reason.
+Every fenced block is executed, used as settings for a process, or parsed. Commands that cannot run in a test are listed
+in NOT_RUN, with the reason.
 """
 
 from __future__ import annotations
@@ -16,34 +16,55 @@ import pytest
 import yaml
 
 from tests.documentation.blocks import CONSOLE, PLAIN, Block, Typed, blocks
-from tests.documentation.desk import Desk
+from tests.documentation.scenarios import EXAMPLE, SCENARIOS, empty
 from tests.documentation.test_links import pages
-from tests.documentation.worlds import EXAMPLE, WORLDS, nothing
+from tests.documentation.workspace import Workspace
 from tests.support import site as sites
 from tests.support.site import ROOT, Site
 from tests.support.web import here
 
-# What tells of other times, and what is written from the declarations.
-NEVER_TYPED = ("docs/adr/", "docs/reference/machines/")
-# Run by tests of their own.
-OTHERS = {"docs/tutorial/first-plan.md", "docs/reference/client.md", "docs/reference/python.md"}
-# Why a command is not run here.
-NOT_HERE = {
-    "the test of the tutorial types it": ["scripts/up"],
+# Historical and generated pages.
+SKIPPED_FOLDERS = ("docs/adr/", "docs/reference/machines/")
+# Pages with separate tests.
+TESTED_ELSEWHERE = {
+    "docs/how-to/add-a-machine.md",
+    "docs/tutorial/first-plan.md",
+    "docs/reference/client.md",
+    "docs/reference/python.md",
+}
+# Reasons why commands are not run.
+NOT_RUN = {
+    "the tutorial's test runs it": ["scripts/up"],
     "it runs this test": ["scripts/test"],
-    "it is a drawing": [
-        "agent / operator → api | dashboard → door → row + event (one transaction) → sequencer → sinks → dashboard",
+    "it is a diagram": [
+        (
+            "agent / operator → api | dashboard → transitions → row + event (one transaction) "
+            "→ delivery (sequencer → sinks → live) → dashboard"
+        ),
     ],
-    "it installs on the machine, as root": [
+    "it needs the package index or the advisory service": [
+        "scripts/audit",
+        ".venv/bin/uv build",
+        "python3 -m venv build/release",
+        "build/release/bin/pip install --require-hashes --requirement requirements.lock",
+        "build/release/bin/pip install --no-deps dist/*.whl",
+        "build/release/bin/statecore --version",
+    ],
+    "it publishes a version": [
+        'git commit -am "Release 0.2.0"',
+        'git tag -a v0.2.0 -m "Statecore 0.2.0"',
+        "git push origin HEAD v0.2.0",
+    ],
+    "it installs system packages as root": [
         "apt-get install postgresql redis-server nginx-light git python3-venv sudo",
     ],
-    "it becomes another user, of a real installation": [
+    "it needs the user of a real installation": [
         "sudo -u postgres createuser --pwprompt statecore",
         "sudo -u postgres createdb --owner statecore statecore",
         "sudo -u statecore --preserve-env .venv/bin/python manage.py createsuperuser",
         "sudo -u statecore --preserve-env .venv/bin/python manage.py doctor",
     ],
-    "/opt and /etc are for a real installation; tests/deploy reads what goes there": [
+    "it needs /opt and /etc of a real installation; tests/deploy checks the files": [
         "cd /opt/statecore && scripts/venv requirements.lock",
         "cd /opt/statecore",
         "set -a; . /etc/statecore/statecore.env; set +a",
@@ -51,15 +72,15 @@ NOT_HERE = {
         "cp deploy/systemd/statecore.tmpfiles /etc/tmpfiles.d/statecore.conf && systemd-tmpfiles --create",
         "cp deploy/systemd/*.service deploy/systemd/*.target /etc/systemd/system/",
     ],
-    "there is no systemd; tests/deploy starts what the units start": [
+    "it needs systemd; tests/deploy starts the commands of the units": [
         "systemctl daemon-reload",
         "systemctl enable --now statecore.target",
     ],
-    "there are no containers; tests/deploy reads the file": [
+    "it needs Docker; tests/deploy checks the file": [
         "docker compose -f deploy/compose.yaml up -d",
         "docker compose -f deploy/compose.yaml exec rest python manage.py createsuperuser",
     ],
-    "there is no cluster; tests/deploy reads the manifests": [
+    "it needs a Kubernetes cluster; tests/deploy checks the manifests": [
         "kubectl create namespace statecore",
         (
             "kubectl -n statecore create secret generic statecore --from-literal=DATABASE_URL=… "
@@ -70,20 +91,21 @@ NOT_HERE = {
         "kubectl -n statecore exec -it deploy/statecore-web -c rest -- python manage.py createsuperuser",
     ],
 }
-LEFT_OUT = {command for commands in NOT_HERE.values() for command in commands}
-# What goes on, and its exit code when it has come to its end or was ended with Ctrl-C.
-GOES_ON = {"statecore agent": 0, "manage.py simulate": 0, "watch runs r1 --until": 0, "statecore watch": 130}
-# What is neither typed nor set is read by its own reader.
-READ: dict[str, Callable[[str], Any]] = {"json": json.loads, "python": ast.parse, "yaml": yaml.safe_load}
+EXCLUDED = {command for commands in NOT_RUN.values() for command in commands}
+# Long-running commands, and their exit codes when they end or are interrupted.
+LONG_RUNNING = {"statecore agent": 0, "manage.py simulate": 0, "watch runs r1 --until": 0, "statecore watch": 130}
+# Parsers for the other blocks.
+PARSERS: dict[str, Callable[[str], Any]] = {"json": json.loads, "python": ast.parse, "yaml": yaml.safe_load}
 WITH_COMMANDS = [
     name
     for name in (str(page.relative_to(ROOT)) for page in pages())
-    if name == "README.md" or (name.startswith("docs/") and name not in OTHERS and not name.startswith(NEVER_TYPED))
+    if name == "README.md"
+    or (name.startswith("docs/") and name not in TESTED_ELSEWHERE and not name.startswith(SKIPPED_FOLDERS))
 ]
 
 
 @pytest.fixture
-def desk(site: Site, redis_server: str, tmp_path: Path) -> Iterator[Desk]:
+def workspace(site: Site, redis_server: str, tmp_path: Path) -> Iterator[Workspace]:
     token = sites.token("override")
     examples = {
         "http://127.0.0.1:8000": site.url,
@@ -92,86 +114,86 @@ def desk(site: Site, redis_server: str, tmp_path: Path) -> Iterator[Desk]:
         "statecore login": f"echo {token} | statecore login",
         "/usr/bin/ruff": str(ROOT / ".venv/bin/ruff"),
     }
-    ours = {"REDIS_URL": redis_server, "STATECORE_URL": site.url, "STATECORE_TOKEN": token}
-    desk = Desk(tmp_path, examples, **here(tmp_path / "state"), **ours)
-    desk.home.mkdir()
-    # As if installed: there `statecore` is a program.
-    desk.environ["PATH"] += f":{desk.checkout}/scripts"
-    yield desk
-    desk.leave()
+    own = {"REDIS_URL": redis_server, "STATECORE_URL": site.url, "STATECORE_TOKEN": token}
+    workspace = Workspace(tmp_path, examples, **here(tmp_path / "state"), **own)
+    workspace.home.mkdir()
+    # In an installation, `statecore` is on the PATH.
+    workspace.environ["PATH"] += f":{workspace.checkout}/scripts"
+    yield workspace
+    workspace.close()
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_COMMANDS if blocks(ROOT / name)])
-def test_what_a_page_tells_to_type_and_to_set_works(name: str, desk: Desk) -> None:
-    with WORLDS.get(name, nothing)(desk, name):
+def test_the_commands_and_settings_of_a_page_work(name: str, workspace: Workspace) -> None:
+    with SCENARIOS.get(name, empty)(workspace, name):
         for block in blocks(ROOT / name):
-            follow(block, desk)
-    end_what_goes_on(desk)
+            follow(block, workspace)
+    end_long_running(workspace)
 
 
-def follow(block: Block, desk: Desk) -> None:
+def follow(block: Block, workspace: Workspace) -> None:
     if block.settings:
-        give(block.settings, desk)
+        apply_settings(block.settings, workspace)
     elif block.language in (CONSOLE, PLAIN):
-        for typed in filter(is_for_here, block.typed):
-            do(typed, desk)
+        for typed in filter(is_run, block.typed):
+            run(typed, workspace)
     else:
-        READ[block.language](block.text)
+        PARSERS[block.language](block.text)
 
 
-def give(settings: dict[str, str], desk: Desk) -> None:
-    """To a process that starts with them; those that follow on the page have them as well."""
+def apply_settings(settings: dict[str, str], workspace: Workspace) -> None:
+    """Exports the settings for the commands that follow and checks that a process starts with them."""
     for name, value in settings.items():
-        desk.run(f"export {name}='{value}'")
-    desk.run("python manage.py check")
+        workspace.run(f"export {name}='{value}'")
+    workspace.run("python manage.py check")
 
 
-def is_for_here(typed: Typed) -> bool:
-    return bare(typed) not in LEFT_OUT
+def is_run(typed: Typed) -> bool:
+    return normalized(typed) not in EXCLUDED
 
 
-def bare(typed: Typed) -> str:
-    """In one line, and without the remark behind it."""
+def normalized(typed: Typed) -> str:
+    """Returns the command in one line and without a trailing comment."""
     return " ".join(typed.command.partition("  #")[0].split())
 
 
-def do(typed: Typed, desk: Desk) -> None:
-    """An output is compared where the page shows one."""
-    if goes_on(typed.command):
-        start(typed, desk)
+def run(typed: Typed, workspace: Workspace) -> None:
+    """Runs a command and compares its output if the page shows one."""
+    if is_long_running(typed.command):
+        start(typed, workspace)
     elif typed.shown:
-        desk.do(typed)
+        workspace.check(typed)
     else:
-        desk.run(typed.command)
+        workspace.run(typed.command)
 
 
-def goes_on(command: str) -> bool:
-    return any(words in command for words in GOES_ON)
+def is_long_running(command: str) -> bool:
+    return any(words in command for words in LONG_RUNNING)
 
 
-def start(typed: Typed, desk: Desk) -> None:
-    """The terminal is taken, with what was exported in it; what follows is typed in another."""
-    desk.start("", Typed(f"{typed.command}; exit $?", typed.shown))
-    desk.terminals[typed.command] = desk.terminals.pop("")
+def start(typed: Typed, workspace: Workspace) -> None:
+    """Starts a command that occupies its terminal; later commands use a new one."""
+    workspace.start("", Typed(f"{typed.command}; exit $?", typed.shown))
+    workspace.terminals[typed.command] = workspace.terminals.pop("")
 
 
-def end_what_goes_on(desk: Desk) -> None:
-    for command in filter(goes_on, desk.terminals):
-        terminal = desk.terminals[command]
+def end_long_running(workspace: Workspace) -> None:
+    for command in filter(is_long_running, workspace.terminals):
+        terminal = workspace.terminals[command]
         terminal.interrupt()
-        code = next(code for words, code in GOES_ON.items() if words in command)
+        code = next(code for words, code in LONG_RUNNING.items() if words in command)
         assert terminal.shell.returncode == code, f"$ {command}\n{terminal.unread()}"
 
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
-def test_no_fence_of_a_page_is_overlooked(name: str) -> None:
+def test_every_fenced_block_of_a_page_is_parsed(name: str) -> None:
     fences = [line for line in (ROOT / name).read_text().splitlines() if line.lstrip().startswith(("```", "~~~"))]
 
     assert len(fences) == 2 * len(blocks(ROOT / name))
 
 
-def test_nothing_is_left_out_that_no_page_has() -> None:
-    typed = {bare(typed) for name in WITH_COMMANDS for block in blocks(ROOT / name) for typed in block.typed}
+def test_every_excluded_command_is_on_a_page() -> None:
+    typed = {normalized(typed) for name in WITH_COMMANDS for block in blocks(ROOT / name) for typed in block.typed}
 
-    assert LEFT_OUT - typed == set()
-    assert [name for name in (*WORLDS, *OTHERS) if not blocks(ROOT / name)] == []
+    assert EXCLUDED - typed == set()
+    assert [name for name in (*SCENARIOS, *TESTED_ELSEWHERE) if not blocks(ROOT / name)] == []

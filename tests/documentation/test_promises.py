@@ -1,4 +1,4 @@
-"""A page that names a test names one that exists."""
+"""Every test named on a page exists, and every guarantee names a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def named(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", PAGES)
-def test_every_test_that_a_page_names_exists(text: str) -> None:
+def test_every_test_named_on_a_page_exists(text: str) -> None:
     assert named(text)
     for path, name in named(text):
         assert (ROOT / path).exists(), path
@@ -29,8 +29,8 @@ def functions(path: str) -> set[str]:
     return {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_promise_has_a_test() -> None:
+def test_every_guarantee_names_a_test() -> None:
     rows = [line for line in (ROOT / "docs/reliability.md").read_text().splitlines() if line.startswith("| ")][1:]
 
     assert len(rows) > 20
-    assert [row for row in rows if "`tests/" not in row and row != "| promise | held by |"] == []
+    assert [row for row in rows if "`tests/" not in row and row != "| guarantee | tests |"] == []

@@ -1,4 +1,4 @@
-"""What the page about Python shows is what Python says."""
+"""Runs the examples of docs/reference/python.md."""
 
 import doctest
 from datetime import timedelta
@@ -17,7 +17,7 @@ PAGE = ROOT / "docs/reference/python.md"
 
 
 def _make_stuck(phase: Phase) -> None:
-    """A job that stalled, and later a gate that failed before what waits for it."""
+    """Creates a stalled job, and a failed gate with tasks that wait for it."""
     with time_machine.travel(now() - timedelta(hours=12), tick=False):
         world.fire(world.created("IngestionJob", id="j1"), "start", worker="ann")
     with time_machine.travel(now() - timedelta(minutes=12), tick=False):
@@ -27,7 +27,7 @@ def _make_stuck(phase: Phase) -> None:
         world.task(id="t9", workstream=workstream, depends_on=["t4"])
 
 
-def test_every_line_of_the_page_does_what_it_shows(capsys: Any) -> None:
+def test_every_example_prints_the_shown_output(capsys: Any) -> None:
     _make_stuck(Phase.objects.create(id="PH-1"))
     world.idle_worker(id="worker-7")
     session = doctest.DocTestParser().get_doctest(

@@ -1,4 +1,4 @@
-"""Nothing that can be set, typed, called, refused or measured is left out of the reference."""
+"""The reference covers every setting, command, API call, refusal and metric."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import pytest
 from django.core.management import get_commands
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from api.cli.main import build
-from api.openapi.schemas import refusal_classes
-from api.openapi.views import document
-from statecore.derive import documents
+from api.cli.main import build_parser
+from api.openapi.schemas import list_refusal_classes
+from api.openapi.views import build_document
+from statecore.devtools import documents, reference
+from statecore.devtools.reference import command_lines, metrics
+from statecore.devtools.reference.settings import CALLERS, list_variables
 from statecore.project import environment
-from statecore.project.variables import CALLERS, every_variable
-from statecore.reference import commands, measures, options
 from tests.support.site import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 CODE = ("statecore", "api", "dashboard")
-# Not for somebody to set: Django's own, and what every system has.
-NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "HOME"}
+# Variables of Django and the system, and a member of a WSGI request's `environ`.
+NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "HOME", "SCRIPT_NAME"}
 
 
 def page(name: str) -> str:
     return (REFERENCE / name).read_text()
 
 
-class Noting(Mapping[str, str]):
-    """An environment that notes what it is asked for."""
+class RecordingEnviron(Mapping[str, str]):
+    """An environment that records which variables are read."""
 
     def __init__(self, **given: str) -> None:
-        self.given, self.asked = given, set[str]()
+        self.given, self.read = given, set[str]()
 
     def __getitem__(self, name: str) -> str:
-        self.asked.add(name)
+        self.read.add(name)
         return self.given[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -48,13 +48,13 @@ class Noting(Mapping[str, str]):
 
 
 def read_by_the_settings() -> set[str]:
-    noting = Noting()
-    environment.read(noting)
-    return noting.asked
+    environ = RecordingEnviron()
+    environment.read(environ)
+    return environ.read
 
 
 def read_elsewhere() -> set[str]:
-    """Every `environ` that is asked for a name in the code."""
+    """Returns the names of all variables that the code reads from `environ` directly."""
     return {name for folder in CODE for path in (ROOT / folder).rglob("*.py") for name in _names_read(path)}
 
 
@@ -62,18 +62,18 @@ def _names_read(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     constants = dict(pair for node in tree.body if isinstance(node, ast.Assign) for pair in _constants(node))
     for node in ast.walk(tree):
-        asked: ast.expr | None = None
+        argument: ast.expr | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            asked = node.args[0] if node.args and ast.unparse(node.func.value).endswith("environ") else None
+            argument = node.args[0] if node.args and ast.unparse(node.func.value).endswith("environ") else None
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
-            asked = node.slice
-        name = constants.get(asked.id) if isinstance(asked, ast.Name) else getattr(asked, "value", None)
+            argument = node.slice
+        name = constants.get(argument.id) if isinstance(argument, ast.Name) else getattr(argument, "value", None)
         if isinstance(name, str):
             yield name
 
 
 def _constants(node: ast.Assign) -> Iterator[tuple[str, str]]:
-    """`URL = "…"`, and `URL, TOKEN = "…", "…"`."""
+    """Yields name and value of `URL = "…"` and of `URL, TOKEN = "…", "…"`."""
     (target,) = node.targets[:1]
     several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
     names, values = (target.elts, node.value.elts) if several else ([target], [node.value])
@@ -83,13 +83,13 @@ def _constants(node: ast.Assign) -> Iterator[tuple[str, str]]:
 
 
 def test_every_variable_that_is_read_is_declared_and_every_declared_one_is_read() -> None:
-    declared = {variable.name for variable in (*every_variable(), *CALLERS)}
+    declared = {variable.name for variable in (*list_variables(), *CALLERS)}
 
     assert (read_by_the_settings() | read_elsewhere()) - NOT_OURS == declared
 
 
-@pytest.mark.parametrize("variable", [each for each in every_variable() if each.default], ids=lambda each: each.name)
-def test_a_default_is_what_holds_when_nothing_is_said(variable, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+@pytest.mark.parametrize("variable", [each for each in list_variables() if each.default], ids=lambda each: each.name)
+def test_a_documented_default_equals_the_unset_value(variable, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     home = {"STATECORE_HOME": str(tmp_path)}
 
     assert environment.read({**home, variable.name: variable.default}) == environment.read(home)
@@ -97,73 +97,75 @@ def test_a_default_is_what_holds_when_nothing_is_said(variable, monkeypatch: pyt
 
 def test_every_variable_is_on_its_page() -> None:
     assert [
-        each.name for each in (*every_variable(), *CALLERS) if f"| `{each.name}` |" not in page("settings.md")
+        each.name for each in (*list_variables(), *CALLERS) if f"| `{each.name}` |" not in page("settings.md")
     ] == []
-    assert all(each.meaning for each in (*every_variable(), *CALLERS))
+    assert all(each.meaning for each in (*list_variables(), *CALLERS))
 
 
 def test_every_command_of_manage_is_on_its_page() -> None:
-    ours = {name for name, app in get_commands().items() if app in CODE}
+    own = {name for name, app in get_commands().items() if app.partition(".")[0] in CODE}
 
-    assert ours == set(commands.ours())
-    assert [name for name in sorted(ours) if f"\n## {name}\n" not in page("manage.md")] == []
+    assert own == set(command_lines.list_own_commands())
+    assert [name for name in sorted(own) if f"\n## {name}\n" not in page("manage.md")] == []
 
 
-def test_every_verb_is_on_its_page() -> None:
-    typed = [name for name, _parser, _about in options.below(build(), "statecore")]
+def test_every_command_of_statecore_is_on_its_page() -> None:
+    typed = [name for name, _parser, _about in command_lines.list_subcommands(build_parser(), "statecore")]
 
     assert len(typed) > 20
     assert [name for name in typed if f"\n## {name}\n" not in page("statecore.md")] == []
 
 
 @pytest.mark.parametrize("name", ["manage.md", "statecore.md", "problems.md", "metrics.md", "settings.md", "rest.md"])
-def test_nothing_is_listed_without_a_word_about_it(name: str) -> None:
+def test_every_row_has_a_description(name: str) -> None:
     assert re.findall(r"^\| .*\|\s*\|$", page(name), re.M) == []
 
 
 def test_every_operation_is_on_its_page() -> None:
-    operations = [f"`{method.upper()} {path}`" for path, methods in document()["paths"].items() for method in methods]
+    operations = [
+        f"`{method.upper()} {path}`" for path, methods in build_document()["paths"].items() for method in methods
+    ]
 
     assert len(operations) > 150
     assert [each for each in operations if each not in page("rest.md")] == []
 
 
-def addresses(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
+def url_paths(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
     for pattern in patterns:
         address = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
-            yield from addresses(pattern.url_patterns, address)
+            yield from url_paths(pattern.url_patterns, address)
         else:
             yield re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", address)
 
 
-def test_every_address_of_the_api_is_an_operation() -> None:
-    below = {f"/{each}" for each in addresses(get_resolver().url_patterns) if each.startswith("api/v1/")}
-    described = set(document()["paths"]) | {"/api/v1/schema/", "/api/v1/docs/"}
+def test_every_url_of_the_api_is_an_operation() -> None:
+    below = {f"/{each}" for each in url_paths(get_resolver().url_patterns) if each.startswith("api/v1/")}
+    described = set(build_document()["paths"]) | {"/api/v1/schema/", "/api/v1/docs/"}
 
     assert {each for each in below if each not in described and not each.endswith("v1/")} == set()
 
 
-def test_every_code_of_a_refusal_is_on_its_page() -> None:
-    assert [kind.code for kind in refusal_classes() if f"| `{kind.code}` |" not in page("problems.md")] == []
+def test_every_refusal_code_is_on_its_page() -> None:
+    assert [kind.code for kind in list_refusal_classes() if f"| `{kind.code}` |" not in page("problems.md")] == []
 
 
 def test_every_metric_is_on_its_page() -> None:
-    assert [each.name for each in measures.measures() if f"| `{each.name}` |" not in page("metrics.md")] == []
+    assert [each.name for each in metrics.list_metrics() if f"| `{each.name}` |" not in page("metrics.md")] == []
 
 
-def test_what_is_missing_changed_or_left_over_is_noticed_and_put_right(
+def test_missing_changed_and_leftover_files_are_detected_and_fixed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(documents, "ROOT", tmp_path)
-    assert sorted(documents.documents()) == documents.outdated()
-    documents.write()
-    assert documents.outdated() == []
+    assert sorted(reference.render_documents()) == documents.find_outdated()
+    documents.write_documents()
+    assert documents.find_outdated() == []
 
     (tmp_path / "deploy/grafana/stray.json").write_text("{}")
     (tmp_path / "docs/reference/metrics.md").write_text("old")
     (tmp_path / "deploy/prometheus/alerts.yml").unlink()
     wrong = ["deploy/grafana/stray.json", "deploy/prometheus/alerts.yml", "docs/reference/metrics.md"]
-    assert documents.outdated() == wrong
-    assert documents.write() == [f"removed {wrong[0]}", f"wrote {wrong[1]}", f"wrote {wrong[2]}"]
-    assert documents.outdated() == []
+    assert documents.find_outdated() == wrong
+    assert documents.write_documents() == [f"removed {wrong[0]}", f"wrote {wrong[1]}", f"wrote {wrong[2]}"]
+    assert documents.find_outdated() == []

@@ -1,4 +1,4 @@
-"""The tutorial is typed as it stands, against a real installation, and shows what the page shows."""
+"""Types the commands of the tutorial into shells on a real installation and compares the output."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from pathlib import Path
 import pytest
 
 from tests.documentation.blocks import blocks
-from tests.documentation.desk import Desk
+from tests.documentation.workspace import Workspace
 from tests.support.site import ROOT, free_port
+
+pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "tutorial" / "first-plan.md"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
     port = str(free_port())
-    desk = Desk(tmp_path, {":8000": f":{port}"}, PORT=port)
-    yield desk
-    desk.leave()
+    workspace = Workspace(tmp_path, {":8000": f":{port}"}, PORT=port)
+    yield workspace
+    workspace.close()
 
 
-def test_every_command_of_the_tutorial_does_what_the_page_shows(desk: Desk) -> None:
+def test_every_command_of_the_tutorial_prints_the_shown_output(workspace: Workspace) -> None:
+    assert blocks(PAGE), "the page shows commands"
     for block in blocks(PAGE):
         for typed in block.typed:
             if block.terminal:
-                desk.start(block.terminal, typed)
+                workspace.start(block.terminal, typed)
             else:
-                desk.do(typed)
+                workspace.check(typed)

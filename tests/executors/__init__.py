@@ -1,1 +1,1 @@
-"""Real commands, real git."""
+"""The executors, with real commands and real git repositories."""

@@ -1,4 +1,4 @@
-"""Commands that are allowed, and a repository to work in."""
+"""Fixtures for allowed commands and a git repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.executors.work_tree import WorkTree
 
 @pytest.fixture
 def commands(settings: Any, tmp_path: Path) -> Path:
-    """Commands are on: this Python is allowed; the folder they run in."""
+    """Allow this Python as a gate command, and return the folder that commands run in."""
     folder = tmp_path / "folder"
     folder.mkdir()
     settings.STATECORE_GATE_COMMANDS = (sys.executable, "nowhere-to-be-found")
@@ -23,9 +23,10 @@ def commands(settings: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def work_tree(settings: Any, tmp_path: Path) -> WorkTree:
-    """A repository with one commit, to which patches go."""
+    """A repository with one commit that patches are applied to."""
     tree = WorkTree(tmp_path / "tree")
     settings.STATECORE_REPOSITORY = tree.path
     settings.STATECORE_HOME = tmp_path / "home"
     settings.STATECORE_HOME.mkdir()
+    settings.STATECORE_CHECKOUT_DIR = settings.STATECORE_HOME / "checkouts"
     return tree

@@ -1,7 +1,8 @@
-"""Taking a committed patch back: planned, approved, executed step by step, or left as it was."""
+"""Rolling back a committed patch: the plan, its approval, each step, and failures that change nothing."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Callable
@@ -10,33 +11,39 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from statecore.executors import compensation, patches, plan, repository, steps
-from statecore.executors.execution import RollbackFailed
-from statecore.executors.repository import Busy, NotUsable
+from statecore.executors import compensation, compensation_plan, patches, repository
+from statecore.executors.errors import RepositoryBusy, RepositoryNotUsable, RollbackFailed
+from statecore.executors.rollback import steps_of
 from statecore.kernel.actors import THE_SYSTEM, Channel
-from statecore.kernel.refusals import GuardFailed, Invalid, InvalidTransition, NotFound, PermissionDenied, StaleVersion
+from statecore.kernel.refusals import (
+    GuardFailed,
+    Invalid,
+    InvalidTransition,
+    NotFound,
+    PermissionDenied,
+    StaleVersion,
+)
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.records import CompensationStep
-from tests.executors.support import fresh, gate, patch, python
-from tests.executors.work_tree import HELLO, replacing
+from tests.executors.support import gate, patch, python, reload
+from tests.executors.work_tree import HELLO, diff_replacing
 from tests.support import world
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.django_db]
 
 REASON = "regression in counting"
-EDGE = "patch_ledger.committed->rolled_back"
 apprise_loads_old_modules = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 IS_BACK = "import pathlib, sys; sys.exit('zwei' in pathlib.Path('hello.txt').read_text())"
 
 
 @pytest.fixture
 def committed(work_tree):
-    entry = patch(replacing("two", "zwei"))
+    entry = patch(diff_replacing("two", "zwei"))
     patches.run_due(wait=0)
-    return fresh(entry)
+    return reload(entry)
 
 
-def reverting(entry, *more, **validation):
+def make_revert_plan(entry, *more, **validation):
     return {
         "compensation_type": "git_revert",
         "actions": [{"action": "git_revert", "commit_sha": entry.commit_sha, "branch": "main"}, *more],
@@ -44,8 +51,8 @@ def reverting(entry, *more, **validation):
     }
 
 
-def approved(entry, agreed=None):
-    compensation.write_plan(entry.pk, agreed or reverting(entry), world.operator("ada"))
+def write_and_approve(entry, wanted=None):
+    compensation.write_plan(entry.pk, wanted or make_revert_plan(entry), world.operator("ada"))
     compensation.approve(entry.pk, world.operator("bob"))
     return entry
 
@@ -54,14 +61,14 @@ def execute(entry, actor=None):
     return compensation.execute(entry.pk, actor or world.operator("cleo"), REASON, wait=0)
 
 
-def said(entry):
-    return [(step.action, step.ok) for step in steps.of(entry.pk)]
+def summarize_steps(entry):
+    return [(step.action, step.ok) for step in steps_of(entry.pk)]
 
 
 def test_an_approved_plan_reverts_the_commit_and_rolls_the_patch_back(committed, work_tree) -> None:
     before = work_tree.head()
 
-    rolled_back = execute(approved(committed))
+    rolled_back = execute(write_and_approve(committed))
 
     assert (rolled_back.state, rolled_back.rollback_reason) == ("rolled_back", REASON)
     assert (work_tree.read(), work_tree.is_clean()) == (HELLO, True)
@@ -73,28 +80,28 @@ def test_an_approved_plan_reverts_the_commit_and_rolls_the_patch_back(committed,
     assert event["metadata"]["revert_commit"] == work_tree.head()
 
 
-def test_each_step_is_on_record_with_who_and_when(committed, commands, settings) -> None:
+def test_each_step_is_recorded_with_actor_and_time(committed, commands, settings) -> None:
     settings.STATECORE_PATCH_TEST_COMMAND = python("import os; print(os.environ['STATECORE_TEST_SUITE'])")
     gate(IS_BACK, gate_type="LINT", workstream=committed.workstream)
     tests = {"action": "run_tests", "test_suite": "regression", "required": True}
 
-    execute(approved(committed, reverting(committed, tests, required_gates=["LINT"])))
+    execute(write_and_approve(committed, make_revert_plan(committed, tests, required_gates=["LINT"])))
 
-    assert said(committed) == [
+    assert summarize_steps(committed) == [
         (action, True)
         for action in ("plan_written", "plan_approved", "started", "git_revert", "run_tests", "required_gate", "commit",
                        "verify_clean_state", "rolled_back")
     ]  # fmt: skip
-    written, approval, started, _revert, tested, *_, last = (step.as_dict() for step in steps.of(committed.pk))
+    written, approval, started, _revert, tested, *_, last = (step.as_dict() for step in steps_of(committed.pk))
     assert (written["actor"], approval["actor"], started["actor"]) == ("ada", "bob", "cleo")
-    assert approval["details"]["digest"] == plan.digest(written["details"]["plan"])
+    assert approval["details"]["digest"] == compensation_plan.digest(written["details"]["plan"])
     assert "regression\n" in tested["output"]
     assert started["execution"] == last["execution"] != written["execution"]
     assert tested["started_at"] <= tested["ended_at"]
 
 
-def test_steps_are_never_changed_or_added_by_hand(committed) -> None:
-    approved(committed)
+def test_steps_cannot_be_changed_or_added_directly(committed) -> None:
+    write_and_approve(committed)
     for forbidden in (
         lambda: CompensationStep.objects.update(ok=False),
         lambda: CompensationStep.objects.all().delete(),
@@ -107,37 +114,41 @@ def test_steps_are_never_changed_or_added_by_hand(committed) -> None:
             forbidden()
 
 
-def test_failing_tests_leave_the_patch_committed_and_the_tree_as_it_was(
+def test_failing_tests_leave_the_patch_committed_and_the_tree_unchanged(
     committed, work_tree, commands, settings
 ) -> None:
     fail = "import sys; open('litter', 'w'); open('hello.txt', 'a').write('x'); print('2 failed'); sys.exit(1)"
     settings.STATECORE_PATCH_TEST_COMMAND = python(fail)
     before = work_tree.head()
-    approved(committed, reverting(committed, {"action": "run_tests", "test_suite": "all", "required": True}))
+    write_and_approve(
+        committed, make_revert_plan(committed, {"action": "run_tests", "test_suite": "all", "required": True})
+    )
 
     with pytest.raises(RollbackFailed, match=r"stays committed: run_tests: .* ended with exit code 1"):
         execute(committed)
 
-    assert fresh(committed).state == "committed"
+    assert reload(committed).state == "committed"
     assert (work_tree.head(), work_tree.is_clean()) == (before, True)
     assert "zwei" in work_tree.read()
-    assert said(committed)[2:] == [
+    assert summarize_steps(committed)[2:] == [
         ("started", True), ("git_revert", True), ("run_tests", False), ("undone", True), ("failed", False)
     ]  # fmt: skip
-    failed = steps.of(committed.pk).get(action="run_tests")
+    failed = steps_of(committed.pk).get(action="run_tests")
     assert "2 failed" in failed.output
     settings.STATECORE_PATCH_TEST_COMMAND = python(IS_BACK)
-    assert execute(committed).state == "rolled_back", "it may be tried again"
+    assert execute(committed).state == "rolled_back", "the rollback may be retried"
 
 
-def test_a_step_that_is_not_required_may_fail(committed, work_tree) -> None:
+def test_an_optional_step_may_fail(committed, work_tree) -> None:
     tests = {"action": "run_tests", "test_suite": "all"}
-    approved(committed, reverting(committed, tests, {"action": "notify", "channels": ["slack"], "recipients": []}))
+    write_and_approve(
+        committed, make_revert_plan(committed, tests, {"action": "notify", "channels": ["slack"], "recipients": []})
+    )
 
     assert execute(committed).state == "rolled_back"
 
-    assert ("run_tests", False) in said(committed)
-    assert steps.of(committed.pk).get(action="notify").error == "nobody is notified: STATECORE_NOTIFY_URLS is empty"
+    assert ("run_tests", False) in summarize_steps(committed)
+    assert steps_of(committed.pk).get(action="notify").error == "not notified: STATECORE_NOTIFY_URLS is empty"
 
 
 @pytest.mark.parametrize(
@@ -147,96 +158,98 @@ def test_a_step_that_is_not_required_may_fail(committed, work_tree) -> None:
         ({"required_gates": ["UNIT"]}, "ended with exit code 3"),
     ],
 )
-def test_a_required_gate_that_is_missing_or_fails_undoes_it_all(
+def test_a_missing_or_failed_required_gate_undoes_the_rollback(
     committed, work_tree, commands, validation, error
 ) -> None:
     gate("import sys; sys.exit(3)", gate_type="UNIT", workstream=committed.workstream)
     before = work_tree.head()
-    approved(committed, reverting(committed, **validation))
+    write_and_approve(committed, make_revert_plan(committed, **validation))
 
     with pytest.raises(RollbackFailed, match=error):
         execute(committed)
 
-    assert fresh(committed).state == "committed"
+    assert reload(committed).state == "committed"
     assert (work_tree.head(), work_tree.is_clean()) == (before, True)
 
 
-def test_commands_that_are_off_fail_the_step_that_needs_them(committed, settings) -> None:
+def test_a_step_that_needs_a_command_fails_while_commands_are_off(committed, settings) -> None:
     settings.STATECORE_GATE_COMMANDS = ()
     gate(gate_type="UNIT", workstream=committed.workstream)
-    approved(committed, reverting(committed, required_gates=["UNIT"]))
+    write_and_approve(committed, make_revert_plan(committed, required_gates=["UNIT"]))
 
-    with pytest.raises(RollbackFailed, match="commands are off: STATECORE_GATE_COMMANDS names no program"):
+    with pytest.raises(RollbackFailed, match="commands are disabled: STATECORE_GATE_COMMANDS is empty"):
         execute(committed)
 
 
-def test_a_revert_that_conflicts_fails_and_leaves_everything(committed, work_tree) -> None:
+def test_a_conflicting_revert_fails_and_changes_nothing(committed, work_tree) -> None:
     work_tree.write("hello.txt", "one\nZWEI\nthree\n")
     before = work_tree.commit("Louder")
-    approved(committed)
+    write_and_approve(committed)
 
     with pytest.raises(RollbackFailed, match="could not revert"):
         execute(committed)
 
-    assert (work_tree.head(), work_tree.is_clean(), fresh(committed).state) == (before, True, "committed")
+    assert (work_tree.head(), work_tree.is_clean(), reload(committed).state) == (before, True, "committed")
 
 
-def test_another_branch_than_the_plans_is_not_touched(committed, work_tree) -> None:
+def test_a_branch_other_than_the_plans_is_not_changed(committed, work_tree) -> None:
     work_tree.git("switch", "--quiet", "--create", "other")
-    approved(committed)
+    write_and_approve(committed)
 
     with pytest.raises(RollbackFailed, match="the repository is on other, not on main"):
         execute(committed)
 
 
-def test_without_an_approved_plan_nothing_happens(committed, work_tree) -> None:
+def test_a_rollback_requires_an_approved_plan(committed, work_tree) -> None:
     before = work_tree.head()
 
-    with pytest.raises(GuardFailed, match="there is none"):
+    with pytest.raises(GuardFailed, match="requires a compensation plan"):
         execute(committed)
-    compensation.write_plan(committed.pk, reverting(committed), world.operator())
+    compensation.write_plan(committed.pk, make_revert_plan(committed), world.operator())
     with pytest.raises(GuardFailed, match="not approved"):
         execute(committed)
 
-    assert (work_tree.head(), fresh(committed).state) == (before, "committed")
-    assert said(committed) == [("plan_written", True)]
+    assert (work_tree.head(), reload(committed).state) == (before, "committed")
+    assert summarize_steps(committed) == [("plan_written", True)]
 
 
-def test_a_new_plan_takes_a_new_approval(committed) -> None:
-    approved(committed)
+def test_a_new_plan_requires_a_new_approval(committed) -> None:
+    write_and_approve(committed)
 
-    compensation.write_plan(committed.pk, reverting(committed, verify_clean_state=False), world.operator())
+    compensation.write_plan(committed.pk, make_revert_plan(committed, verify_clean_state=False), world.operator())
 
     with pytest.raises(GuardFailed, match="not approved"):
         execute(committed)
 
 
-def test_an_approval_is_for_the_plan_that_was_read(committed) -> None:
-    read = compensation.write_plan(committed.pk, reverting(committed), world.operator()).details["digest"]
-    compensation.write_plan(committed.pk, reverting(committed, verify_clean_state=False), world.operator())
+def test_an_approval_applies_only_to_the_plan_that_was_read(committed) -> None:
+    read = compensation.write_plan(committed.pk, make_revert_plan(committed), world.operator()).details["digest"]
+    compensation.write_plan(committed.pk, make_revert_plan(committed, verify_clean_state=False), world.operator())
 
     with pytest.raises(StaleVersion, match="changed since it was read"):
         compensation.approve(committed.pk, world.operator(), digest=read)
 
-    assert fresh(committed).compensation_approved_by == ""
+    assert reload(committed).compensation_approved_by == ""
 
 
-def test_where_the_policy_demands_it_another_person_approves(committed, settings) -> None:
-    settings.STATECORE_SECOND_PERSON = frozenset({EDGE})
-    compensation.write_plan(committed.pk, reverting(committed), world.operator("ada"))
+def test_a_second_person_approves_where_the_policy_requires_it(committed, settings) -> None:
+    settings.STATECORE_SECOND_PERSON = frozenset({"patch_ledger->rolled_back"})
+    rights = ("operate_patchledger", "override_patchledger")
+    ada, bob = world.operator_with(*rights, name="ada"), world.operator_with(*rights, name="bob")
+    compensation.write_plan(committed.pk, make_revert_plan(committed), ada)
 
-    with pytest.raises(PermissionDenied, match="another operator than its writer"):
-        compensation.approve(committed.pk, world.operator("ada"))
-    compensation.approve(committed.pk, world.operator("bob"))
+    with pytest.raises(PermissionDenied, match="another operator than its author"):
+        compensation.approve(committed.pk, dataclasses.replace(ada, name="someone-else"))
+    compensation.approve(committed.pk, bob)
 
-    assert fresh(committed).compensation_approved_by == "bob"
+    assert reload(committed).compensation_approved_by == "bob"
 
 
-def test_who_may_not_does_not(committed) -> None:
+def test_actors_without_permission_are_refused(committed) -> None:
     for actor in (world.AGENT, world.operator_with("view_patchledger", name="eve")):
         with pytest.raises(PermissionDenied):
-            compensation.write_plan(committed.pk, reverting(committed), actor)
-    compensation.write_plan(committed.pk, reverting(committed), world.operator())
+            compensation.write_plan(committed.pk, make_revert_plan(committed), actor)
+    compensation.write_plan(committed.pk, make_revert_plan(committed), world.operator())
     for actor in (world.AGENT, THE_SYSTEM, world.operator_with("operate_patchledger", name="dan")):
         with pytest.raises(PermissionDenied):
             compensation.approve(committed.pk, actor)
@@ -246,29 +259,29 @@ def test_who_may_not_does_not(committed) -> None:
 
 
 def test_only_a_committed_patch_has_a_plan(work_tree) -> None:
-    entry = patch(replacing("two", "zwei"))
+    entry = patch(diff_replacing("two", "zwei"))
 
-    for ask in (
+    for action in (
         lambda: compensation.write_plan(entry.pk, {}, world.operator()),
         lambda: compensation.approve(entry.pk, world.operator()),
         lambda: compensation.default_plan(entry),
         lambda: execute(entry),
     ):
-        with pytest.raises(InvalidTransition, match="only a committed patch"):
-            ask()
+        with pytest.raises(InvalidTransition, match="only committed patches"):
+            action()
     with pytest.raises(NotFound):
-        compensation.write_plan("nobody", {}, world.operator())
+        compensation.write_plan("unknown", {}, world.operator())
 
 
-def test_who_looks_while_it_is_rolled_back_is_told(committed) -> None:
-    seen = PatchLedger.objects.get(pk=committed.pk)
-    assert execute(approved(committed)).state == "rolled_back"
+def test_a_default_plan_can_be_read_after_a_concurrent_rollback(committed) -> None:
+    row = PatchLedger.objects.get(pk=committed.pk)
+    assert execute(write_and_approve(committed)).state == "rolled_back"
 
-    assert compensation.default_plan(seen)["compensation_type"] == "git_revert"
+    assert compensation.default_plan(row)["compensation_type"] == "git_revert"
 
 
-def test_a_rollback_says_why(committed) -> None:
-    approved(committed)
+def test_a_rollback_requires_a_reason(committed) -> None:
+    write_and_approve(committed)
 
     with pytest.raises(Invalid, match="must say why"):
         compensation.execute(committed.pk, world.operator(), "  ")
@@ -302,27 +315,27 @@ def test_a_rollback_says_why(committed) -> None:
         ({"more": 1}, "more"),
     ],
 )
-def test_a_plan_that_is_not_one_is_refused_by_the_name_of_the_field(change, field) -> None:
+def test_an_invalid_plan_is_refused_with_the_field_name(change, field) -> None:
     entry = PatchLedger(commit_sha="abcdef1234")
-    plan.read(reverting(entry), entry.commit_sha)
+    compensation_plan.read_plan(make_revert_plan(entry), entry.commit_sha)
 
     with pytest.raises(Invalid) as refusal:
-        plan.read({**reverting(entry), **change}, entry.commit_sha)
+        compensation_plan.read_plan({**make_revert_plan(entry), **change}, entry.commit_sha)
 
     assert field in refusal.value.facts["errors"]
 
 
 @pytest.mark.parametrize("given", [None, [], "revert", {}, {"actions": float("nan")}])
-def test_what_is_no_object_at_all_is_refused(given) -> None:
+def test_a_plan_that_is_not_an_object_is_refused(given) -> None:
     with pytest.raises(Invalid):
-        plan.read(given, "abcdef1234")
+        compensation_plan.read_plan(given, "abcdef1234")
 
 
-def test_a_plan_that_is_refused_is_not_kept(committed) -> None:
+def test_a_refused_plan_is_not_stored(committed) -> None:
     with pytest.raises(Invalid):
         compensation.write_plan(committed.pk, {"compensation_type": "git_revert"}, world.operator())
 
-    assert said(committed) == []
+    assert summarize_steps(committed) == []
 
 
 def test_the_default_plan_works(committed, commands, settings) -> None:
@@ -332,60 +345,60 @@ def test_the_default_plan_works(committed, commands, settings) -> None:
 
     assert found["validation"] == {"required_gates": ["UNIT"], "verify_clean_state": True}
     assert [action["action"] for action in found["actions"]] == ["git_revert", "run_tests"]
-    assert execute(approved(committed, found)).state == "rolled_back"
+    assert execute(write_and_approve(committed, found)).state == "rolled_back"
 
 
-def test_a_plan_that_touches_nothing_needs_no_repository(committed, work_tree, settings) -> None:
+def test_a_plan_without_git_actions_needs_no_repository(committed, work_tree, settings) -> None:
     settings.STATECORE_REPOSITORY = None
     before = work_tree.head()
 
-    execute(approved(committed, {"compensation_type": "manual_fix", "actions": []}))
+    execute(write_and_approve(committed, {"compensation_type": "manual_fix", "actions": []}))
 
-    assert (fresh(committed).state, work_tree.head()) == ("rolled_back", before)
+    assert (reload(committed).state, work_tree.head()) == ("rolled_back", before)
 
 
-def test_a_repository_in_use_or_dirty_is_left_alone(committed, work_tree) -> None:
-    approved(committed)
-    with repository.opened(), pytest.raises(Busy):
+def test_a_busy_or_dirty_repository_is_not_changed(committed, work_tree) -> None:
+    write_and_approve(committed)
+    with repository.locked(), pytest.raises(RepositoryBusy):
         execute(committed)
     work_tree.write("notes.txt", "mine")
-    with pytest.raises(NotUsable, match=r"notes\.txt"):
+    with pytest.raises(RepositoryNotUsable, match=r"notes\.txt"):
         execute(committed)
 
-    assert said(committed) == [("plan_written", True), ("plan_approved", True)]
+    assert summarize_steps(committed) == [("plan_written", True), ("plan_approved", True)]
 
 
-def test_a_plan_that_changes_while_it_is_executed_is_not_carried_through(committed, work_tree, monkeypatch) -> None:
+def test_a_plan_changed_during_its_execution_is_not_completed(committed, work_tree, monkeypatch) -> None:
     before = work_tree.head()
-    approved(committed)
+    write_and_approve(committed)
     commit = repository.Repository.commit
 
-    def changed_meanwhile(opened, *given):
-        approved(committed, reverting(committed, verify_clean_state=False))
+    def change_plan_and_commit(opened, *given):
+        write_and_approve(committed, make_revert_plan(committed, verify_clean_state=False))
         return commit(opened, *given)
 
-    monkeypatch.setattr(repository.Repository, "commit", changed_meanwhile)
+    monkeypatch.setattr(repository.Repository, "commit", change_plan_and_commit)
     with pytest.raises(RollbackFailed, match="plan was changed"):
         execute(committed)
 
-    assert (work_tree.head(), work_tree.is_clean(), fresh(committed).state) == (before, True, "committed")
+    assert (work_tree.head(), work_tree.is_clean(), reload(committed).state) == (before, True, "committed")
 
 
 class Mailbox(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.received: list[dict] = []
-        self.meanwhile: Callable[[], None] | None = None
-        super().__init__(("127.0.0.1", 0), Letter)
+        self.on_request: Callable[[], None] | None = None
+        super().__init__(("127.0.0.1", 0), MailboxHandler)
 
 
-class Letter(BaseHTTPRequestHandler):
-    timeout = 10  # for who has called and says nothing
+class MailboxHandler(BaseHTTPRequestHandler):
+    timeout = 10  # for a client that connects and sends nothing
 
     def do_POST(self) -> None:
         self.server.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        meanwhile, self.server.meanwhile = self.server.meanwhile, None
-        if meanwhile:
-            meanwhile()
+        on_request, self.server.on_request = self.server.on_request, None
+        if on_request:
+            on_request()
         self.send_response(200)
         self.end_headers()
 
@@ -403,11 +416,11 @@ def mailbox():
 
 
 @apprise_loads_old_modules
-def test_people_are_told_through_apprise(committed, settings, mailbox) -> None:
+def test_notifications_are_sent_through_apprise(committed, settings, mailbox) -> None:
     settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{mailbox.server_port}/",)
     notice = {"action": "notify", "channels": ["slack"], "recipients": ["dev-team"], "required": True}
 
-    execute(approved(committed, reverting(committed, notice)))
+    execute(write_and_approve(committed, make_revert_plan(committed, notice)))
 
     (letter,) = mailbox.received
     assert letter["title"] == f"Patch {committed.pk} is being rolled back"
@@ -418,86 +431,86 @@ def test_people_are_told_through_apprise(committed, settings, mailbox) -> None:
 @apprise_loads_old_modules
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("reached", [True, False])
-def test_a_plan_of_notices_only_is_executed_by_one_of_two_workers(
+def test_a_plan_of_notifications_is_executed_by_one_of_two_workers(
     committed, settings, mailbox, monkeypatch, reached
 ) -> None:
-    monkeypatch.setattr(compensation, "PATIENCE", 0.0)
+    monkeypatch.setattr(compensation, "LOCK_TIMEOUT", 0.0)
     nowhere = () if reached else ("json://127.0.0.1:1/",)
     settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{mailbox.server_port}/", *nowhere)
-    approved(committed, {"compensation_type": "manual_fix", "actions": [{"action": "notify", "required": True}]})
-    compensation.request(committed.pk, operator_in_the_database(), REASON)
+    write_and_approve(
+        committed, {"compensation_type": "manual_fix", "actions": [{"action": "notify", "required": True}]}
+    )
+    compensation.request(committed.pk, stored_operator(), REASON)
 
     def other_worker() -> None:
         compensation.run_due()
         connection.close()
 
-    mailbox.meanwhile = other_worker
-    asked = compensation.due()
-    assert [compensation._run(each) for each in asked] == [reached]
-    assert [compensation._run(each) for each in asked] == [False], "a worker that has found it before"
+    mailbox.on_request = other_worker
+    requests = compensation.find_due()
+    assert [compensation._run(each) for each in requests] == [reached]
+    assert [compensation._run(each) for each in requests] == [False], "a worker that read the request earlier"
 
     assert len(mailbox.received) == 1
-    assert [action for action, _ok in said(committed)][3:] == [
+    assert [action for action, _ok in summarize_steps(committed)][3:] == [
         "started", "notify", "rolled_back" if reached else "failed"
     ]  # fmt: skip
 
 
 @apprise_loads_old_modules
-def test_a_required_notice_that_reaches_nobody_undoes_it_and_keeps_the_address_secret(
-    committed, settings, caplog
-) -> None:
+def test_a_failed_required_notification_undoes_the_rollback_and_logs_no_secret(committed, settings, caplog) -> None:
     settings.STATECORE_NOTIFY_URLS = ("json://user:hush@127.0.0.1:1/",)
-    approved(committed, reverting(committed, {"action": "notify", "required": True}))
+    write_and_approve(committed, make_revert_plan(committed, {"action": "notify", "required": True}))
 
     with pytest.raises(RollbackFailed, match="could be reached"):
         execute(committed)
 
     assert "hush" not in caplog.text
-    assert not any("hush" in str(step.as_dict()) for step in steps.of(committed.pk))
+    assert not any("hush" in str(step.as_dict()) for step in steps_of(committed.pk))
 
 
-def operator_in_the_database(name="cleo"):
+def stored_operator(name="cleo"):
     return world.operator_with("operate_patchledger", name=name)
 
 
-def test_a_rollback_that_was_asked_for_is_executed_once(committed) -> None:
-    compensation.request(approved(committed).pk, operator_in_the_database(), REASON)
+def test_a_requested_rollback_is_executed_once(committed) -> None:
+    compensation.request(write_and_approve(committed).pk, stored_operator(), REASON)
 
     assert compensation.run_due() == 1
     assert compensation.run_due() == 0
 
-    assert fresh(committed).state == "rolled_back"
+    assert reload(committed).state == "rolled_back"
     assert world.last_event(committed)["operator"] == "cleo"
     assert world.last_event(committed)["channel"] == Channel.CONSOLE
 
 
-def test_a_rollback_that_failed_is_not_tried_again_by_itself(committed, work_tree) -> None:
-    approved(committed, reverting(committed, required_gates=["LINT"]))
-    compensation.request(committed.pk, operator_in_the_database(), REASON)
+def test_a_failed_rollback_is_not_retried_automatically(committed, work_tree) -> None:
+    write_and_approve(committed, make_revert_plan(committed, required_gates=["LINT"]))
+    compensation.request(committed.pk, stored_operator(), REASON)
 
     assert compensation.run_due() == 0
     assert compensation.run_due() == 0
 
-    assert [action for action, _ok in said(committed)].count("started") == 1
+    assert [action for action, _ok in summarize_steps(committed)].count("started") == 1
 
 
-def test_who_has_lost_the_right_meanwhile_does_not_roll_back(committed) -> None:
-    actor = operator_in_the_database()
-    compensation.request(approved(committed).pk, actor, REASON)
+def test_a_rollback_fails_if_the_requester_lost_the_permission(committed) -> None:
+    actor = stored_operator()
+    compensation.request(write_and_approve(committed).pk, actor, REASON)
     from django.contrib.auth.models import User
 
     User.objects.get(username="cleo").user_permissions.clear()
 
     assert compensation.run_due() == 0
 
-    assert fresh(committed).state == "committed"
-    assert steps.of(committed.pk).last().error == "cleo may not operate patch_ledger rows"
+    assert reload(committed).state == "committed"
+    assert steps_of(committed.pk).last().error == "cleo may not operate patch_ledger rows"
 
 
-def test_a_rollback_waits_for_a_repository_in_use(committed, monkeypatch) -> None:
-    monkeypatch.setattr(compensation, "PATIENCE", 0.0)
-    compensation.request(approved(committed).pk, operator_in_the_database(), REASON)
+def test_a_rollback_waits_for_a_busy_repository(committed, monkeypatch) -> None:
+    monkeypatch.setattr(compensation, "LOCK_TIMEOUT", 0.0)
+    compensation.request(write_and_approve(committed).pk, stored_operator(), REASON)
 
-    with repository.opened():
+    with repository.locked():
         assert compensation.run_due() == 0
     assert compensation.run_due() == 1

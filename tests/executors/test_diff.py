@@ -1,4 +1,4 @@
-"""Reading diffs that anybody may have sent: they are read or refused, and nothing else ever happens."""
+"""Untrusted diffs are parsed or refused; nothing else happens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from statecore.executors import diff
 from statecore.executors.diff import Objection
-from statecore.kernel.plain import text_complaint
-from tests.executors.work_tree import GIT, WorkTree, adding, replacing
+from statecore.kernel.validation import text_error
+from tests.executors.work_tree import GIT, WorkTree, diff_adding, diff_replacing
 
 PIECES = st.sampled_from(
     [
@@ -58,13 +58,13 @@ PIECES = st.sampled_from(
 DIFFS = st.lists(PIECES | st.text(max_size=20), max_size=25).map("\n".join)
 
 
-def read_or_refused(text: str) -> list[str] | None:
+def read_or_refuse(text: str) -> list[str] | None:
     try:
-        return diff.paths(text)
+        return diff.read_paths(text)
     except Objection as objection:
-        said = str(objection)
-    assert len(said.splitlines()) == 1
-    assert text_complaint(said) is None, "the ledger keeps it"
+        reason = str(objection)
+    assert len(reason.splitlines()) == 1
+    assert text_error(reason) is None, "the ledger stores it"
     return None
 
 
@@ -75,20 +75,20 @@ def read_or_refused(text: str) -> list[str] | None:
 @example("\\ No newline at end of file")
 @example("--- a/\ud800\n+++ b/\ud800\n@@ -1 +1 @@\n-a\n+b\n")
 @settings(max_examples=400, deadline=None)
-def test_whatever_is_sent_is_read_or_refused(text) -> None:
-    for path in read_or_refused(text) or []:
+def test_any_text_is_read_or_refused(text) -> None:
+    for path in read_or_refuse(text) or []:
         assert not path.startswith("/")
         assert not {"", "..", ".git"} & set(path.split("/"))
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_good_diff_that_was_spoilt_is_read_or_refused(data) -> None:
-    good = replacing("two", "zwei") + adding("docs/new.txt")
+def test_a_damaged_diff_is_read_or_refused(data) -> None:
+    good = diff_replacing("two", "zwei") + diff_adding("docs/new.txt")
     at = data.draw(st.integers(0, len(good)))
     until = data.draw(st.integers(at, min(len(good), at + 10)))
 
-    read_or_refused(good[:at] + data.draw(st.text(max_size=8)) + good[until:])
+    read_or_refuse(good[:at] + data.draw(st.text(max_size=8)) + good[until:])
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +97,13 @@ def tree(tmp_path_factory) -> WorkTree:
 
 
 @given(DIFFS)
-@example(replacing("two", "zwei"))
-@example(adding("a b/c.txt") + replacing("one", "eins"))
+@example(diff_replacing("two", "zwei"))
+@example(diff_adding("a b/c.txt") + diff_replacing("one", "eins"))
 @example("diff --git a/hello.txt b/moved.txt\nrename from hello.txt\nrename to moved.txt\n")
 @settings(max_examples=60, deadline=None)
-def test_git_touches_nothing_that_was_not_read(tree, text) -> None:
-    """Where git would take a diff that we take too, it sees the same paths in it."""
-    if (paths := read_or_refused(text)) is None:
+def test_git_changes_only_paths_that_were_read(tree, text) -> None:
+    """For every diff that we accept, git changes only paths that we have read from it."""
+    if (paths := read_or_refuse(text)) is None:
         return
     seen = subprocess.run(
         [GIT, "apply", "--numstat", "-z", "-"], cwd=tree.path, input=text.encode(), capture_output=True, timeout=120

@@ -1,4 +1,4 @@
-"""Looking for gates and patches costs little, however many are due and however many wait for something else."""
+"""Finding due gates and patches is cheap with thousands of due and waiting rows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from statecore.executors import due, patches
-from statecore.executors.due import BATCH, STRETCH, WALKS
+from statecore.executors import due_gates, patches
+from statecore.executors.due_gates import BATCH, SCAN_BATCH, SCANS
 from statecore.machines.patch_ledger import State
 from statecore.machines.task import Task
-from tests.executors.support import executing, gate
+from tests.executors.support import executing_workstream, gate
 from tests.support import world
-from tests.support.plans import copied, plan_of, planned_as_if_big, steps, swept
+from tests.support.plans import analyze_query, avoid_sequential_scans, count_steps, insert_copies, vacuum_tables
 
 pytestmark = pytest.mark.django_db
 
 MANY = 5_000
 
 
-def linked(link: Any, task: Any, of: Any) -> None:
-    """Each copy of a task to the copy of its gate."""
+def link_copies(link: Any, task: Any, of: Any) -> None:
+    """Link each copy of a task to the copy of its gate."""
     table = link.through._meta.db_table
     with connection.cursor() as cursor:
         cursor.execute(
@@ -33,11 +33,11 @@ def linked(link: Any, task: Any, of: Any) -> None:
 
 @pytest.fixture
 def crowd(commands: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Thousands of each kind are due, and thousands more wait for a task that is not there yet, or for ever."""
-    for walk in WALKS:
-        monkeypatch.setattr(walk, "place", None)
-    swept()
-    workstream, dead, validated = executing(), world.workstream(), world.workstream()
+    """Thousands of due gates of each kind, and thousands that wait for a task or will never be due."""
+    for scan in SCANS:
+        monkeypatch.setattr(scan, "place", None)
+    vacuum_tables()
+    workstream, dead, validated = executing_workstream(), world.workstream(), world.workstream()
     early, left = gate(workstream=workstream), gate(workstream=dead)
     exit_, entry, own = gate(workstream=workstream), gate(workstream=workstream), gate(workstream=validated)
     done = world.forced(world.task(workstream=workstream, gates=[exit_.pk]), "validating")
@@ -46,57 +46,57 @@ def crowd(commands: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     world.forced(validated, "validating")
     world.forced(dead, "failed")
     for row in (exit_, entry, own, early, left, done, waits):
-        copied(row, MANY)
-    linked(Task.gates, done, exit_)
-    linked(Task.entry_gates, waits, entry)
+        insert_copies(row, MANY)
+    link_copies(Task.gates, done, exit_)
+    link_copies(Task.entry_gates, waits, entry)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return [exit_, entry, own]
 
 
-def looks() -> dict[str, Any]:
-    found = {"left behind": due.left_behind()[:BATCH], "reruns": due.reruns()[:BATCH]}
-    for walk in WALKS:
-        found[walk.along.__name__] = walk.gates()
-        found[f"{walk.along.__name__}, whatever they wait for"] = walk.gates(met=False)
+def scan_queries() -> dict[str, Any]:
+    found = {"interrupted": due_gates.interrupted_gates()[:BATCH], "retried": due_gates.retried_gates()[:BATCH]}
+    for scan in SCANS:
+        found[scan.rows.__name__] = scan.gates()
+        found[f"{scan.rows.__name__}, ready or not"] = scan.gates(ready_only=False)
     return found
 
 
 @pytest.mark.postgres
-def test_on_postgresql_each_look_is_bounded(crowd: list[Any]) -> None:
-    planned_as_if_big()
-    for name, look in looks().items():
-        plan = plan_of(look)
+def test_on_postgresql_each_scan_is_bounded(crowd: list[Any]) -> None:
+    avoid_sequential_scans()
+    for name, query in scan_queries().items():
+        plan = analyze_query(query)
         read = sum(node["Actual Rows"] * node["Actual Loops"] for node in plan)
-        # Copies are all of one moment, so that a stretch of them is sorted: the dearest there is.
+        # All copies have the same timestamp, so a whole batch is sorted: the most expensive case.
         assert read < 5 * MANY, (name, plan)
         assert not [node for node in plan if node["Node Type"] == "Seq Scan"], (name, plan)
 
 
 @pytest.mark.sqlite
-def test_on_sqlite_each_look_is_bounded(crowd: list[Any]) -> None:
-    for name, look in looks().items():
-        assert steps(lambda look=look: list(look)) < 500 * STRETCH, (name, look.explain())
+def test_on_sqlite_each_scan_is_bounded(crowd: list[Any]) -> None:
+    for name, query in scan_queries().items():
+        assert count_steps(lambda query=query: list(query)) < 500 * SCAN_BATCH, (name, query.explain())
 
 
-def test_many_that_wait_for_something_else_hide_nobody(crowd: list[Any]) -> None:
-    """Round by round every kind comes up, and nothing else does."""
-    rounds = 4 * MANY // STRETCH
-    found = {pk for walk in WALKS for _ in range(rounds) for _since, pk in walk.go_on(BATCH)}
+def test_many_waiting_gates_hide_no_due_gate(crowd: list[Any]) -> None:
+    """Repeated scans return gates of every due kind, and no others."""
+    rounds = 4 * MANY // SCAN_BATCH
+    found = {pk for scan in SCANS for _ in range(rounds) for _since, pk in scan.read_batch(BATCH)}
 
     assert {kind.pk for kind in crowd for pk in found if pk.startswith(kind.pk)} == {kind.pk for kind in crowd}
     assert all(pk.startswith(tuple(kind.pk for kind in crowd)) for pk in found)
 
 
 @pytest.fixture
-def patches_left_behind() -> Any:
-    """One patch to be merged, and thousands that nobody waits for any more, each in a workstream that has ended."""
-    swept()
-    due, left = (world.forced(world.patch(workstream=executing()), State.QUEUED) for _ in range(2))
+def patch_among_abandoned() -> Any:
+    """One patch to merge, and thousands of abandoned patches of finished workstreams."""
+    vacuum_tables()
+    due, left = (world.forced(world.patch(workstream=executing_workstream()), State.QUEUED) for _ in range(2))
     dead = world.forced(left.workstream, "failed")
     left.refresh_from_db()
-    copied(left, MANY)
-    copied(dead, MANY)
+    insert_copies(left, MANY)
+    insert_copies(dead, MANY)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE statecore_patchledger SET workstream_id = %s || substr(id, %s) WHERE id LIKE %s",
@@ -107,16 +107,16 @@ def patches_left_behind() -> Any:
 
 
 @pytest.mark.postgres
-def test_on_postgresql_looking_for_patches_reads_nothing_that_was_left_behind(patches_left_behind: Any) -> None:
-    look = patches.awaited(State.QUEUED)[: patches.BATCH]
-    assert list(look) == [patches_left_behind.pk]
-    plan = plan_of(look)
+def test_on_postgresql_finding_patches_reads_no_abandoned_patch(patch_among_abandoned: Any) -> None:
+    query = patches.unfinished_patches(State.QUEUED)[: patches.BATCH]
+    assert list(query) == [patch_among_abandoned.pk]
+    plan = analyze_query(query)
     assert "patch_awaited_by_state" in {node.get("Index Name") for node in plan}
     assert plan[0]["Shared Hit Blocks"] + plan[0]["Shared Read Blocks"] < 20, plan
 
 
 @pytest.mark.sqlite
-def test_on_sqlite_looking_for_patches_reads_nothing_that_was_left_behind(patches_left_behind: Any) -> None:
-    look = patches.awaited(State.QUEUED)[: patches.BATCH]
-    assert steps(lambda: list(look)) < 2_000, look.explain()
-    assert list(look) == [patches_left_behind.pk]
+def test_on_sqlite_finding_patches_reads_no_abandoned_patch(patch_among_abandoned: Any) -> None:
+    query = patches.unfinished_patches(State.QUEUED)[: patches.BATCH]
+    assert count_steps(lambda: list(query)) < 2_000, query.explain()
+    assert list(query) == [patch_among_abandoned.pk]

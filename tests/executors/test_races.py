@@ -1,4 +1,4 @@
-"""Several runners at once: each gate is run by one of them, each patch is committed by one of them."""
+"""Concurrent runners: one of them runs each gate, one of them commits each patch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.executors.support import fresh, gate, patch
+from tests.executors.support import gate, patch, reload
 from tests.executors.test_kill import ROOT, environment  # noqa: F401 - a fixture
-from tests.executors.work_tree import adding, replacing
+from tests.executors.work_tree import diff_adding, diff_replacing
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.django_db(transaction=True)]
 
 RUNNERS = 4
 RUNNER = """
@@ -31,7 +31,7 @@ print({call})
 
 
 def race(call: str, environment: dict[str, str], place: Path) -> list[str]:  # noqa: F811
-    """Let several runners loose at the same moment; what each of them said."""
+    """Start several runners at the same moment and return what each of them printed."""
     script = RUNNER.format(call=call)
     environment["PYTHONPATH"] = str(ROOT)
     runners = [
@@ -44,25 +44,25 @@ def race(call: str, environment: dict[str, str], place: Path) -> list[str]:  # n
     return [runner.communicate(timeout=120)[0].strip() for runner in runners]
 
 
-def test_of_many_runners_one_runs_the_gate(environment, tmp_path) -> None:  # noqa: F811
+def test_one_of_many_runners_runs_the_gate(environment, tmp_path) -> None:  # noqa: F811
     place = tmp_path / "race"
     place.mkdir()
     wanted = gate(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')")
 
-    said = race(f"gates.run({wanted.pk!r})", environment, place)
+    printed = race(f"gates.run_gate({wanted.pk!r})", environment, place)
 
-    assert Counter(said) == {"True": 1, "False": RUNNERS - 1}
+    assert Counter(printed) == {"True": 1, "False": RUNNERS - 1}
     assert (tmp_path / "runs").read_text() == "x"
-    assert (fresh(wanted).state, fresh(wanted).version) == ("PASSED", 3)
+    assert (reload(wanted).state, reload(wanted).version) == ("PASSED", 3)
 
 
-def test_of_many_runners_one_at_a_time_has_the_repository(environment, tmp_path, work_tree) -> None:  # noqa: F811
+def test_one_runner_at_a_time_uses_the_repository(environment, tmp_path, work_tree) -> None:  # noqa: F811
     place = tmp_path / "race"
     place.mkdir()
-    entries = [patch(replacing("two", "zwei")), *(patch(adding(f"{n}.txt")) for n in range(3))]
+    entries = [patch(diff_replacing("two", "zwei")), *(patch(diff_adding(f"{n}.txt")) for n in range(3))]
 
-    said = race("sum(patches.run_due(wait=0) for _ in range(20))", environment, place)
+    printed = race("sum(patches.run_due(wait=0) for _ in range(20))", environment, place)
 
-    assert sum(map(int, said)) == len(entries)
-    assert {fresh(entry).state for entry in entries} == {"committed"}
+    assert sum(map(int, printed)) == len(entries)
+    assert {reload(entry).state for entry in entries} == {"committed"}
     assert (len(work_tree.log()), work_tree.is_clean()) == (len(entries) + 1, True)

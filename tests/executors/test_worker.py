@@ -1,4 +1,4 @@
-"""The Celery side, with a real broker and a real worker."""
+"""The executors' Celery tasks, with a real broker and a real worker."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from statecore import tasks
 from statecore.executors import gates
 from statecore.project.environment import read
 from statecore.project.supervisor import processes
-from tests.executors.support import executing, fresh, gate, patch
-from tests.executors.test_command import all_gone
+from tests.executors.support import executing_workstream, gate, patch, reload
+from tests.executors.test_command import have_ended
 from tests.executors.test_kill import ROOT, environment  # noqa: F401 - a fixture
-from tests.executors.work_tree import adding
+from tests.executors.work_tree import diff_adding
 from tests.support import world
 from tests.support.waiting import until
 
@@ -37,7 +37,7 @@ def broker(redis_server: str) -> Iterator[Redis]:
 
 @pytest.fixture
 def worker(environment, broker, redis_server) -> Iterator[subprocess.Popen[bytes]]:  # noqa: F811
-    """The executors as the supervisor would start them."""
+    """The executors, started with the supervisor's command."""
     environment["REDIS_URL"] = redis_server
     (command,) = (child.command for child in processes(read(environment)) if child.name == "executors")
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
@@ -46,39 +46,39 @@ def worker(environment, broker, redis_server) -> Iterator[subprocess.Popen[bytes
     process.wait(20)
 
 
-def validating(*gates) -> None:
-    task = world.running_task(gates=[each.pk for each in gates], workstream=executing())
+def make_validating_task(*gates) -> None:
+    task = world.running_task(gates=[each.pk for each in gates], workstream=executing_workstream())
     world.fire(task, "execution_completed", exit_code=0, attempt=1)
 
 
-def test_what_is_due_is_handed_out_run_and_done(worker, work_tree) -> None:
-    good, bad, entry = gate("print('fine')"), gate("import sys; sys.exit(2)"), patch(adding("new.txt"))
-    validating(good, bad)
+def test_due_gates_and_patches_are_dispatched_and_run(worker, work_tree) -> None:
+    good, bad, entry = gate("print('fine')"), gate("import sys; sys.exit(2)"), patch(diff_adding("new.txt"))
+    make_validating_task(good, bad)
 
     tasks.run_due_gates()
     tasks.run_due_patches()
 
-    until(lambda: (fresh(good).state, fresh(bad).state) == ("PASSED", "FAILED"), timeout=60)
-    until(lambda: fresh(entry).state == "committed", timeout=60)
+    until(lambda: (reload(good).state, reload(bad).state) == ("PASSED", "FAILED"), timeout=60)
+    until(lambda: reload(entry).state == "committed", timeout=60)
     assert work_tree.is_clean()
 
 
-def test_a_worker_that_is_asked_to_stop_gives_its_gate_back_and_ends_soon(worker, tmp_path) -> None:
+def test_a_stopped_worker_returns_its_gate_and_exits_soon(worker, tmp_path) -> None:
     trace = tmp_path / "trace"
     hung = gate(f"import os, time; open({str(trace)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
-    validating(hung)
+    make_validating_task(hung)
     tasks.run_due_gates()
     until(lambda: trace.exists() and trace.read_text(), timeout=60)
 
     worker.send_signal(signal.SIGTERM)
 
     assert worker.wait(30) == 0
-    assert all_gone([int(trace.read_text())])
-    assert (fresh(hung).state, gates.due()) == ("RUNNING", [hung.pk])
+    assert have_ended([int(trace.read_text())])
+    assert (reload(hung).state, gates.find_due()) == ("RUNNING", [hung.pk])
 
 
-def test_what_nobody_takes_does_not_pile_up(broker, commands) -> None:
-    validating(gate(), gate())
+def test_unconsumed_messages_do_not_accumulate(broker, commands) -> None:
+    make_validating_task(gate(), gate())
 
     for _ in range(5):
         tasks.run_due_gates()
@@ -87,7 +87,7 @@ def test_what_nobody_takes_does_not_pile_up(broker, commands) -> None:
 
 
 def test_a_lost_broker_loses_nothing(broker, commands) -> None:
-    validating(gate())
+    make_validating_task(gate())
     tasks.run_due_gates()
 
     broker.flushall()
@@ -96,10 +96,10 @@ def test_a_lost_broker_loses_nothing(broker, commands) -> None:
     assert broker.llen("gates") == 1
 
 
-def test_nothing_is_handed_out_while_everything_is_off(broker, settings) -> None:
+def test_nothing_is_dispatched_while_the_executors_are_off(broker, settings) -> None:
     settings.STATECORE_GATE_COMMANDS, settings.STATECORE_REPOSITORY = (), None
-    validating(gate())
-    patch(adding("new.txt"))
+    make_validating_task(gate())
+    patch(diff_adding("new.txt"))
 
     tasks.run_due_gates()
     tasks.run_due_patches()
@@ -108,7 +108,7 @@ def test_nothing_is_handed_out_while_everything_is_off(broker, settings) -> None
     assert broker.keys() == []
 
 
-def test_the_executors_have_a_worker_only_where_they_are_on() -> None:
+def test_the_supervisor_starts_executors_only_if_they_are_enabled() -> None:
     def names(**given: str) -> list[str]:
         return [child.name for child in processes(read({**os.environ, **given}))]
 

@@ -1,4 +1,4 @@
-"""A real git repository, and diffs that fit it."""
+"""A git repository, and diffs that apply to it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class WorkTree:
         return self.git("status", "--porcelain") == ""
 
 
-def replacing(old: str, new: str, name: str = "hello.txt") -> str:
-    """A diff that replaces a line of the greeting."""
+def diff_replacing(old: str, new: str, name: str = "hello.txt") -> str:
+    """Return a diff that replaces one line of the file."""
     lines = HELLO.splitlines()
     body = "".join(f"-{line}\n+{new}\n" if line == old else f" {line}\n" for line in lines)
     return f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1,3 +1,3 @@\n{body}"
 
 
-def adding(name: str, text: str = "new") -> str:
+def diff_adding(name: str, text: str = "new") -> str:
     return f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+{text}\n"

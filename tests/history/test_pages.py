@@ -1,4 +1,4 @@
-"""Pages of the journal: each filter, in both directions, and that an index answers each of them."""
+"""Pages of the journal: every filter, in both directions, served by an index."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 import time_machine
 from django.db import connection
 
-from statecore import history
-from statecore.history import Filters, pages
-from statecore.journal import Event
+from statecore.journal import Event, Position
+from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Invalid
-from statecore.records import Position
-from statecore.records.position import head
+from statecore.read_models import history
+from statecore.read_models.history import Filters, pages
 from tests.support import world
-from tests.support.plans import swept, words_of_plan
+from tests.support.plans import explain_query, vacuum_tables
 from tests.support.sequencer import catch_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def story() -> dict[str, Any]:
-    """A run with a task that was forced, and a worker beside it."""
+    """A run with a forced task, and an unrelated worker."""
     task = world.queued_task()
     world.forced(task, "cancelled")
     worker = world.idle_worker()
@@ -33,43 +32,43 @@ def story() -> dict[str, Any]:
     return {"task": task, "worker": worker}
 
 
-def told(**filters: Any) -> list[tuple[str, str, str]]:
-    found = history.page(Filters(**filters)).events
+def find(**filters: Any) -> list[tuple[str, str, str]]:
+    found = history.read_page(Filters(**filters)).events
     assert [each["position"] for each in found] == sorted(each["position"] for each in found)
     return [(each["event"]["entity_type"], each["event"]["entity_id"], each["event"]["to_state"]) for each in found]
 
 
-def test_all_of_it_in_order(story) -> None:
-    assert len(told()) == head()
-    assert [each["position"] for each in history.page(Filters()).events] == [*range(1, head() + 1)]
+def test_all_events_are_returned_in_order(story) -> None:
+    assert len(find()) == head()
+    assert [each["position"] for each in history.read_page(Filters()).events] == [*range(1, head() + 1)]
 
 
-def test_each_filter_finds_its_own(story) -> None:
+def test_each_filter_returns_matching_events(story) -> None:
     task, worker = story["task"], story["worker"]
     forced = ("task", task.pk, "cancelled")
 
-    assert {kind for kind, *_ in told(entity_type=["worker"])} == {"worker"}
-    assert {kind for kind, *_ in told(entity_type=["worker", "task"])} == {"worker", "task"}
-    assert [state for *_, state in told(entity=[worker.pk])] == ["initializing", "idle"]
-    assert told(entity=[worker.pk], entity_type=["task"]) == []
-    assert {pk for _, pk, _ in told(run=[task.run_id])} == {task.run_id, task.workstream_id, task.pk}
-    assert told(actor=["ada"]) == told(kind=["override"]) == [forced]
-    assert forced in told(severity=["warning"])
-    assert told(severity=["warning"], entity_type=["worker"]) == []
-    assert told(run=[""]) == []
+    assert {kind for kind, *_ in find(entity_type=["worker"])} == {"worker"}
+    assert {kind for kind, *_ in find(entity_type=["worker", "task"])} == {"worker", "task"}
+    assert [state for *_, state in find(entity=[worker.pk])] == ["initializing", "idle"]
+    assert find(entity=[worker.pk], entity_type=["task"]) == []
+    assert {pk for _, pk, _ in find(run=[task.run_id])} == {task.run_id, task.workstream_id, task.pk}
+    assert find(actor=["ada"]) == find(kind=["override"]) == [forced]
+    assert forced in find(severity=["warning"])
+    assert find(severity=["warning"], entity_type=["worker"]) == []
+    assert find(run=[""]) == []
 
 
-def test_filters_that_mean_nothing_are_refused(db) -> None:
+def test_unknown_filter_values_are_refused(db) -> None:
     with pytest.raises(Invalid) as refused:
-        history.page(Filters(severity=["loud"], entity_type=["cat"]))
+        history.read_page(Filters(severity=["loud"], entity_type=["cat"]))
     assert refused.value.facts["errors"].keys() == {"severity", "entity_type"}
 
 
-def test_a_page_after_the_other_has_everything_once(story) -> None:
+def test_paging_returns_every_event_once_in_both_directions(story) -> None:
     seen: list[int] = []
     more = True
     while more:
-        found = history.page(Filters(), after=seen[-1] if seen else 0, limit=3)
+        found = history.read_page(Filters(), after=seen[-1] if seen else 0, limit=3)
         seen += [each["position"] for each in found.events]
         more = found.more
     assert seen == [*range(1, head() + 1)]
@@ -77,32 +76,32 @@ def test_a_page_after_the_other_has_everything_once(story) -> None:
     back: list[int] = []
     more = True
     while more:
-        found = history.page(Filters(), before=back[-1] if back else None, limit=3, newest_first=True)
+        found = history.read_page(Filters(), before=back[-1] if back else None, limit=3, newest_first=True)
         back += [each["position"] for each in found.events]
         more = found.more
     assert back == seen[::-1]
 
 
-def test_a_stretch_of_time() -> None:
+def test_events_are_filtered_by_time() -> None:
     start = now().replace(microsecond=0)
     for hour in range(6):
         with time_machine.travel(start + timedelta(hours=2 * hour), tick=False):
             world.run()
     catch_up()
 
-    found = history.page(Filters(since=start + timedelta(hours=4), until=start + timedelta(hours=8))).events
+    found = history.read_page(Filters(since=start + timedelta(hours=4), until=start + timedelta(hours=8))).events
     assert [each["position"] for each in found] == [3, 4]
-    assert len(history.page(Filters(since=start)).events) == 6
-    assert history.page(Filters(until=start)).events == []
+    assert len(history.read_page(Filters(since=start)).events) == 6
+    assert history.read_page(Filters(until=start)).events == []
 
 
-def test_what_was_forced_and_whether_it_held(story) -> None:
+def test_overrides_are_listed_with_whether_they_are_still_in_effect(story) -> None:
     breaker = world.created("CircuitBreaker", id="grep")
     world.forced(breaker, "OPEN")
     world.forced(breaker, "CLOSED")
     catch_up()
 
-    found = history.forced().events
+    found = history.list_overrides().events
     assert [(each["entity_id"], each["to_state"], each["held"]) for each in found] == [
         ("grep", "CLOSED", True),
         ("grep", "OPEN", False),
@@ -110,8 +109,8 @@ def test_what_was_forced_and_whether_it_held(story) -> None:
     ]
     assert found[1]["left_by"]["to_state"] == "CLOSED"
     assert found[0]["guards_bypassed"]
-    assert history.forced(limit=1).more
-    assert [each["entity_id"] for each in history.forced(entity_type=["task"]).events] == [story["task"].pk]
+    assert history.list_overrides(limit=1).more
+    assert [each["entity_id"] for each in history.list_overrides(entity_type=["task"]).events] == [story["task"].pk]
 
 
 INDEXED = [
@@ -133,8 +132,8 @@ ON_SQLITE = {
 
 @pytest.mark.parametrize(("filters", "index"), INDEXED)
 @pytest.mark.parametrize("newest_first", [False, True])
-def test_an_index_answers(filters: dict[str, Any], index: str, newest_first: bool, story) -> None:
-    swept(Position, Event)
-    statement, params = pages.query(Filters(**filters), 0, None, 100, newest_first=newest_first)
-    plan = words_of_plan(statement, params, without=("bitmapscan", "sort"))
+def test_each_filter_uses_an_index(filters: dict[str, Any], index: str, newest_first: bool, story) -> None:
+    vacuum_tables(Position, Event)
+    statement, params = pages.build_query(Filters(**filters), 0, None, 100, newest_first=newest_first)
+    plan = explain_query(statement, params, without=("bitmapscan", "sort"))
     assert (index if connection.vendor == "postgresql" else ON_SQLITE.get(index, index)) in plan, plan

@@ -1,4 +1,4 @@
-"""A home, Redis, a sequencer and a web server of their own. Imports wait for Django to be set up."""
+"""A sequencer and a web server for each test. Imports inside fixtures wait until Django is set up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sinks.conftest import home
 from tests.support.waiting import until
-
-__all__ = ["home"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Whether a server can work, asked while it has lost its database."""
+"""The readiness probe while the database is down."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import httpx
 from tests.support import postgres
 from tests.support.web import running
 
-PROBE_SECONDS = 4.0  # as long as those of deploy/ wait
+PROBE_SECONDS = 4.0  # the probe timeout in deploy/
 
 
-def test_a_server_whose_database_is_away_says_so_before_a_probe_gives_up(home: Path, redis_server: str) -> None:
-    """A pool would wait for it, and each check once more."""
+def test_readyz_reports_a_lost_database_before_the_probe_times_out(home: Path, redis_server: str) -> None:
+    """A connection pool would wait for the database, once for each check."""
     with (
         postgres.mortal() as database,
         running(home, REDIS_URL=redis_server, DATABASE_URL=database.url) as web,

@@ -1,4 +1,4 @@
-"""Somebody who watches: a socket in a thread of its own, that comes back where it stood when it is cut off."""
+"""A WebSocket client in a thread that reconnects after the last position it received."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Viewer:
         self.messages: list[dict[str, Any]] = []
         self.times: list[float] = []
         self.position: int | None = query.get("after")
-        self.over = threading.Event()
+        self.stopped = threading.Event()
         self.connects = 0
         self.thread = threading.Thread(target=self._watch)
 
@@ -27,11 +27,11 @@ class Viewer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self.stopped.set()
         self.thread.join(20)
 
     def _watch(self) -> None:
-        while not self.over.is_set():
+        while not self.stopped.is_set():
             try:
                 self._connect()
             except (OSError, WebSocketException):
@@ -42,13 +42,13 @@ class Viewer:
         address = f"{self.address}?{urlencode(query, doseq=True)}"
         with connect(address, additional_headers=self.headers, open_timeout=20, proxy=None) as socket:
             self.connects += 1
-            while not self.over.is_set():
+            while not self.stopped.is_set():
                 try:
-                    self._hear(json.loads(socket.recv(0.1)))
+                    self._record(json.loads(socket.recv(0.1)))
                 except TimeoutError:
                     continue
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _record(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
         self.times.append(time.monotonic())
         if message["type"] == "events":

@@ -1,8 +1,7 @@
-"""The machines as they were specified, written out by hand: nothing here is read off our own code.
+"""The machines as specified, written by hand as a second opinion: nothing here is derived from the code.
 
-A row is "from -> to: trigger". `table` holds the rows of a machine's table, `more` the ways the same table's edges
-are also fired, and `added` the edges that were decided on later. `forbidden` is what must never be an edge, `*` for
-any state.
+A row is "from -> to: trigger". `table` has the rows of the specification, `more` additional triggers of the same edges,
+and `added` edges of later decisions. `forbidden` pairs must never be an edge; `*` is any state.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Table:
 
     @property
     def forbidden_pairs(self) -> frozenset[Pair]:
-        """The invalid transitions, `*` written out; a final state's own exits are not among them."""
+        """The invalid transitions with `*` expanded, without the declared exits of final states."""
         listed = pairs(self.forbidden) if self.forbidden else frozenset()
         return (
             frozenset(
@@ -261,7 +260,7 @@ TABLES["uet_worker"] = Table(
     },
 )
 
-# final states as policy says; quarantine is a warning, rolling back is critical
+# final states by policy; quarantine is a warning, rolling back is critical
 TABLES["patch_ledger"] = Table(
     initial="created",
     states="created validated queued applied apply_failed verified committed rolled_back quarantined dropped",

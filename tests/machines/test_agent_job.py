@@ -1,4 +1,4 @@
-"""The agent job's guards and fields, its log, and the fold that its state is."""
+"""The agent job: guards, fields, its log, and the state folded from the log."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +9,9 @@ import pytest
 import time_machine
 from django.db import IntegrityError, connection, transaction
 
-from statecore import agent_events, door
-from statecore.agent_events import fold
-from statecore.agent_events.fold import Logged, derive
-from statecore.door import RequestKey
+from statecore import transitions
 from statecore.journal import OVERRIDDEN as OVERRIDE_TRIGGER
-from statecore.kernel import registry, triggers
+from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM, Actor
 from statecore.kernel.refusals import (
     ConstraintViolated,
@@ -30,6 +27,10 @@ from statecore.kernel.refusals import (
 )
 from statecore.machines.agent_job import AgentJob
 from statecore.records.agent_job_event import AgentJobEvent
+from statecore.scheduling import agent_job_log, agent_job_replay
+from statecore.scheduling.agent_job_replay import LoggedEvent, replay
+from statecore.storage import triggers
+from statecore.transitions import RequestKey
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +39,7 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def the_log_is_kept(monkeypatch):
-    monkeypatch.setattr(registry, "reactions", [agent_events.mirror])
+    monkeypatch.setattr(registry, "reactions", [("agent_job", agent_job_log.append_changes)])
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +65,11 @@ def failed():
 
 
 def append(entity, type_, *, actor=world.AGENT, **given):
-    return agent_events.append(entity.pk, type_, actor=actor, **given)
+    return agent_job_log.append_event(entity.pk, type_, actor=actor, **given)
 
 
 def types(entity):
-    return [event.type for event in agent_events.events_of(entity.pk)]
+    return [event.type for event in agent_job_log.events_of(entity.pk)]
 
 
 def reloaded(entity):
@@ -76,10 +77,10 @@ def reloaded(entity):
 
 
 def log(*types_):
-    return [Logged(type_) for type_ in types_]
+    return [LoggedEvent(type_) for type_ in types_]
 
 
-# The moves
+# Transitions
 
 
 @pytest.mark.parametrize("trigger", ["job_leased", "job_running"])
@@ -88,7 +89,7 @@ def test_a_lease_counts_the_attempt_and_names_the_worker(trigger):
     assert (leased.attempt, leased.worker_name, leased.started_at) == (1, "w1", NOON)
 
 
-def test_a_lease_without_a_worker_is_held_by_who_asked():
+def test_a_lease_without_a_worker_is_held_by_the_caller():
     assert world.fire(job(), "job_leased", actor=world.AGENT).worker_name == world.AGENT.name
 
 
@@ -168,7 +169,7 @@ def test_a_scheduled_retry_is_leased_when_it_is_due(clock):
     assert (again.state, again.retry_at, again.attempt) == ("running", None, 2)
 
 
-def test_a_scheduled_retry_keeps_the_last_error_unless_told_another():
+def test_a_scheduled_retry_keeps_the_last_error_unless_given_another():
     assert world.fire(failed(), "job_retry_scheduled").last_error == "no plan"
     assert world.fire(failed(), "job_retry_scheduled", error="net").last_error == "net"
 
@@ -185,7 +186,7 @@ def test_an_agent_neither_parks_nor_schedules(make, trigger):
         world.fire(make(), trigger, actor=world.AGENT)
 
 
-def test_nobody_forces_a_job_to_run_without_a_worker():
+def test_a_job_cannot_be_forced_to_run_without_a_worker():
     with pytest.raises(ConstraintViolated):
         world.forced(job(), "running")
 
@@ -203,20 +204,20 @@ def test_forcing_a_running_job_lets_its_worker_go(state):
 def test_every_change_of_a_job_is_an_event_of_its_log():
     done = world.fire(running(), "job_completed", result={"files": 3})
     assert types(done) == ["job_created", "job_leased", "job_completed"]
-    row = agent_events.events_of(done.pk).last()
+    row = agent_job_log.events_of(done.pk).last()
     assert (row.payload, row.actor, row.at) == ({"result": {"files": 3}}, "system", NOON)
     assert row.journal_event == world.last_event(done)["event_id"]
 
 
 def test_a_retried_job_begins_a_log_of_its_own():
     done = world.fire(running(), "job_completed")
-    heir = door.retry(AgentJob, done.pk, actor=THE_SYSTEM).entity
+    heir = transitions.retry(AgentJob, done.pk, actor=THE_SYSTEM).entity
     assert (types(heir), types(done)[-1]) == (["job_created"], "job_completed")
 
 
-def test_an_override_is_an_event_that_says_where_it_led():
+def test_an_override_is_an_event_with_its_target_state():
     forced = world.forced(running(), "cancelled")
-    row = agent_events.events_of(forced.pk).last()
+    row = agent_job_log.events_of(forced.pk).last()
     assert (row.type, row.to_state) == ("manual_override", "cancelled")
 
 
@@ -225,11 +226,11 @@ def test_other_machines_leave_the_log_alone():
     assert not AgentJobEvent.objects.exists()
 
 
-def test_appending_a_driving_event_moves_the_job():
+def test_appending_a_driving_event_changes_the_state():
     entity = job()
-    told = append(entity, "job_leased", payload={"worker": "w9", "host": "h1"}).as_dict()
-    assert (told["sequence"], told["changed"], told["state"]) == (2, True, "running")
-    assert told["payload"] == {"worker": "w9", "host": "h1"}
+    answer = append(entity, "job_leased", payload={"worker": "w9", "host": "h1"}).as_dict()
+    assert (answer["sequence"], answer["changed"], answer["state"]) == (2, True, "running")
+    assert answer["payload"] == {"worker": "w9", "host": "h1"}
     assert reloaded(entity).worker_name == "w9"
     assert world.last_event(entity)["metadata"] == {"host": "h1"}
 
@@ -244,9 +245,9 @@ def test_appending_a_driving_event_that_is_not_open_is_refused_and_leaves_no_tra
 def test_appending_another_event_leaves_state_version_and_journal_alone():
     entity = running()
     before = world.trace(entity)
-    told = append(entity, "plan_generated", payload={"steps": 3}).as_dict()
-    assert (told["sequence"], told["changed"], told["state"]) == (3, False, "running")
-    assert (told["journal_event"], told["actor"], told["version"]) == (None, world.AGENT.name, entity.version)
+    answer = append(entity, "plan_generated", payload={"steps": 3}).as_dict()
+    assert (answer["sequence"], answer["changed"], answer["state"]) == (3, False, "running")
+    assert (answer["journal_event"], answer["actor"], answer["version"]) == (None, world.AGENT.name, entity.version)
     assert world.trace(entity) == before
 
 
@@ -281,9 +282,9 @@ def test_a_backslash_before_u0000_is_no_nul():
     assert append(job(), "noted", payload={"text": r"\u0000"}).as_dict()["payload"] == {"text": r"\u0000"}
 
 
-def test_nothing_is_appended_to_a_job_there_is_not():
+def test_appending_to_an_unknown_job_is_refused():
     with pytest.raises(NotFound):
-        agent_events.append("nope", "plan_generated", actor=world.AGENT)
+        agent_job_log.append_event("nope", "plan_generated", actor=world.AGENT)
 
 
 def test_an_operator_without_the_permission_appends_nothing():
@@ -332,22 +333,22 @@ def test_the_log_is_append_only_in_the_database(statement):
 
 
 def test_the_fold_knows_the_name_of_an_override():
-    assert fold.OVERRIDDEN == OVERRIDE_TRIGGER
+    assert agent_job_replay.OVERRIDDEN == OVERRIDE_TRIGGER
 
 
 def test_a_trigger_leads_to_one_state_only():
     targets = {}
-    for move in AgentJob.flow.moves:
+    for move in AgentJob.flow.transitions:
         assert targets.setdefault(move.trigger, move.target) == move.target
 
 
 def test_an_empty_log_adds_up_to_nothing():
-    assert derive([]) == ""
+    assert replay([]) == ""
 
 
 @pytest.mark.parametrize("opening", ["job_created", "job_queued", "job_requeued"])
 def test_a_log_begins_in_the_queue(opening):
-    assert derive(log(opening)) == "queued"
+    assert replay(log(opening)) == "queued"
 
 
 @pytest.mark.parametrize(
@@ -366,11 +367,11 @@ def test_a_log_begins_in_the_queue(opening):
     ],
 )
 def test_the_last_driving_event_decides(type_, state):
-    assert derive(log("job_created", type_, "node_started")) == state
+    assert replay(log("job_created", type_, "node_started")) == state
 
 
-def test_an_override_in_the_log_says_its_state_itself():
-    assert derive([Logged("job_created"), Logged("manual_override", "parked")]) == "parked"
+def test_an_override_in_the_log_carries_its_state():
+    assert replay([LoggedEvent("job_created"), LoggedEvent("manual_override", "parked")]) == "parked"
 
 
 def test_column_and_fold_agree_whatever_happened():
@@ -378,23 +379,23 @@ def test_column_and_fold_agree_whatever_happened():
     world.fire(failed(), "job_retry_scheduled")
     world.forced(running(), "cancelled")
     append(running(), "plan_generated")
-    assert list(agent_events.disagreements()) == []
-    assert list(agent_events.violations()) == []
+    assert list(agent_job_replay.find_mismatches()) == []
+    assert list(agent_job_replay.find_violations()) == []
 
 
 def test_a_change_the_log_has_not_seen_is_found(monkeypatch):
     entity = running()
     monkeypatch.setattr(registry, "reactions", [])
     world.fire(entity, "job_waiting")
-    (found,) = agent_events.disagreements()
-    assert (found.job_id, found.column, found.folded) == (entity.pk, "waiting", "running")
+    (found,) = agent_job_replay.find_mismatches()
+    assert (found.job_id, found.column, found.replayed) == (entity.pk, "waiting", "running")
 
 
 def test_a_job_without_a_log_is_found(monkeypatch):
     monkeypatch.setattr(registry, "reactions", [])
     entity = job()
-    (found,) = agent_events.disagreements()
-    assert (found.job_id, found.column, found.folded) == (entity.pk, "queued", "")
+    (found,) = agent_job_replay.find_mismatches()
+    assert (found.job_id, found.column, found.replayed) == (entity.pk, "queued", "")
 
 
 # The invariants of a log
@@ -402,46 +403,53 @@ def test_a_job_without_a_log_is_found(monkeypatch):
 
 def test_what_follows_an_end_is_found():
     events = log("job_created", "job_leased", "job_completed", "job_running")
-    assert fold.nothing_follows_an_end("running", events) == "job_running follows the end completed"
+    assert (
+        agent_job_replay.final_states_are_not_left("running", events) == "job_running follows the final state completed"
+    )
 
 
 @pytest.mark.parametrize("type_", ["job_requeued", "job_retry_scheduled"])
 def test_a_failure_may_be_followed_by_another_try(type_):
     events = log("job_created", "job_leased", "job_failed", type_)
-    assert fold.nothing_follows_an_end("queued", events) is None
+    assert agent_job_replay.final_states_are_not_left("queued", events) is None
 
 
 @pytest.mark.parametrize("state", ["waiting", "parked"])
 def test_a_wait_that_no_event_began_is_found(state):
     events = log("job_created", "job_leased")
-    assert fold.a_wait_begins_with_its_event(state, events) is not None
-    assert fold.a_wait_begins_with_its_event("running", events) is None
+    assert agent_job_replay.blocked_jobs_have_a_blocking_event(state, events) is not None
+    assert agent_job_replay.blocked_jobs_have_a_blocking_event("running", events) is None
 
 
 def test_a_run_that_no_event_began_is_found():
-    assert fold.a_run_begins_with_its_event("running", log("job_created")) is not None
-    assert fold.a_run_begins_with_its_event("running", log("job_created", "job_running")) is None
-    assert fold.a_run_begins_with_its_event("running", []) is not None
+    assert agent_job_replay.running_jobs_have_a_starting_event("running", log("job_created")) is not None
+    assert agent_job_replay.running_jobs_have_a_starting_event("running", log("job_created", "job_running")) is None
+    assert agent_job_replay.running_jobs_have_a_starting_event("running", []) is not None
 
 
 def test_a_blocked_job_that_was_reclaimed_is_found():
     events = log("job_created", "job_leased", "job_waiting", "job_leased")
-    assert fold.the_blocked_are_not_reclaimed("running", events) == "job_leased was not open from waiting"
+    assert (
+        agent_job_replay.blocked_jobs_are_not_reclaimed("running", events) == "job_leased is not allowed from waiting"
+    )
 
 
 def test_a_log_that_skips_a_step_is_found():
     events = log("job_created", "job_completed")
-    assert fold.every_event_was_open("completed", events) == "job_completed was not open from queued"
-    assert fold.every_event_was_open("running", log("job_leased")) == "job_leased was not open from nothing"
+    assert agent_job_replay.every_event_was_allowed("completed", events) == "job_completed is not allowed from queued"
+    assert (
+        agent_job_replay.every_event_was_allowed("running", log("job_leased"))
+        == "job_leased is not allowed as the first event"
+    )
 
 
 def test_a_broken_log_is_found_in_the_database():
     entity = running()
-    with triggers.lowered(connection):
+    with triggers.disabled(connection):
         AgentJobEvent.objects.create(job=entity, sequence=3, type="job_queued", actor="x", at=NOON)
-    assert {(found.job_id, found.invariant) for found in agent_events.violations()} == {
-        (entity.pk, "every_event_was_open"),
-        (entity.pk, "a_run_begins_with_its_event"),
+    assert {(found.job_id, found.invariant) for found in agent_job_replay.find_violations()} == {
+        (entity.pk, "every_event_was_allowed"),
+        (entity.pk, "running_jobs_have_a_starting_event"),
     }
 
 
@@ -456,11 +464,11 @@ def test_agents_that_append_at_once_get_a_place_each():
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(some, ["a1", "a2", "a3", "a4"]))
-    assert [event.sequence for event in agent_events.events_of(entity.pk)] == list(range(1, 22))
+    assert [event.sequence for event in agent_job_log.events_of(entity.pk)] == list(range(1, 22))
 
 
-def test_agents_are_told_apart_in_the_log():
+def test_the_log_distinguishes_agents():
     entity = job()
     append(entity, "job_leased", actor=Actor.agent("a1"))
     append(entity, "plan_generated", actor=Actor.agent("a2"))
-    assert [event.actor for event in agent_events.events_of(entity.pk)] == ["system", "a1", "a2"]
+    assert [event.actor for event in agent_job_log.events_of(entity.pk)] == ["system", "a1", "a2"]

@@ -1,4 +1,4 @@
-"""The ingestion job's guards and what its moves do to its fields."""
+"""The ingestion job's guards and the effects of its transitions."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from statecore import door
+from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import ConstraintViolated, GuardFailed, Invalid, LeaseLost, PermissionDenied
 from statecore.machines.ingestion_job import IngestionJob
@@ -43,12 +43,12 @@ def test_a_start_counts_the_attempt_and_names_the_worker():
     assert (started.attempts, started.attempt, started.worker_name, started.started_at) == (1, 1, "w1", NOON)
 
 
-def test_a_start_without_a_worker_is_held_by_who_asked():
+def test_a_start_without_a_worker_is_held_by_the_caller():
     assert world.fire(job(), "start", actor=world.AGENT).worker_name == world.AGENT.name
 
 
 def test_a_second_start_is_a_repeat_and_counts_nothing():
-    outcome = door.transition(IngestionJob, running().pk, "start", actor=THE_SYSTEM)
+    outcome = transitions.transition(IngestionJob, running().pk, "start", actor=THE_SYSTEM)
     assert (outcome.changed, outcome.entity.attempts, outcome.entity.worker_name) == (False, 1, "w1")
 
 
@@ -56,7 +56,7 @@ def test_a_second_start_is_a_repeat_and_counts_nothing():
 def test_a_trigger_that_is_already_true_writes_no_event(make, trigger):
     entity = make()
     before = world.trace(entity)
-    assert not door.transition(IngestionJob, entity.pk, trigger, actor=THE_SYSTEM).changed
+    assert not transitions.transition(IngestionJob, entity.pk, trigger, actor=THE_SYSTEM).changed
     assert world.trace(entity) == before
 
 
@@ -70,8 +70,8 @@ def test_a_failure_keeps_its_error_and_is_not_the_end():
     assert (broken.last_error, broken.worker_name, broken.completed_at) == ("disk full", "", None)
 
 
-def test_a_failure_without_words_takes_the_reason():
-    outcome = door.transition(IngestionJob, running().pk, "fail", actor=THE_SYSTEM, reason="it stalled")
+def test_a_failure_without_an_error_stores_the_reason():
+    outcome = transitions.transition(IngestionJob, running().pk, "fail", actor=THE_SYSTEM, reason="it stalled")
     assert outcome.entity.last_error == "it stalled"
 
 
@@ -138,7 +138,7 @@ def test_attempts_of_zero_are_no_attempts():
         job(max_attempts=0)
 
 
-def test_nobody_forces_a_job_to_run_without_a_worker():
+def test_a_job_cannot_be_forced_to_run_without_a_worker():
     with pytest.raises(ConstraintViolated):
         world.forced(job(), "running")
 
@@ -150,5 +150,5 @@ def test_forcing_a_running_job_lets_its_worker_go(state):
     assert (forced.worker_name, forced.completed_at) == ("", ended)
 
 
-def test_the_event_tells_the_attempts_and_the_worker():
+def test_the_event_has_the_attempts_and_the_worker():
     assert world.last_event(running())["metadata"] == {"attempts": 1, "worker_name": "w1"}

@@ -1,8 +1,8 @@
-"""A patch is accepted only where its phase lets it touch what it touches."""
+"""A patch is accepted only if its phase allows every path that it touches."""
 
 import pytest
 
-from statecore import door
+from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import GuardFailed
 from statecore.machines.patch_ledger import PatchLedger
@@ -56,11 +56,11 @@ def test_a_policy_objects_to_the_path_it_does_not_allow(policy: dict, objected: 
 
 
 @pytest.mark.django_db
-def test_a_patch_against_the_policy_is_not_queued_and_told_why() -> None:
+def test_a_patch_against_the_policy_is_refused_with_the_reason() -> None:
     entry = world.patch()
     Patch.objects.filter(pk=entry.patch_id).update(diff=DIFF)
     Phase.objects.filter(pk=entry.phase_id).update(forbidden_paths=["core/*"])
     passed = {"format_passed": True, "scope_passed": True, "constraints_passed": True}
-    door.transition(PatchLedger, entry.pk, "validation_passed", actor=THE_SYSTEM, params=passed)
+    transitions.transition(PatchLedger, entry.pk, "validation_passed", actor=THE_SYSTEM, params=passed)
     with pytest.raises(GuardFailed, match=r"core/engine\.py is forbidden"):
-        door.transition(PatchLedger, entry.pk, "accepted_for_merge", actor=THE_SYSTEM)
+        transitions.transition(PatchLedger, entry.pk, "accepted_for_merge", actor=THE_SYSTEM)

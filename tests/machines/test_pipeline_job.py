@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import time_machine
 
-from statecore import door
+from statecore import transitions
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import GuardFailed, Invalid, NotFound, TerminalState
@@ -26,7 +26,7 @@ def clock() -> Iterator[time_machine.Traveller]:
 
 @pytest.fixture(autouse=True)
 def success_clears(monkeypatch):
-    monkeypatch.setattr(registry, "reactions", [checkpoint.clear_when_done])
+    monkeypatch.setattr(registry, "reactions", [("pipeline_job", checkpoint.clear_when_done)])
 
 
 def job(**fields):
@@ -42,11 +42,11 @@ def failed():
 
 
 def retried(entity):
-    return door.retry(PipelineJob, entity.pk, actor=THE_SYSTEM).entity
+    return transitions.retry(PipelineJob, entity.pk, actor=THE_SYSTEM).entity
 
 
 def resumed_from(stored):
-    """The successor of a job that failed after storing this checkpoint."""
+    """Creates the successor of a job that failed after storing this checkpoint."""
     entity = materializing()
     checkpoint.store(entity.pk, "materialize", stored)
     return retried(world.fire(entity, "fail", error="disk full"))
@@ -57,7 +57,7 @@ def payload(entity, phase="materialize"):
     return found and found.payload
 
 
-# The moves
+# Transitions
 
 
 @pytest.mark.parametrize("trigger", ["analyze", "map", "materialize", "validate"])
@@ -88,8 +88,8 @@ def test_a_failure_says_what_went_wrong():
     assert refusal.value.unmet[0].code == "no_error"
 
 
-def test_a_failure_without_words_takes_the_reason():
-    outcome = door.transition(
+def test_a_failure_without_an_error_stores_the_reason():
+    outcome = transitions.transition(
         PipelineJob, job().pk, "fail", actor=THE_SYSTEM, params={"error": ""}, reason="it crashed"
     )
     assert outcome.entity.last_error == "it crashed"
@@ -114,11 +114,11 @@ def test_a_successor_runs_the_same_command():
     assert (heir.profile, heir.command, heir.last_error, heir.state) == ("dry", "uscsv materialize", "", "PENDING")
 
 
-def test_the_event_tells_the_detail():
+def test_the_event_has_the_detail():
     assert world.last_event(materializing())["metadata"] == {"detail": "block 1 of 9", "last_error": None}
 
 
-# The checkpoints
+# Checkpoints
 
 
 def test_a_checkpoint_is_read_as_it_was_stored():
@@ -190,12 +190,12 @@ def test_a_job_that_has_ended_stores_no_checkpoint():
         checkpoint.store(failed().pk, "materialize", {})
 
 
-def test_nothing_is_stored_for_a_job_there_is_not():
+def test_storing_for_an_unknown_job_is_refused():
     with pytest.raises(NotFound):
         checkpoint.store("nope", "materialize", {})
 
 
-def test_nothing_is_read_of_a_job_there_is_not():
+def test_reading_an_unknown_job_is_refused():
     assert checkpoint.read("nope", "materialize") is None
 
 

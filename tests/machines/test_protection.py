@@ -1,4 +1,4 @@
-"""Nothing but the door changes a state: not the ORM, not a fixture, not SQL, not a foreign shell."""
+"""Only the transition service changes a state: the ORM, fixtures, SQL and foreign connections are refused."""
 
 import json
 import sqlite3
@@ -17,19 +17,20 @@ from django.db import DatabaseError, IntegrityError, connection, migrations, tra
 from django.db.migrations.state import ProjectState
 from django.db.models import F, Model
 
-from statecore import door
+from statecore import transitions
 from statecore.journal import GENESIS, Event
-from statecore.kernel import triggers
 from statecore.kernel.clock import now
-from statecore.kernel.entity import WriteOutsideTheDoor
+from statecore.kernel.entity import DirectWriteError
+from statecore.storage import triggers
 from tests.machines import worlds
 from tests.machines.worlds import Clock
 from tests.support import world
-from tests.support.world import open_gate, trace
+from tests.support.world import disable_write_guard, trace
 
-pytestmark = pytest.mark.django_db
+# A row is brought into a final state; reactions would start a retry or end its parents.
+pytestmark = [pytest.mark.usefixtures("machines_in_isolation"), pytest.mark.django_db]
 
-REFUSALS = (DatabaseError, WriteOutsideTheDoor, DeserializationError, AttributeError)
+REFUSALS = (DatabaseError, DirectWriteError, DeserializationError, AttributeError)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def another_state(entity: Any) -> str:
 
 
 def like(entity: Any, **changes: Any) -> Any:
-    """The same row as a new object, with another state put in from the start."""
+    """Returns the row as a new object with another state."""
     values = {field.attname: getattr(entity, field.attname) for field in entity._meta.concrete_fields}
     return type(entity)(**{**values, "state": another_state(entity), **changes})
 
@@ -118,8 +119,8 @@ ATTACKS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 @every_machine
-def test_a_write_past_the_door_is_refused_and_changes_nothing(flow, attack) -> None:
-    entity = worlds.born(flow)
+def test_a_write_past_the_transition_service_is_refused(flow, attack) -> None:
+    entity = worlds.create_entity(flow)
     before = trace(entity)
 
     with pytest.raises(REFUSALS), transaction.atomic():
@@ -131,7 +132,7 @@ def test_a_write_past_the_door_is_refused_and_changes_nothing(flow, attack) -> N
 
 @every_machine
 def test_a_fixture_does_not_change_a_state(flow, tmp_path) -> None:
-    entity = worlds.born(flow)
+    entity = worlds.create_entity(flow)
     before = trace(entity)
     fixture = a_fixture(tmp_path / "rows.json", entity, state=another_state(entity))
 
@@ -155,7 +156,7 @@ def test_a_fixture_does_not_create_an_entity(tmp_path) -> None:
 @pytest.mark.sqlite
 @every_machine
 def test_insert_or_replace_does_not_replace_a_row(flow) -> None:
-    entity = worlds.born(flow)
+    entity = worlds.create_entity(flow)
     before = trace(entity)
     columns = ", ".join(f'"{field.column}"' for field in entity._meta.concrete_fields)
     values = columns.replace('"state"', f"'{another_state(entity)}'")
@@ -168,12 +169,12 @@ def test_insert_or_replace_does_not_replace_a_row(flow) -> None:
 
 @pytest.mark.sqlite
 @every_machine
-def test_insert_or_replace_does_not_replace_a_row_even_with_the_gate_open(flow) -> None:
-    entity = worlds.born(flow)
+def test_insert_or_replace_does_not_replace_a_row_without_the_write_guard(flow) -> None:
+    entity = worlds.create_entity(flow)
     before = trace(entity)
     columns = ", ".join(f'"{field.column}"' for field in entity._meta.concrete_fields)
 
-    with pytest.raises(IntegrityError), open_gate():
+    with pytest.raises(IntegrityError), disable_write_guard():
         run_sql(f"INSERT OR REPLACE INTO {table_of(entity)} ({columns}) SELECT {columns} FROM {table_of(entity)}")
 
     assert trace(entity) == before
@@ -182,10 +183,10 @@ def test_insert_or_replace_does_not_replace_a_row_even_with_the_gate_open(flow) 
 @pytest.mark.postgres
 @every_machine
 def test_truncate_empties_no_table(flow) -> None:
-    entity = worlds.born(flow)
+    entity = worlds.create_entity(flow)
     before = trace(entity)
 
-    with pytest.raises(DatabaseError), open_gate():
+    with pytest.raises(DatabaseError), disable_write_guard():
         run_sql(f"TRUNCATE {table_of(entity)} CASCADE")
 
     assert trace(entity) == before
@@ -249,7 +250,7 @@ def test_a_foreign_postgres_connection_changes_nothing(statement) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_gate_is_shut_again_right_after_the_door() -> None:
+def test_the_write_guard_is_enabled_again_after_a_transition() -> None:
     with transaction.atomic():
         entity = world.run()
         before = trace(entity)
@@ -345,11 +346,11 @@ def test_an_event_is_neither_changed_nor_deleted_nor_added(attack) -> None:
 
 
 @pytest.mark.parametrize("attack", OPEN_GATE_ATTACKS.values(), ids=OPEN_GATE_ATTACKS.keys())
-def test_an_event_is_neither_changed_nor_deleted_with_the_gate_open(attack) -> None:
+def test_an_event_is_neither_changed_nor_deleted_without_the_write_guard(attack) -> None:
     entity = world.run()
     before = trace(entity)
 
-    with pytest.raises(DatabaseError), open_gate():
+    with pytest.raises(DatabaseError), disable_write_guard():
         attack(Event.objects.get())
 
     assert trace(entity) == before
@@ -359,7 +360,7 @@ def test_an_event_is_neither_changed_nor_deleted_with_the_gate_open(attack) -> N
 def test_an_event_is_not_replaced() -> None:
     entity = world.run()
     before = trace(entity)
-    with pytest.raises(IntegrityError), open_gate():
+    with pytest.raises(IntegrityError), disable_write_guard():
         run_sql("INSERT OR REPLACE INTO statecore_event SELECT * FROM statecore_event")
     assert trace(entity) == before
 
@@ -368,7 +369,7 @@ def test_an_event_is_not_replaced() -> None:
 def test_the_journal_is_not_truncated() -> None:
     entity = world.run()
     before = trace(entity)
-    with pytest.raises(DatabaseError), open_gate():
+    with pytest.raises(DatabaseError), disable_write_guard():
         run_sql("TRUNCATE statecore_event")
     assert trace(entity) == before
 
@@ -376,12 +377,12 @@ def test_the_journal_is_not_truncated() -> None:
 def test_a_chain_does_not_fork() -> None:
     entity = world.run()
     (event,) = Event.objects.all()
-    with pytest.raises(IntegrityError), open_gate():
+    with pytest.raises(IntegrityError), disable_write_guard():
         an_event_like(event, event_id="evt_fork").save(force_insert=True)
     assert len(world.events_of(entity)) == 1
 
 
-# Final, frozen, rising: also with the gate open
+# Final states, frozen and rising fields: with the write guard disabled too
 
 FINAL_STATES = [(flow, state) for flow in worlds.flows() for state in sorted(flow.final)]
 
@@ -393,41 +394,41 @@ def shut_exits(flow, state: str) -> list[str]:
 @pytest.mark.parametrize(
     ("flow", "state"), FINAL_STATES, ids=[f"{flow.entity_type}: {state}" for flow, state in FINAL_STATES]
 )
-def test_a_final_state_stays_final_with_the_gate_open(flow, state, clock) -> None:
-    entity = worlds.brought_to(flow, state, clock)
+def test_a_final_state_stays_final_without_the_write_guard(flow, state, clock) -> None:
+    entity = worlds.bring_to(flow, state, clock)
     before = trace(entity)
 
     for target in shut_exits(flow, state):
-        with pytest.raises(IntegrityError, match="only the door moves"), open_gate():
+        with pytest.raises(IntegrityError, match="only the transition service changes"), disable_write_guard():
             flow.model.objects.filter(pk=entity.pk).update(state=target)
 
     assert trace(entity) == before
 
 
 @every_machine
-def test_an_entity_is_born_in_its_initial_state_with_the_gate_open(flow) -> None:
-    entity = worlds.born(flow)
-    with pytest.raises(IntegrityError, match="only the door creates"), open_gate():
+def test_an_entity_is_created_in_its_initial_state_without_the_write_guard(flow) -> None:
+    entity = worlds.create_entity(flow)
+    with pytest.raises(IntegrityError, match="only the transition service creates"), disable_write_guard():
         flow.model.objects.bulk_create([like(entity, id="new", retry_of_id=None)])
 
 
 @every_machine
-def test_an_id_never_changes_with_the_gate_open(flow) -> None:
-    entity = worlds.born(flow)
-    with pytest.raises(IntegrityError, match="only the door moves"), open_gate():
+def test_an_id_never_changes_without_the_write_guard(flow) -> None:
+    entity = worlds.create_entity(flow)
+    with pytest.raises(IntegrityError, match="only the transition service changes"), disable_write_guard():
         flow.model.objects.filter(pk=entity.pk).update(id="another")
 
 
 @every_machine
-def test_no_row_is_deleted_with_the_gate_open(flow) -> None:
-    entity = worlds.born(flow)
-    with pytest.raises(IntegrityError, match="ever deleted"), open_gate():
+def test_no_row_is_deleted_without_the_write_guard(flow) -> None:
+    entity = worlds.create_entity(flow)
+    with pytest.raises(IntegrityError, match="cannot be deleted"), disable_write_guard():
         run_sql(f"DELETE FROM {table_of(entity)}")
 
 
 def test_whether_a_task_is_critical_never_changes() -> None:
     entity = world.task()
-    with pytest.raises(IntegrityError, match="frozen"), open_gate():
+    with pytest.raises(IntegrityError, match="frozen"), disable_write_guard():
         type(entity).objects.update(is_critical=True)
 
 
@@ -439,33 +440,33 @@ def test_an_affinity_changes_while_the_worker_is_initializing() -> None:
 @pytest.mark.parametrize("affinity", [{"workstreams": ["ws-1"]}, {}])
 def test_an_affinity_no_longer_changes_once_the_worker_is_registered(affinity) -> None:
     entity = world.idle_worker()
-    with pytest.raises(IntegrityError, match="frozen"), open_gate():
+    with pytest.raises(IntegrityError, match="frozen"), disable_write_guard():
         world.touched(entity, affinity=affinity)
 
 
 def test_an_affinity_is_not_taken_away_once_the_worker_is_registered() -> None:
     entity = world.idle_worker(affinity={"workstreams": ["ws-1"]})
-    with pytest.raises(IntegrityError, match="frozen"), open_gate():
+    with pytest.raises(IntegrityError, match="frozen"), disable_write_guard():
         world.touched(entity, affinity=None)
 
 
-RISING = [(flow, name) for flow in worlds.flows() for name in flow.rising]
+RISING = [(flow, name) for flow in worlds.flows() for name in flow.monotonic]
 
 
 @pytest.mark.parametrize(("flow", "name"), RISING, ids=[f"{flow.entity_type}.{name}" for flow, name in RISING])
 def test_a_number_that_rises_never_falls(flow, name) -> None:
-    entity = world.touched(worlds.born(flow), **{name: 2})
-    with pytest.raises(IntegrityError, match="frozen"), open_gate():
+    entity = world.touched(worlds.create_entity(flow), **{name: 2})
+    with pytest.raises(IntegrityError, match="frozen"), disable_write_guard():
         world.touched(entity, **{name: 1})
     assert getattr(type(entity).objects.get(pk=entity.pk), name) == 2
 
 
 @pytest.mark.parametrize("name", ["task", "worker", "agent_job", "patch_ledger"])
 def test_the_fencing_number_of_a_machine_that_leases_only_rises(name) -> None:
-    assert "attempt" in worlds.registry.flow(name).rising
+    assert "attempt" in worlds.registry.flow(name).monotonic
 
 
-def test_plain_fields_change_without_the_door() -> None:
+def test_plain_fields_change_without_a_transition() -> None:
     entity = world.touched(world.idle_worker(), capabilities=["git"], metadata={"rack": 7})
     assert (entity.capabilities, entity.metadata, entity.version) == (["git"], {"rack": 7}, 2)
 
@@ -474,7 +475,7 @@ def test_plain_fields_change_without_the_door() -> None:
 
 
 def rebuild(name: str, column: str) -> None:
-    """A migration that widens a column and one that takes it back: SQLite makes the whole table anew."""
+    """Two migrations that widen a column and undo it, for which SQLite rebuilds the table."""
     now_, wider = ProjectState.from_apps(apps), ProjectState.from_apps(apps)
     field = copy(apps.get_model("statecore", name)._meta.get_field(column))
     field.max_length += 1
@@ -549,13 +550,13 @@ def test_installing_the_triggers_twice_changes_nothing() -> None:
 
 def test_lowered_triggers_are_back_afterwards() -> None:
     entity = world.run()
-    with triggers.lowered(connection):
+    with triggers.disabled(connection):
         assert triggers.installed(connection) == {}
     with pytest.raises(DatabaseError), transaction.atomic():
         raw_update(entity)
 
 
-def test_the_log_of_an_agent_job_is_written_by_the_door_only() -> None:
+def test_only_the_transition_service_writes_the_log_of_an_agent_job() -> None:
     job = world.created("AgentJob")
     with pytest.raises(DatabaseError), transaction.atomic():
         job.events.create(sequence=2, type="job_completed", actor="mallory", at=job.created_at)
@@ -563,7 +564,7 @@ def test_the_log_of_an_agent_job_is_written_by_the_door_only() -> None:
 
 def test_a_successor_stays_the_successor_of_what_it_followed() -> None:
     task = world.forced(world.task(), "failed")
-    heir = door.retry(type(task), task.pk, actor=world.operator()).entity
+    heir = transitions.retry(type(task), task.pk, actor=world.operator()).entity
     with pytest.raises(DatabaseError), transaction.atomic():
         type(task).objects.filter(pk=heir.pk).update(retry_of=None)
 

@@ -1,4 +1,4 @@
-"""The supervised job's guards and what its moves do to its fields."""
+"""The supervised job's guards and the effects of its transitions."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import time_machine
 
-from statecore import door
+from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import ConstraintViolated, GuardFailed, Invalid, PermissionDenied
 from statecore.machines.supervised_job import SupervisedJob
@@ -99,8 +99,8 @@ def test_an_error_is_kept_and_releases_the_workers():
     assert (broken.last_error, broken.allocated_workers) == ("worker crashed", [])
 
 
-def test_an_error_without_words_takes_the_reason():
-    outcome = door.transition(SupervisedJob, running().pk, "error", actor=THE_SYSTEM, reason="it crashed")
+def test_an_empty_error_stores_the_reason():
+    outcome = transitions.transition(SupervisedJob, running().pk, "error", actor=THE_SYSTEM, reason="it crashed")
     assert outcome.entity.last_error == "it crashed"
 
 
@@ -116,7 +116,7 @@ def test_an_agent_cancels_no_job():
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETED"])
-def test_nobody_forces_a_job_without_a_description_to_be_valid(state):
+def test_a_job_without_a_description_cannot_be_forced_to_be_valid(state):
     with pytest.raises(ConstraintViolated):
         world.forced(job(task_description=""), state)
 

@@ -1,4 +1,4 @@
-"""The supervised worker's guards and what its moves do to its fields."""
+"""The supervised worker's guards and the effects of its transitions."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -108,6 +108,6 @@ def test_a_worker_forced_under_way_has_started(state):
     assert world.forced(worker(), state).started_at == NOON
 
 
-def test_the_event_tells_the_workspace_and_the_load():
+def test_the_event_has_the_workspace_and_the_load():
     facts = {"workspace_id": "space-1", "active_tasks": 1, "pending_tasks": 2}
     assert world.last_event(running(pending_tasks=2))["metadata"] == facts

@@ -1,8 +1,8 @@
-"""For each machine, how to bring one of its entities into any of its states, and what each move needs to be made.
+"""Brings an entity of any machine into any of its states, and makes each of its transitions possible.
 
-Entities walk the declared moves from their initial state. A move without guards needs nothing; the two tables
-below say how the guards of the others come to hold (PREPARE) and come to fail (SPOIL). Both may return the
-trigger's own fields; what a trigger requires and nobody gives is filled in by its type.
+Entities follow declared transitions from their initial state. A transition without guards needs nothing; for others,
+PREPARE makes the guards hold and SPOIL makes one fail. Both may return fields of the trigger; required fields that they
+leave out get a value by type.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any
 
 import time_machine
 
-from statecore import door
+from statecore import transitions
 from statecore.kernel import registry
 from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
-from statecore.kernel.moves import Move
+from statecore.kernel.refusals import GuardFailed
+from statecore.kernel.transition import Transition
+from tests.machines.tables import TABLES
 from tests.support import world
 
 Clock = time_machine.Traveller
@@ -29,18 +31,19 @@ Key = tuple[str, str, str]  # entity type, trigger, target
 
 
 def fixed_clock() -> time_machine.travel:
-    """Time stands still until somebody shifts it."""
+    """Stops the clock until a test shifts it."""
     return time_machine.travel(datetime(2026, 1, 5, 8, tzinfo=UTC), tick=False)
 
 
-FILLERS: dict[type, Any] = {int: 0, float: 0.0, str: "said in a test", bool: True, dict: {}, list: []}
+FILLERS: dict[type, Any] = {int: 0, float: 0.0, str: "text of a test", bool: True, dict: {}, list: []}
 
 
 def flows() -> list[Flow]:
-    return [flow for flow in registry.flows() if flow.model._meta.app_label == "statecore"]
+    """The machines with a table in tables.py; test_tables.py fails for one that has none."""
+    return [flow for flow in registry.flows() if flow.entity_type in TABLES]
 
 
-# What create() must be given, where it must be given something.
+# How to create an entity of a machine with required fields.
 BIRTH: dict[str, Callable[[], Any]] = {
     "run": world.run,
     "workstream": world.workstream,
@@ -53,57 +56,61 @@ BIRTH: dict[str, Callable[[], Any]] = {
 }
 
 
-def born(flow: Flow) -> Any:
+def create_entity(flow: Flow) -> Any:
     birth = BIRTH.get(flow.entity_type)
     return birth() if birth else world.created(flow.model.__name__)
 
 
-def brought_to(flow: Flow, state: str, clock: Clock) -> Any:
-    return advanced(born(flow), state, clock)
+def bring_to(flow: Flow, state: str, clock: Clock) -> Any:
+    return advance_to(create_entity(flow), state, clock)
 
 
-def advanced(entity: Any, state: str, clock: Clock) -> Any:
-    """Walk the shortest way of declared moves."""
+def advance_to(entity: Any, state: str, clock: Clock) -> Any:
+    """Follows the shortest path of declared transitions."""
     for move in _way(entity.flow, entity.state, state):
         entity = make(move, entity, clock).entity
     return entity
 
 
-def _way(flow: Flow, start: str, goal: str) -> list[Move]:
-    ways: dict[str, list[Move]] = {start: []}
+def _way(flow: Flow, start: str, goal: str) -> list[Transition]:
+    ways: dict[str, list[Transition]] = {start: []}
     queue = deque([start])
     while queue and goal not in ways:
         state = queue.popleft()
-        for move in flow.moves:
+        for move in flow.transitions:
             if state in move.sources and move.target not in ways:
                 ways[move.target] = [*ways[state], move]
                 queue.append(move.target)
     return ways[goal]
 
 
-def make(move: Move, entity: Entity, clock: Clock, kind: Kind | None = None) -> door.Outcome:
-    """Make this very move, by this kind of actor or by one that may."""
+def make(move: Transition, entity: Entity, clock: Clock, kind: Kind | None = None) -> transitions.Outcome:
+    """Makes this transition, as an actor of this kind or of one that the transition allows."""
     params = prepared(PREPARE, move, entity, clock)
-    actor = world.an_actor(kind or _usual(move))
-    return door.transition(type(entity), entity.pk, move.trigger, actor=actor, params=params)
+    actor = world.actor_of_kind(kind or _default_kind(move))
+    try:
+        return transitions.transition(type(entity), entity.pk, move.trigger, actor=actor, params=params)
+    except GuardFailed as refusal:
+        key = (entity.flow.entity_type, move.trigger, move.target)
+        raise AssertionError(f"{refusal}: PREPARE in {__file__} must make the guards of {key} hold") from refusal
 
 
-def prepared(table: dict[Key, Setting], move: Move, entity: Entity, clock: Clock) -> dict[str, Any]:
+def prepared(table: dict[Key, Setting], move: Transition, entity: Entity, clock: Clock) -> dict[str, Any]:
     setting = table.get((entity.flow.entity_type, move.trigger, move.target))
     given = (setting(clock, entity) if setting else None) or {}
     return fillers(move) | lease(move, entity) | given
 
 
-def fillers(move: Move) -> dict[str, Any]:
+def fillers(move: Transition) -> dict[str, Any]:
     return {param.name: FILLERS[param.type] for param in move.params if param.required}
 
 
-def lease(move: Move, entity: Entity) -> dict[str, Any]:
-    """An agent's report names the attempt it was given."""
+def lease(move: Transition, entity: Entity) -> dict[str, Any]:
+    """Returns the attempt, which an agent's report must name."""
     return {"attempt": entity.attempt} if any(param.name == "attempt" for param in move.params) else {}
 
 
-def _usual(move: Move) -> Kind:
+def _default_kind(move: Transition) -> Kind:
     return next(kind for kind in (Kind.SYSTEM, Kind.OPERATOR, Kind.AGENT) if kind in move.actors)
 
 
@@ -114,12 +121,12 @@ def _later(**duration: float) -> Setting:
     return wait
 
 
-def _as_it_is(clock: Clock, entity: Any) -> None:
-    """The guards hold, or fail, without any help."""
+def _unchanged(clock: Clock, entity: Any) -> None:
+    """Changes nothing: the guards hold, or fail, without preparation."""
 
 
 def _with(**plain: Any) -> Setting:
-    """Plain fields that a sweep or a heartbeat would have set by now."""
+    """Sets fields that a sweep or a heartbeat would have set."""
 
     def touch(clock: Clock, entity: Any) -> None:
         world.touched(entity, **plain)
@@ -166,7 +173,7 @@ def _due_in_an_hour(name: str) -> Setting:
     return put_off
 
 
-def _heard_from(clock: Clock, entity: Any) -> None:
+def _with_recent_heartbeat(clock: Clock, entity: Any) -> None:
     world.touched(entity, last_heartbeat=now())
 
 
@@ -224,7 +231,7 @@ PREPARE: dict[Key, Setting] = {
     ("worker", "task_assigned", "busy"): _with(current_load=1),
     ("worker", "task_completed", "idle"): _with(current_load=0),
     ("worker", "health_check_timeout", "unresponsive"): _later(minutes=3),
-    ("worker", "health_check_recovered", "idle"): _heard_from,
+    ("worker", "health_check_recovered", "idle"): _with_recent_heartbeat,
     ("worker", "max_timeout_exceeded", "shutdown"): _later(minutes=6),
     ("patch_ledger", "rollback_requested", "rolled_back"): _an_approved_plan,
     ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", _failed_gate),
@@ -238,7 +245,7 @@ PREPARE: dict[Key, Setting] = {
 }
 
 
-# One way, for each guarded move, to have its guards refuse.
+# Makes a guard of each guarded transition fail.
 def _forbidden_by_its_phase(clock: Clock, entry: Any) -> None:
     type(entry.phase).objects.filter(pk=entry.phase_id).update(forbidden_paths=["*"])
 
@@ -247,37 +254,37 @@ SPOIL: dict[Key, Setting] = {
     ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "planned"),
     ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed"),
     ("workstream", "tasks_created", "ready"): _with(expected_tasks=3),
-    ("workstream", "dependency_unsatisfied", "blocked"): _as_it_is,
-    ("workstream", "dependencies_met", "ready"): _as_it_is,
+    ("workstream", "dependency_unsatisfied", "blocked"): _unchanged,
+    ("workstream", "dependencies_met", "ready"): _unchanged,
     ("workstream", "first_task_started", "executing"): _child(world.task, "workstream", "pending"),
-    ("workstream", "all_tasks_completed", "validating"): _as_it_is,
+    ("workstream", "all_tasks_completed", "validating"): _unchanged,
     ("workstream", "critical_task_failed", "failed"): _child(world.task, "workstream", "failed"),
     ("workstream", "patch_quarantined", "failed"): _child(world.patch, "workstream", "created"),
     ("workstream", "validation_passed", "completed"): _child(world.patch, "workstream", "verified"),
     ("task", "scheduler_assigned", "queued"): _waits_for("depends_on", world.task),
-    ("task", "dependency_check_failed", "blocked"): _as_it_is,
+    ("task", "dependency_check_failed", "blocked"): _unchanged,
     ("task", "gate_failed", "blocked"): _waits_for("gates", world.gate),
-    ("task", "dependency_satisfied", "pending"): _as_it_is,
+    ("task", "dependency_satisfied", "pending"): _unchanged,
     ("task", "worker_started", "running"): _a_worker_that_is_not_ready,
     ("task", "execution_completed", "validating"): _given(exit_code=1),
     ("task", "execution_failed", "retrying"): _given(attempt=99),
     ("task", "execution_failed", "failed"): _given(attempt=99),
     ("task", "timeout_exceeded", "retrying"): _later(minutes=1),
     ("task", "timeout_exceeded", "failed"): _out_of_retries,
-    ("task", "retry_delay_elapsed", "queued"): _as_it_is,
+    ("task", "retry_delay_elapsed", "queued"): _unchanged,
     ("task", "validation_passed", "completed"): _waits_for("gates", world.gate),
-    ("worker", "task_assigned", "busy"): _as_it_is,
-    ("worker", "task_completed", "idle"): _as_it_is,
+    ("worker", "task_assigned", "busy"): _unchanged,
+    ("worker", "task_completed", "idle"): _unchanged,
     ("worker", "health_check_timeout", "unresponsive"): _later(minutes=1),
-    ("worker", "health_check_recovered", "idle"): _as_it_is,
-    ("worker", "max_timeout_exceeded", "shutdown"): _heard_from,
+    ("worker", "health_check_recovered", "idle"): _unchanged,
+    ("worker", "max_timeout_exceeded", "shutdown"): _with_recent_heartbeat,
     ("patch_ledger", "validation_passed", "validated"): _given(scope_passed=False),
     ("patch_ledger", "accepted_for_merge", "queued"): _forbidden_by_its_phase,
     ("patch_ledger", "apply_retried", "queued"): _with(apply_retries=3),
-    ("patch_ledger", "rollback_requested", "rolled_back"): _as_it_is,
+    ("patch_ledger", "rollback_requested", "rolled_back"): _unchanged,
     ("test_gate", "gate_started", "RUNNING"): _waits_for("depends_on", world.gate),
     ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", world.gate),
-    ("test_gate", "dependency_gate_passed", "PENDING"): _as_it_is,
+    ("test_gate", "dependency_gate_passed", "PENDING"): _unchanged,
     ("test_gate", "gate_passed", "PASSED"): _given(exit_code=1),
     ("test_gate", "gate_failed", "FAILED"): _given(exit_code=0),
     ("test_gate", "timeout_exceeded", "FAILED"): _later(minutes=1),
@@ -307,5 +314,5 @@ SPOIL: dict[Key, Setting] = {
     ("pipeline_job", "fail", "FAILED"): _given(error=" "),
 }
 
-# A constraint keeps these from ever refusing from this state: a queued job has no date for its next try.
+# These guards cannot fail in this state: by a constraint, a queued job has no date for its next attempt.
 ALWAYS_HOLD = {("agent_job", "job_leased", "queued"), ("agent_job", "job_running", "queued")}

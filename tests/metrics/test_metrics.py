@@ -1,4 +1,4 @@
-"""What is counted, and who may read it."""
+"""Metrics count committed transitions, and `/metrics` requires a token or a staff session."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from statecore import door
-from statecore.derive import metrics
-from statecore.door import RequestKey
+from statecore import transitions
+from statecore.delivery.sequencer.lag import SequencerLag
+from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.metrics import Metrics
 from statecore.journal import Event, dwell_seconds
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
+from statecore.read_models import metrics
 from statecore.records import Alert
-from statecore.sequencer.gauge import SequencerLag
-from statecore.sinks.counters import Counters
-from statecore.sinks.metrics import Metrics
+from statecore.transitions import RequestKey
 from tests.machines.worlds import fixed_clock
 from tests.support import world
 from tests.support.sequencer import catch_up
@@ -37,32 +37,32 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 @pytest.fixture
 def read(settings: Any) -> Any:
-    """One sample, as Prometheus sees it: read("entity_state", entity_type="task", state="queued")."""
+    """Returns a function that scrapes one sample: read("entity_state", entity_type="task", state="queued")."""
     settings.STATECORE_METRICS_TOKEN = TOKEN
 
     def one(name: str, **labels: str) -> float:
         catch_up(Counters(), Metrics())
-        answer = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-        assert answer.status_code == 200
-        return samples(answer.content.decode()).get((name, tuple(sorted(labels.items()))), 0.0)
+        response = Client().get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert response.status_code == 200
+        return samples(response.content.decode()).get((name, tuple(sorted(labels.items()))), 0.0)
 
     return one
 
 
-def test_changes_are_counted_by_where_they_lead(read) -> None:
+def test_transitions_are_counted_by_source_and_target_state(read) -> None:
     pending = {"entity_type": "run", "from_state": "none", "to_state": "pending"}
     running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
     before = read("state_transitions_total", **pending), read("state_transitions_total", **running)
     world.fire(world.run(), "run_started")
-    door.transition_many(world.model("Run"), [world.run().pk, world.run().pk], "run_started", actor=THE_SYSTEM)
+    transitions.transition_many(world.model("Run"), [world.run().pk, world.run().pk], "run_started", actor=THE_SYSTEM)
     after = read("state_transitions_total", **pending), read("state_transitions_total", **running)
     assert (after[0] - before[0], after[1] - before[1]) == (3, 3)
 
 
-def test_what_was_not_kept_is_not_counted(read) -> None:
+def test_a_dry_run_is_not_counted(read) -> None:
     running = {"entity_type": "run", "from_state": "pending", "to_state": "running"}
     run, before = world.run(), read("state_transitions_total", **running)
-    door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, dry_run=True)
+    transitions.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, dry_run=True)
     assert read("state_transitions_total", **running) == before
 
 
@@ -93,16 +93,16 @@ def test_refusals_are_counted_by_code(read) -> None:
     assert read("statecore_refusals_total", **labels) == before + 1
 
 
-def test_repeated_requests_are_hits_and_others_misses(read) -> None:
+def test_repeated_requests_are_hits_and_first_requests_misses(read) -> None:
     before = {result: read("statecore_idempotent_requests_total", result=result) for result in ("hit", "miss")}
     run, key = world.run(), RequestKey("k1", "runs", "0" * 64)
     for _ in range(3):
-        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, request=key)
+        transitions.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, request=key)
     grown = {result: read("statecore_idempotent_requests_total", result=result) - before[result] for result in before}
     assert grown == {"hit": 2, "miss": 1}
 
 
-def test_where_everything_stands_is_what_the_counters_say(read) -> None:
+def test_entity_state_gauges_equal_the_counters(read) -> None:
     for _ in range(3):
         world.queued_task()
     world.forced(world.task(), "completed")
@@ -111,7 +111,7 @@ def test_where_everything_stands_is_what_the_counters_say(read) -> None:
     assert read("entity_state", entity_type="task", state="completed") == 1
 
 
-def test_what_is_stuck_shows(read) -> None:
+def test_overdue_entities_are_counted(read) -> None:
     with fixed_clock() as clock:
         world.queued_task()
         assert read("statecore_stuck_entities", entity_type="task", state="queued") == 0
@@ -119,57 +119,57 @@ def test_what_is_stuck_shows(read) -> None:
         assert read("statecore_stuck_entities", entity_type="task", state="queued") == 1
 
 
-def test_the_time_is_read_from_the_bytes_of_any_event() -> None:
+def test_dwell_seconds_are_read_from_the_bytes_of_any_event() -> None:
     task = world.queued_task(metadata={"dwell_seconds": 7})
-    door.override(
-        type(task), task.pk, "completed", actor=world.operator(), reason='it says "dwell_seconds":9, and more',
+    transitions.override(
+        type(task), task.pk, "completed", actor=world.operator(), reason='contains "dwell_seconds":9, and more',
         category="other", metadata={"dwell_seconds": 8, "a": '"dwell_seconds":9,'},
     )  # fmt: skip
     for event in Event.objects.all():
         assert dwell_seconds(event.body) == event.as_dict()["dwell_seconds"]
 
 
-class TestWhoMayRead:
-    def test_a_stranger_is_sent_to_the_login(self, client: Client) -> None:
-        answer = client.get("/metrics")
-        assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/metrics")
+class TestAccess:
+    def test_an_anonymous_visitor_is_redirected_to_the_login(self, client: Client) -> None:
+        response = client.get("/metrics")
+        assert (response.status_code, response["Location"]) == (302, "/login/?next=/metrics")
 
     @pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer ü"])
-    def test_another_token_is_refused(self, client: Client, settings: Any, given: str) -> None:
+    def test_a_wrong_token_is_refused(self, client: Client, settings: Any, given: str) -> None:
         settings.STATECORE_METRICS_TOKEN = TOKEN
-        answer = client.get("/metrics", headers={"Authorization": given})
-        assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
+        response = client.get("/metrics", headers={"Authorization": given})
+        assert (response.status_code, response["WWW-Authenticate"]) == (401, "Bearer")
 
-    def test_without_a_token_in_the_settings_none_is_right(self, client: Client) -> None:
+    def test_without_a_configured_token_no_token_is_accepted(self, client: Client) -> None:
         assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
 
-    def test_staff_may_and_others_may_not(self, client: Client) -> None:
+    def test_only_staff_users_have_access(self, client: Client) -> None:
         client.force_login(User.objects.create(username="eve"))
         assert client.get("/metrics").status_code == 403
         client.force_login(User.objects.create(username="ada", is_staff=True))
         assert client.get("/metrics").status_code == 200
 
-    def test_it_is_read_only(self, client: Client) -> None:
+    def test_post_is_not_allowed(self, client: Client) -> None:
         assert client.post("/metrics").status_code == 405
 
 
-def test_many_durations_at_once_are_as_many_one_by_one() -> None:
+def test_observing_many_durations_at_once_equals_observing_each() -> None:
     values = [0, 0.1, 0.2, 1, 59.9, 60, 61, 86_400, 1e9]
-    at_once = metrics.Durations("at_once", "said", buckets=metrics.BUCKETS, registry=None)
-    one_by_one = metrics.Histogram("one_by_one", "said", buckets=metrics.BUCKETS, registry=None)
+    at_once = metrics.Durations("at_once", "documentation", buckets=metrics.BUCKETS, registry=None)
+    one_by_one = metrics.Histogram("one_by_one", "documentation", buckets=metrics.BUCKETS, registry=None)
     at_once.observe_all(values)
     for value in values:
         one_by_one.observe(value)
 
-    def told(histogram: metrics.Histogram) -> list[tuple[Any, ...]]:
+    def collected(histogram: metrics.Histogram) -> list[tuple[Any, ...]]:
         (family,) = histogram.collect()
         found = [(one.name.partition("_")[2], one.labels, one.value) for one in family.samples]
         return [(name.removeprefix("once_").removeprefix("by_one_"), *rest) for name, *rest in found][:-1]
 
-    assert told(at_once) == told(one_by_one)
+    assert collected(at_once) == collected(one_by_one)
 
 
-def test_open_alerts_are_told_by_rule_and_a_rule_without_one_is_zero(read) -> None:
+def test_open_alerts_are_counted_by_rule_including_zero(read) -> None:
     assert read("statecore_open_alerts", rule="stuck", severity="critical") == 0.0
     alert = Alert.objects.create(rule="stuck", key="task.queued", severity="critical", detail="x", opened_at=now())
     assert read("statecore_open_alerts", rule="stuck", severity="critical") == 1.0
@@ -178,9 +178,9 @@ def test_open_alerts_are_told_by_rule_and_a_rule_without_one_is_zero(read) -> No
     assert read("statecore_open_alerts", rule="stuck", severity="critical") == 0.0
 
 
-def test_how_far_the_sequencer_is_behind_is_told(read) -> None:
+def test_the_sequencer_lag_is_the_age_of_the_oldest_unnumbered_event(read) -> None:
     with time_machine.travel(now() - timedelta(minutes=5), tick=False):
         world.run()
-    behind = dict(SequencerLag().values())
-    assert behind[("numbering",)] == pytest.approx(300, abs=60)
+    lag = dict(SequencerLag().values())
+    assert lag[("numbering",)] == pytest.approx(300, abs=60)
     assert read("statecore_sequencer_lag_seconds", what="numbering") == 0.0

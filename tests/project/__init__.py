@@ -1,1 +1,5 @@
 """Tests of the composition root."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("sqlite")

@@ -1,4 +1,4 @@
-"""Nothing is reachable without authentication but what must be."""
+"""Every URL requires authentication, except those listed here."""
 
 import pytest
 from django.conf import settings
@@ -6,8 +6,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-# A screen without a user shows a code and asks whether somebody has typed it; nothing else is there to see.
-# Who comes to the code without a password is sent back to the start.
+# A display that is not paired shows its pairing code. The page for the second factor redirects without a password.
 OPEN = {"healthz", "readyz", "login/", "wall/pair/", "wall/pair/done/"}
 
 
@@ -20,13 +19,13 @@ def routes(resolver: URLResolver, prefix: str = "") -> list[tuple[str, URLPatter
 
 
 def closed_addresses() -> list[str]:
-    """Every route without parameters that is not open on purpose."""
+    """Returns every route without parameters that is not in OPEN."""
     return [route for route, _ in routes(get_resolver()) if route not in OPEN and "<" not in route and "(" not in route]
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("route", closed_addresses())
-def test_a_stranger_is_sent_to_the_login_and_a_program_is_told(client: Client, route: str) -> None:
+def test_an_anonymous_request_is_redirected_to_the_login_or_gets_401(client: Client, route: str) -> None:
     response = client.get(f"/{route}")
 
     if route.startswith("api/"):
@@ -37,7 +36,7 @@ def test_a_stranger_is_sent_to_the_login_and_a_program_is_told(client: Client, r
 
 
 @pytest.mark.django_db
-def test_the_front_door_leads_to_the_first_steps_while_there_is_nothing_to_show(client: Client) -> None:
+def test_the_start_page_is_shown_while_there_is_no_data(client: Client) -> None:
     client.force_login(User.objects.create_superuser("ann"))
 
     assert client.get("/")["Location"] == "/start/"
@@ -55,7 +54,7 @@ def test_static_files_are_served_without_debug(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_browser_may_load_our_own_files_only(client: Client) -> None:
+def test_the_content_security_policy_allows_only_our_files(client: Client) -> None:
     policy = client.get("/admin/login/")["Content-Security-Policy"]
 
     assert "default-src 'self'" in policy
@@ -64,7 +63,7 @@ def test_a_browser_may_load_our_own_files_only(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_guesser_is_locked_out(client: Client) -> None:
+def test_repeated_failed_logins_lock_the_account(client: Client) -> None:
     User.objects.create_superuser("ann", password="correct horse battery")
     for _ in range(settings.AXES_FAILURE_LIMIT):
         client.post("/login/", {"username": "ann", "password": "guess"})
@@ -76,14 +75,14 @@ def test_a_guesser_is_locked_out(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_name_that_is_too_long_is_a_wrong_one(client: Client) -> None:
+def test_a_username_that_is_too_long_is_rejected_and_counted(client: Client) -> None:
     for _ in range(settings.AXES_FAILURE_LIMIT - 1):
         assert client.post("/login/", {"username": "a" * 3_000, "password": "guess"}).status_code == 200
     assert client.post("/login/", {"username": "a" * 3_000, "password": "guess"}).status_code == 429
 
 
 @pytest.mark.django_db
-def test_passwords_are_kept_with_argon2() -> None:
+def test_passwords_are_hashed_with_argon2() -> None:
     user = User.objects.create_user("ann", password="correct horse battery")
 
     assert user.password.startswith("argon2$")

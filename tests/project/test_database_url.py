@@ -3,7 +3,6 @@
 import pytest
 
 from statecore.project import database_url
-from statecore.project.refusal import Refused
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,7 @@ def test_sqlite_takes_its_write_lock_at_the_start_and_fires_every_trigger() -> N
 def test_a_postgres_url_names_user_place_and_database(scheme: str) -> None:
     parsed = database_url.parse(f"{scheme}://ann:p%40ss@db.example:6432/core?sslmode=require")
 
-    assert parsed["ENGINE"] == "statecore.project.postgresql"
+    assert parsed["ENGINE"] == "statecore.storage.postgresql"
     assert (parsed["USER"], parsed["PASSWORD"]) == ("ann", "p@ss")
     assert (parsed["HOST"], parsed["PORT"], parsed["NAME"]) == ("db.example", "6432", "core")
     assert parsed["OPTIONS"]["sslmode"] == "require"
@@ -79,12 +78,12 @@ def test_a_pool_replaces_the_connections_that_threads_keep() -> None:
     ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
-    with pytest.raises(Refused, match="DATABASE_URL"):
+    with pytest.raises(ValueError, match="it should be sqlite:///path"):
         database_url.parse(url)
 
 
 def test_a_refusal_does_not_repeat_the_password() -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ValueError, match="cannot be read") as refusal:
         database_url.parse("postgres://ann:hunter2@host:port/name")
 
-    assert "hunter2" not in refusal.value.sentence
+    assert "hunter2" not in str(refusal.value)

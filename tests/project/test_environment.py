@@ -1,4 +1,4 @@
-"""The variables that may be set from outside."""
+"""The settings that environment variables change."""
 
 from pathlib import Path
 
@@ -59,13 +59,39 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(name: str, value: 
     assert refusal.value.sentence.count("\n") == 0
 
 
+def test_all_wrong_values_are_reported_at_once() -> None:
+    with pytest.raises(Refused) as refusal:
+        environment.read({"PORT": "http", "STATECORE_HTTPS": "yes", "STATECORE_LOG_LEVEL": "loud", "REDIS_URL": "x"})
+
+    assert refusal.value.sentence.splitlines() == [
+        "4 settings are wrong:",
+        "  PORT is 'http', but it must be a number from 1 to 65535.",
+        "  REDIS_URL has an unknown form; it should be redis://host:port/0, rediss://host:port/0 or unix:///path.",
+        "  STATECORE_HTTPS is 'yes', but it must be one of 0, 1.",
+        "  STATECORE_LOG_LEVEL is 'loud', but it must be one of DEBUG, INFO, WARNING, ERROR.",
+    ]
+
+
+def test_a_wrong_home_is_reported_without_the_settings_whose_default_depends_on_it() -> None:
+    with pytest.raises(Refused, match=r"^statecore: STATECORE_HOME is [^\n]*, which is not a directory\.$"):
+        environment.read({"STATECORE_HOME": __file__})
+
+
+@pytest.mark.parametrize("name", ["STATECORE_METRICS_TOKEN", "DATABASE_URL", "REDIS_URL"])
+def test_a_refused_secret_is_not_repeated(name: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        environment.read({name: "redis://ann:hunt er2@host:port/x", "PORT": "0"})
+
+    assert "hunt er2" not in refusal.value.sentence
+
+
 def test_a_relative_home_starts_at_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     assert environment.read({"STATECORE_HOME": "there"}).home == tmp_path / "there"
 
 
-def test_a_home_with_odd_letters_still_holds_the_database(tmp_path: Path) -> None:
+def test_a_home_with_special_characters_holds_the_database(tmp_path: Path) -> None:
     home = tmp_path / "50% of #1?"
 
     database = environment.read({"STATECORE_HOME": str(home)}).database
@@ -80,7 +106,7 @@ def test_loopback_the_given_hosts_and_the_listening_host_are_allowed() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
-def test_listening_everywhere_allows_no_further_host(host: str) -> None:
+def test_listening_on_all_interfaces_allows_no_further_host(host: str) -> None:
     allowed = environment.read({"HOST": host}).allowed_hosts
 
     assert allowed == ["localhost", "127.0.0.1", "[::1]"]
@@ -92,7 +118,7 @@ def test_commands_and_patches_are_off_until_they_are_set() -> None:
     assert (env.gate_commands, env.repository, env.patch_test_command, env.notify_urls) == ((), None, "", ())
 
 
-def test_gates_run_in_the_repository_unless_told_otherwise(tmp_path: Path) -> None:
+def test_gates_run_in_the_repository_by_default(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "elsewhere").mkdir()
     given = {"STATECORE_REPOSITORY": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""The two health questions."""
+"""Health checks."""
 
 import pytest
 from django.db import connection
@@ -6,7 +6,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
 
-def test_a_living_process_says_ok_without_a_database(client: Client) -> None:
+def test_healthz_needs_no_database(client: Client) -> None:
     response = client.get("/healthz")
 
     assert response.status_code == 200
@@ -32,7 +32,7 @@ def test_readiness_names_an_unreachable_broker(client: Client, settings) -> None
 
 
 @pytest.mark.django_db
-def test_readiness_is_asked_for_what_matters(client: Client, settings) -> None:
+def test_readiness_runs_only_the_named_checks(client: Client, settings) -> None:
     settings.REDIS_URL = "unix:///nowhere/redis.sock"
 
     assert client.get("/readyz?check=database&check=migrations").status_code == 200

@@ -1,4 +1,4 @@
-"""Logs."""
+"""Log formats and redaction."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from statecore.project import logs
 @pytest.mark.parametrize(
     "name", ["password", "Authorization", "csrf_token", "SECRET_KEY", "set-cookie", "new_password1"]
 )
-def test_what_is_filed_under_a_secret_name_is_blanked(name: str) -> None:
+def test_values_of_keys_that_name_a_secret_are_redacted(name: str) -> None:
     event = {
         "event": "x",
         name: "hunter2",
@@ -29,7 +29,7 @@ def test_what_is_filed_under_a_secret_name_is_blanked(name: str) -> None:
     assert shown["event"] == "x"
 
 
-def test_a_token_in_an_address_is_blanked() -> None:
+def test_a_token_in_a_url_is_redacted() -> None:
     from statecore.records.token import MARK
 
     text = f"{MARK}_0123abcd_xYz-_0123456789xYz-_0123456789xYz-_0123456789"
@@ -41,7 +41,7 @@ def test_a_token_in_an_address_is_blanked() -> None:
 
 @pytest.fixture
 def json_lines() -> Iterator[Callable[[], list[dict[str, str]]]]:
-    """Lines as the settings would log them, on a logger that nothing else uses."""
+    """Captures lines in the format of the settings, on a separate logger."""
     formatter = logs.configuration("json", "INFO")["formatters"]["statecore"]
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -53,7 +53,7 @@ def json_lines() -> Iterator[Callable[[], list[dict[str, str]]]]:
     logger.removeHandler(handler)
 
 
-def test_a_library_that_knows_no_structlog_is_logged_as_json_and_redacted(
+def test_standard_logging_is_formatted_as_json_and_redacted(
     json_lines: Callable[[], list[dict[str, str]]],
 ) -> None:
     logging.getLogger("tests.logs").info("hello %s", "you", extra={"token": "hunter2"})
@@ -64,7 +64,7 @@ def test_a_library_that_knows_no_structlog_is_logged_as_json_and_redacted(
     assert line["level"] == "info"
 
 
-def test_structlog_goes_the_same_way(
+def test_structlog_is_formatted_and_redacted_too(
     json_lines: Callable[[], list[dict[str, str]]],
 ) -> None:
     structlog.get_logger("tests.logs").warning("moved", entity="task", password="hunter2")
@@ -73,14 +73,14 @@ def test_structlog_goes_the_same_way(
     assert (line["event"], line["entity"], line["password"]) == ("moved", "task", logs.REDACTED)
 
 
-def test_the_configuration_is_one_that_logging_accepts() -> None:
+def test_configuring_logging_in_either_format_does_not_raise() -> None:
     for log_format in ("json", "console"):
         configuration = logs.configuration(log_format, "INFO")
         configuration.pop("root")
         dictConfig(configuration)
 
 
-def test_a_traceback_tells_no_local_variable(json_lines: Callable[[], list[dict[str, str]]]) -> None:
+def test_a_traceback_has_no_local_variables(json_lines: Callable[[], list[dict[str, str]]]) -> None:
     password = "hunter2"
     try:
         raise ValueError(f"{len(password)} characters")

@@ -17,12 +17,12 @@ def test_a_deadline_that_cannot_be_read_is_refused_by_name(given: str) -> None:
         environment.read({"STATECORE_DEADLINES": given})
 
 
-def test_edges_for_a_second_person_are_a_list() -> None:
+def test_transitions_for_a_second_person_are_a_list() -> None:
     read = environment.read({"STATECORE_SECOND_PERSON": "patch_ledger.committed->rolled_back, task.running->completed"})
     assert read.second_person == {"patch_ledger.committed->rolled_back", "task.running->completed"}
 
 
-def test_nothing_given_means_nothing_changed() -> None:
+def test_without_variables_nothing_is_changed() -> None:
     read = environment.read({})
     assert (read.deadlines, read.second_person, read.start_anyway) == ({}, frozenset(), False)
 

@@ -1,4 +1,4 @@
-"""Large files of others are served packed to who takes that, and what is packed is what lies beside it."""
+"""Large vendored files are served compressed to clients that accept gzip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VENDOR = Path(__file__).parents[2] / "static" / "vendor"
 
 
 @pytest.mark.parametrize("packed", sorted(VENDOR.glob("*.gz")), ids=lambda path: path.name)
-def test_what_is_packed_is_what_lies_beside_it(packed: Path, client: Client, db: Any) -> None:
+def test_a_compressed_file_equals_the_plain_one(packed: Path, client: Client, db: Any) -> None:
     plain = packed.with_suffix("")
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
 

@@ -15,7 +15,7 @@ def install(directory: Path, name: str) -> None:
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
 
 
-def test_the_installed_django_fsm_is_the_right_one() -> None:
+def test_the_installed_django_fsm_does_not_raise() -> None:
     preflight.check_distribution()
 
 
@@ -37,7 +37,7 @@ def test_no_django_fsm_at_all_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.django_db
-def test_a_database_that_answers_is_accepted() -> None:
+def test_a_reachable_database_does_not_raise() -> None:
     preflight.check_database()
 
 
@@ -60,5 +60,5 @@ def test_an_unreachable_broker_is_refused_without_its_password(settings) -> None
     assert "hunter2" not in refusal.value.sentence
 
 
-def test_a_broker_that_answers_is_accepted(redis_server: str) -> None:
+def test_a_reachable_broker_does_not_raise(redis_server: str) -> None:
     preflight.check_broker()

@@ -1,4 +1,4 @@
-"""The program that becomes a process: what it is given, and what it waits for."""
+"""`statecore.project.process`: its arguments, and its wait for the database."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from statecore.project import environment, process
 from statecore.project.environment import ROOT
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.starts_processes
+
 ENVIRONMENT = environment.read({"PORT": "8000"})
 
 
@@ -22,20 +24,20 @@ def command(*words: str, **variables: str) -> list[str]:
     return process.command(process.read(words), environment.read(variables) if variables else ENVIRONMENT)
 
 
-def test_a_port_and_a_name_are_those_that_were_given() -> None:
+def test_port_and_name_are_passed_on() -> None:
     assert command("rest", "--port", "8007")[-1] == "8007"
     assert command("live")[-1] == "8000"
     assert command("worker", "--name", "worker-2")[-1] == "--hostname=worker-2@%h"
     assert command("executors")[-1] == "--hostname=executors@%h"
 
 
-def test_a_worker_leaves_commands_to_the_executors_where_there_are_some() -> None:
+def test_a_worker_leaves_patches_to_the_executors_if_they_run() -> None:
     assert "--queues=celery,patches" in command("worker")
     assert "--queues=celery,patches" not in command("worker", STATECORE_GATE_COMMANDS="git")
 
 
 @pytest.mark.parametrize("words", [(), ("cook",), ("rest", "--name", "x"), ("beat", "--port", "1")])
-def test_what_there_is_not_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_processes_and_options_are_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         process.read(words)
     assert "usage:" in capsys.readouterr().err
@@ -49,7 +51,7 @@ def started(tmp_path: Path, *words: str, database: str) -> subprocess.Popen[str]
     )  # fmt: skip
 
 
-def test_only_who_is_first_lets_the_counts_begin_anew(tmp_path: Path) -> None:
+def test_only_the_first_preparation_resets_the_counters(tmp_path: Path) -> None:
     counts = tmp_path / "home" / "metrics" / "counter_other-1.db"
     counts.parent.mkdir(parents=True)
     counts.touch()
@@ -60,7 +62,7 @@ def test_only_who_is_first_lets_the_counts_begin_anew(tmp_path: Path) -> None:
         assert counts.exists() is stays
 
 
-def test_a_database_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_the_wait_for_the_database_is_limited(tmp_path: Path) -> None:
     waiting = started(tmp_path, "prepare", "--wait", "0.1", database="sqlite:////nowhere/at/all.sqlite3")
     _out, said = waiting.communicate(timeout=60)
 
@@ -68,7 +70,7 @@ def test_a_database_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path
     assert "cannot be reached" in said.splitlines()[-1]
 
 
-def test_a_database_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+def test_a_database_that_starts_late_is_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     waiting = started(tmp_path, "prepare", "--first", "--wait", "120", database=f"sqlite:///{folder}/own.sqlite3")
     until(lambda: (tmp_path / "home" / "secrets.json").exists() or waiting.poll() is not None, 60)

@@ -1,4 +1,4 @@
-"""The settings that are shipped for production are what Django wants of production."""
+"""The settings shipped for production pass Django's deployment checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_shipped_settings_pass_the_checks_for_deployment(tmp_path: Path) -> 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("path", "status"), [("/login/", 301), ("/api/v1/tasks/", 301), ("/healthz", 200)])
-def test_behind_tls_only_health_is_told_without_it(client: Client, settings, path: str, status: int) -> None:
+def test_behind_tls_only_health_checks_answer_without_it(client: Client, settings, path: str, status: int) -> None:
     settings.SECURE_SSL_REDIRECT = True
 
     assert client.get(path).status_code == status

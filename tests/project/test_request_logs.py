@@ -1,4 +1,4 @@
-"""The lines of a request name its id, its actor and its entity."""
+"""Log lines of a request name its id, its actor and its entity."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from statecore.observing import HEADER, entity_of
 from statecore.project import logs
 from statecore.records import token as tokens
+from statecore.request_context import HEADER, find_entity
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """What the settings would log, as JSON."""
+    """Captures log lines as the settings format them, as JSON."""
     formatter = logs.configuration("json", "INFO")["formatters"]["statecore"]
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -43,7 +43,7 @@ def bearer(name: str, scope: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {text}"}
 
 
-def test_a_line_of_the_api_names_the_request_the_token_and_the_entity(lines: Lines) -> None:
+def test_an_api_log_line_names_the_request_the_token_and_the_entity(lines: Lines) -> None:
     task = world.task()
     answer = Client().get(f"/api/v1/tasks/{task.pk}/", headers=bearer("builder", "agent"))
     (finished,) = (line for line in lines() if line["event"] == "called")
@@ -54,7 +54,7 @@ def test_a_line_of_the_api_names_the_request_the_token_and_the_entity(lines: Lin
     assert (finished["actor"], finished["by"], finished["code"]) == ("builder", "token builder", 200)
 
 
-def test_an_operators_token_is_its_user(lines: Lines) -> None:
+def test_an_operators_token_is_logged_as_its_user(lines: Lines) -> None:
     Client().get("/api/v1/runs/", headers=bearer("desk", "operate"))
     finished = lines()[-1]
 
@@ -62,7 +62,7 @@ def test_an_operators_token_is_its_user(lines: Lines) -> None:
     assert "entity_id" not in finished
 
 
-def test_a_line_of_the_console_names_the_person(lines: Lines) -> None:
+def test_a_console_log_line_names_the_user(lines: Lines) -> None:
     browser = Client()
     browser.force_login(User.objects.create_superuser("bob", password="!"))
     run = world.run()
@@ -73,8 +73,8 @@ def test_a_line_of_the_console_names_the_person(lines: Lines) -> None:
     assert (finished["entity_type"], finished["entity_id"]) == ("run", run.pk)
 
 
-def test_a_refused_override_is_found_by_the_request(lines: Lines) -> None:
-    """What the door says in the middle carries what is known of the request."""
+def test_a_refused_override_is_logged_with_the_request_id(lines: Lines) -> None:
+    """Log lines of the transition service carry the context of the request."""
     run = world.run()
     body = {"to_state": "failed", "reason": "short", "category": "other"}
     answer = Client().post(
@@ -87,7 +87,7 @@ def test_a_refused_override_is_found_by_the_request(lines: Lines) -> None:
     assert (refused["request_id"], refused["entity_id"], refused["actor"]) == (answer[HEADER], run.pk, "ada")
 
 
-def test_a_stranger_has_no_name(lines: Lines) -> None:
+def test_an_anonymous_request_has_no_actor(lines: Lines) -> None:
     answer = Client().get("/api/v1/runs/")
 
     assert (answer.status_code, "actor" in lines()[-1]) == (401, False)
@@ -108,5 +108,5 @@ def test_a_stranger_has_no_name(lines: Lines) -> None:
         ("/", {}),
     ],
 )
-def test_the_entity_is_read_off_the_path(path: str, found: dict[str, str]) -> None:
-    assert entity_of(path) == found
+def test_the_entity_is_derived_from_the_path(path: str, found: dict[str, str]) -> None:
+    assert find_entity(path) == found

@@ -20,10 +20,10 @@ def test_a_limit_that_cannot_be_read_is_refused_by_name(given: str) -> None:
         environment.read({"STATECORE_ALERTS": given})
 
 
-def test_backups_go_to_the_home_unless_told_otherwise(tmp_path: Path) -> None:
+def test_backups_are_kept_in_the_home_by_default(tmp_path: Path) -> None:
     assert environment.read({"STATECORE_HOME": str(tmp_path)}).backup_dir == tmp_path / "backup"
     assert environment.read({"STATECORE_BACKUP_DIR": "/elsewhere"}).backup_dir == Path("/elsewhere")
 
 
-def test_receivers_of_notices_are_a_list() -> None:
+def test_notification_urls_are_a_list() -> None:
     assert environment.read({"STATECORE_NOTIFY_URLS": "json://a, mailto://b"}).notify_urls == ("json://a", "mailto://b")

@@ -1,12 +1,12 @@
-"""Nothing is started on a journal that does not verify, unless somebody says so."""
+"""The processes refuse to start on a journal that does not verify, unless the operator starts them anyway."""
 
 import pytest
 from django.db import connection
 
 from statecore.journal import Event
-from statecore.kernel import triggers
 from statecore.project import startup
 from statecore.project.refusal import Refused
+from statecore.storage import triggers
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -14,11 +14,11 @@ pytestmark = pytest.mark.django_db
 
 def tamper() -> None:
     world.task()
-    with triggers.lowered(connection):
+    with triggers.disabled(connection):
         Event.objects.filter(entity_type="task").update(to_state="completed")
 
 
-def test_a_sound_journal_lets_it_start() -> None:
+def test_starting_on_a_sound_journal_does_not_raise() -> None:
     world.task()
     startup.check_integrity(start_anyway=False)
 
@@ -37,6 +37,6 @@ def test_a_missing_trigger_stops_it() -> None:
         startup.check_integrity(start_anyway=False)
 
 
-def test_somebody_may_insist() -> None:
+def test_starting_anyway_on_a_tampered_journal_does_not_raise() -> None:
     tamper()
     startup.check_integrity(start_anyway=True)

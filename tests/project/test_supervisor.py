@@ -1,4 +1,4 @@
-"""scripts/up from the supervisor on: real processes, started, crashed and stopped."""
+"""The supervisor that scripts/up runs: real processes are started, crash and are stopped."""
 
 import os
 import re
@@ -16,7 +16,7 @@ import pytest
 
 from statecore.project.environment import ROOT
 from tests.support import databases
-from tests.support.waiting import line_of, until
+from tests.support.waiting import read_line, until
 
 START = [sys.executable, "-m", "statecore.project.supervisor"]
 
@@ -28,14 +28,14 @@ def free_port() -> int:
 
 
 class Site:
-    """One home, one database, one port, and what runs on them."""
+    """A supervisor with its home, database and port."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "up.log"
         self.port = free_port()
         self.variables = {
             "STATECORE_HOME": str(directory / "home"),
-            "DATABASE_URL": databases.fresh_url(directory),
+            "DATABASE_URL": databases.create_database(directory),
             "PORT": str(self.port),
             "PYTHONPATH": str(ROOT),
             "PATH": os.environ["PATH"],
@@ -61,7 +61,7 @@ class Site:
             return 0
 
     def refusal(self, **variables: str) -> str:
-        """Start once more, with other variables, and return the one line it refuses with."""
+        """Starts a second supervisor with other variables and returns the line with which it refuses."""
         ended = subprocess.run(START, env=self.variables | variables, capture_output=True, text=True, timeout=60)
         assert ended.returncode != 0
         assert ended.stdout == ""
@@ -98,7 +98,7 @@ def named(supervisor: psutil.Process, word: str) -> psutil.Process:
     return next(p for p in supervisor.children() if any(word in part for part in p.cmdline()))
 
 
-def test_it_starts_serves_and_stops_without_a_trace(site: Site, running: psutil.Popen) -> None:
+def test_it_starts_serves_and_stops_every_process(site: Site, running: psutil.Popen) -> None:
     until(lambda: site.status("/readyz") == 200)
     processes = running.children(recursive=True)
     assert len(processes) >= 4
@@ -110,7 +110,7 @@ def test_it_starts_serves_and_stops_without_a_trace(site: Site, running: psutil.
     assert site.output().rstrip().endswith("statecore: stopped.")
 
 
-def test_the_first_operator_is_made_once(site: Site, tmp_path: Path) -> None:
+def test_the_first_operator_is_created_once(site: Site, tmp_path: Path) -> None:
     own = Site(tmp_path)
     for expected in (1, 0):
         supervisor = own.start()
@@ -120,7 +120,7 @@ def test_the_first_operator_is_made_once(site: Site, tmp_path: Path) -> None:
         assert len(passwords) == expected
 
 
-def test_a_killed_supervisor_leaves_nothing_behind(site: Site, running: psutil.Popen) -> None:
+def test_a_killed_supervisor_leaves_no_process_behind(site: Site, running: psutil.Popen) -> None:
     processes = running.children(recursive=True)
 
     running.kill()
@@ -144,11 +144,11 @@ IS_LATE = f"while os.getppid() == worker: time.sleep(0.01)\n    {STARTS}"
 
 
 @pytest.mark.parametrize(("first", "then"), [(STARTS, TELLS), (TELLS, IS_LATE)], ids=["ready", "killed too early"])
-def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for(first: str, then: str) -> None:
+def test_pool_processes_die_with_a_killed_worker(first: str, then: str) -> None:
     script = WORKER.format(first=first, then=then)
     worker = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
-    started = psutil.Process(int(line_of(worker.stdout)))
+    started = psutil.Process(int(read_line(worker.stdout)))
 
     worker.kill()
 
@@ -157,12 +157,12 @@ def test_what_a_killed_worker_has_started_dies_with_it_whatever_it_waits_for(fir
     until(lambda: are_gone([started]))
 
 
-def test_a_crashed_process_is_started_again(site: Site, running: psutil.Popen) -> None:
+def test_a_crashed_process_is_restarted(site: Site, running: psutil.Popen) -> None:
     web = named(running, "uvicorn")
 
     web.kill()
 
-    until(lambda: "web was ended by SIGKILL; it starts again in 1 s." in site.output())
+    until(lambda: "web was killed by SIGKILL; restarting in 1 s." in site.output())
     until(lambda: site.status("/healthz") == 200)
 
 
@@ -191,7 +191,7 @@ def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
         ("STATECORE_DEADLINES", "task.sleeping=5", "statecore.E009"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(
+def test_a_start_that_cannot_succeed_is_refused_in_one_sentence(
     site: Site, tmp_path: Path, variable: str, value: str, word: str
 ) -> None:
     sentence = site.refusal(STATECORE_HOME=str(tmp_path), **{variable: value})

@@ -1,11 +1,16 @@
-"""The Celery side."""
+"""The periodic Celery tasks."""
+
+from datetime import timedelta
 
 import pytest
 from celery import current_app
 from django.conf import settings
 
-from statecore import integrity, tasks
+from statecore import tasks
+from statecore.journal import IdempotencyRecord
+from statecore.kernel.clock import now
 from statecore.machines.worker import Worker
+from statecore.operations import integrity
 from tests.support import world
 
 
@@ -17,8 +22,14 @@ def test_every_scheduled_task_exists() -> None:
 
 
 @pytest.mark.django_db
-def test_expiring_idempotency_records_runs() -> None:
+def test_expired_idempotency_records_are_deleted() -> None:
+    details = {"actor": "ann", "actor_kind": "agent", "endpoint": "tasks", "body_hash": "", "created_at": now()}
+    IdempotencyRecord.objects.create(key="expired", expires_at=now() - timedelta(seconds=1), **details)
+    IdempotencyRecord.objects.create(key="valid", expires_at=now() + timedelta(hours=1), **details)
+
     tasks.expire_idempotency_records()
+
+    assert [record.key for record in IdempotencyRecord.objects.all()] == ["valid"]
 
 
 @pytest.mark.django_db

@@ -1,4 +1,4 @@
-"""Traces: off unless asked for; then a collector hears of each request."""
+"""Tracing is off by default; with an endpoint each request is exported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from statecore.observing.traces import VARIABLE, NotInstalled, Traces
+from statecore.request_context.traces import VARIABLE, NotInstalled, Traces
 from tests.support import site as sites
 from tests.support.collector import collecting
 from tests.support.waiting import until
@@ -28,7 +28,9 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_collector_hears_of_each_request(collector: tuple[str, list[Any]], redis_server: str, tmp_path: Path) -> None:
+def test_each_request_is_exported_to_the_collector(
+    collector: tuple[str, list[Any]], redis_server: str, tmp_path: Path
+) -> None:
     address, heard = collector
     environ = {VARIABLE: address, "OTEL_BSP_SCHEDULE_DELAY": "100"}
     with sites.running(tmp_path, redis_server, **environ) as site:
@@ -45,14 +47,14 @@ def test_a_collector_hears_of_each_request(collector: tuple[str, list[Any]], red
     assert (told["statecore.actor"], told["statecore.request_id"]) == ("ada", answer.headers["X-Request-ID"])
 
 
-def test_without_an_address_nothing_is_loaded() -> None:
+def test_without_an_endpoint_tracing_is_off() -> None:
     traces = Traces()
 
     assert traces.switch_on({}) is False
     assert traces.tracer is None
 
 
-def test_an_address_without_the_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_without_the_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk.trace", None)
 
     with pytest.raises(NotInstalled, match="extra `otel`"):

@@ -1,1 +1,1 @@
-"""What is true of every walk and of every journal, tried with values nobody would think of."""
+"""Properties of every machine, parser and journal, tested with generated values."""

@@ -1,4 +1,4 @@
-"""What parsers are given, how often, and whether they refuse it."""
+"""Generated input for parsers, and whether they refuse it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ JSON = st.recursive(
 )
 
 
-def plain(value: Any) -> Any:
-    """Without the numbers that no JSON of ours writes."""
+def finite(value: Any) -> Any:
+    """Replaces the numbers that our JSON never contains."""
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [finite(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return max(-(2**63), min(value, 2**63 - 1)) if type(value) is int else value
 
 
-def asking(**words: str) -> Any:
-    """A real request, with these words behind the question mark."""
+def request_with_query(**words: str) -> Any:
+    """Returns a request with this query string."""
     return RequestFactory().get("/api/v1/tasks/", words)
 
 
 def refusal_of(kind: type[Any], parser: Callable[..., Any], *given_to_it: Any) -> Any:
-    """None where it was understood; any other exception than this kind is a failure."""
+    """Returns the refusal, or None if the input was accepted; any other exception fails the test."""
     try:
         parser(*given_to_it)
     except kind as refusal:

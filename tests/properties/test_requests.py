@@ -1,19 +1,22 @@
-"""What browsers, programs and people send beside JSON: understood or refused, never anything else."""
+"""Headers, form fields and filters of any content are accepted or refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.filters import AS_TEXT, filters, narrowed, words
-from api.live.origin import check_host, check_origin
-from dashboard.pages.asking import read_fields
-from statecore.kernel.params import Param
+from api.filters import AS_TEXT, apply_filters, derive_filters, normalize_filters
+from api.live.access import check_host, check_origin
+from dashboard.pages.forms import read_fields
 from statecore.kernel.refusals import Invalid, PermissionDenied
+from statecore.kernel.transition import Param
 from statecore.machines.task import Task
 from tests.properties.parsing import JSON, TEXT, many, refusal_of
+
+pytestmark = pytest.mark.once_on("sqlite")
 
 HOSTS = TEXT | st.sampled_from(["[", "]:1", "[::1]:80", "127.0.0.1:8000", "http://[", "http://x:99999", "null", "a@b"])
 
@@ -25,7 +28,7 @@ def scope(**headers: str) -> dict[str, Any]:
 @many
 @given(HOSTS, HOSTS)
 @example("127.0.0.1", "http://[")
-def test_an_origin_is_ours_or_is_turned_away(host: str, origin: str) -> None:
+def test_an_origin_is_accepted_or_refused(host: str, origin: str) -> None:
     refusals = [refusal_of((Invalid, PermissionDenied), check, scope(host=host, origin=origin)) for check in CHECKS]
 
     assert all(refusal is None or refusal.facts for refusal in refusals)
@@ -43,9 +46,9 @@ def test_a_field_of_a_form_is_a_value_or_the_text_that_was_typed(kind: type, tex
 
 
 @many
-@given(st.dictionaries(st.sampled_from([*filters(Task), "nonsense"]), JSON, min_size=1, max_size=3))
+@given(st.dictionaries(st.sampled_from([*derive_filters(Task), "nonsense"]), JSON, min_size=1, max_size=3))
 def test_a_filter_of_a_body_finds_what_it_says_or_is_refused_by_name(given: dict[str, Any]) -> None:
-    refusal = refusal_of(Invalid, lambda: narrowed(Task.objects.all(), words(Task, given)))
+    refusal = refusal_of(Invalid, lambda: apply_filters(Task.objects.all(), normalize_filters(Task, given)))
 
     assert refusal is None or refusal.facts["errors"].keys() <= given.keys()
 
@@ -57,6 +60,6 @@ def test_a_filter_of_a_body_finds_what_it_says_or_is_refused_by_name(given: dict
 @example("-2147483648")
 @example("-2147483649")
 def test_a_number_in_a_filter_fits_into_32_bits(text: str) -> None:
-    refusal = refusal_of(ValueError, filters(Task)["priority"].read, text)
+    refusal = refusal_of(ValueError, derive_filters(Task)["priority"].parse, text)
 
     assert (refusal is None) is (-(2**31) <= int(text) < 2**31)

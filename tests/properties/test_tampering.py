@@ -1,4 +1,4 @@
-"""Whoever changes the journal or a row behind the door's back is found, and the place is named."""
+"""Tampering with the journal or a row is found, and the finding names the place."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.db import DataError, IntegrityError, connection, transaction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from statecore import integrity
-from statecore.integrity import Finding
-from statecore.integrity.rows import rows_agree_with_the_journal
 from statecore.journal import COLUMNS, Event
-from statecore.kernel import triggers
 from statecore.kernel.actors import Actor
+from statecore.operations import integrity
+from statecore.operations.integrity import Finding
+from statecore.operations.integrity.rows import check_rows
+from statecore.storage import triggers
 from tests.machines import worlds
 from tests.properties.support import SETTINGS, rolled_back
 from tests.support import world
@@ -30,7 +30,7 @@ FEW = settings(SETTINGS, max_examples=4)
 
 @pytest.fixture(scope="module", autouse=True)
 def without_triggers(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    with django_db_blocker.unblock(), triggers.lowered(connection):
+    with django_db_blocker.unblock(), triggers.disabled(connection):
         yield
 
 
@@ -45,7 +45,7 @@ def a_small_history(db: None) -> None:
 
 
 def errors() -> list[Finding]:
-    """What is found, besides that the triggers are lowered."""
+    """Returns the findings, except the missing triggers."""
     return [found for found in integrity.check_all() if found.check != "triggers" and found.severity == "error"]
 
 
@@ -64,14 +64,14 @@ def execute(statement: str, *params: Any) -> None:
 
 
 def names(finding: Finding | None, event: Event) -> bool:
-    """The tampered event itself, or the one after it, which no longer follows."""
-    assert finding is not None, f"nobody noticed what was done to {event}"
+    """Returns the names of the tampered event and the next one, whose hash no longer matches."""
+    assert finding is not None, f"the change of {event} was not found"
     places = (f"event {event.event_id},", f"number {event.sequence}:", f"number {event.sequence + 1}:")
     return any(place in finding.detail for place in places)
 
 
 def tried(test: Callable[..., None], settings_: settings = SOME, **strategies: Any) -> None:
-    """Each example on the same history, which it leaves as it was."""
+    """Runs each example on the same history and rolls it back."""
 
     @settings_
     @given(**strategies)
@@ -86,7 +86,7 @@ INDEX = st.integers(0, 10**6)
 
 
 def flip(event: Event, column: str, place: int, mask: int) -> None:
-    """Change one byte of one column, whatever that makes of it."""
+    """Changes one byte of one column."""
     value: Any = getattr(event, column)
     if column == "sequence":
         return _write(event, column, value ^ mask)
@@ -94,7 +94,7 @@ def flip(event: Event, column: str, place: int, mask: int) -> None:
         return _write(event, column, _flipped(_stored(event, column), place, mask), "CAST(%s AS TEXT)")
     if column == "timestamp":
         return _write(event, column, value.replace(microsecond=(value.microsecond ^ mask) % 10**6))
-    # PostgreSQL stores valid UTF-8 only: the byte becomes another byte of ASCII.
+    # PostgreSQL stores valid UTF-8 only, so the byte becomes another ASCII byte.
     ascii_ = _flipped(value.encode(), place, mask % 0x60 or 1).decode("ascii", errors="ignore").replace("\0", "")
     return _write(event, column, ascii_)
 
@@ -107,7 +107,7 @@ def _stored(event: Event, column: str) -> bytes:
 
 
 def _flipped(stored: bytes, place: int, mask: int) -> bytes:
-    if not stored:  # an empty column has no byte to flip, but may be given one
+    if not stored:  # an empty column has no byte to flip, so it gets one
         return bytes([mask])
     place %= len(stored)
     return stored[:place] + bytes([stored[place] ^ mask]) + stored[place + 1 :]
@@ -119,7 +119,7 @@ def _write(event: Event, column: str, value: Any, mark: str = "%s") -> None:
         with transaction.atomic():
             execute(f"UPDATE {TABLE} SET {column} = {mark} WHERE event_id = %s", value, event.event_id)
     except (IntegrityError, DataError):
-        assume(condition=False)  # the database itself would not have it
+        assume(condition=False)  # the database refuses the value
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -135,21 +135,21 @@ def test_a_flipped_byte_anywhere_in_an_event_is_found_and_named(column: str) -> 
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_check_survives_a_flipped_byte_and_tells_of_it(column: str) -> None:
-    """Also where a flipped bit leaves bytes that no text can be made of."""
+def test_every_check_survives_a_flipped_byte_and_reports_it(column: str) -> None:
+    """Including bytes that are not valid text."""
     events = history()
 
     def flipped(which: int, place: int) -> None:
         flip(events[which % len(events)], column, place, 0x80 if connection.vendor == "sqlite" else 1)
         assert errors() != []
         recent = recent_errors()
-        # An event that belongs to nobody any more is not among the recent ones of anybody.
+        # An event without an entity is not among the recent events of one.
         assert recent != [] or column in ("entity_type", "entity_id")
 
     tried(flipped, settings(SETTINGS, max_examples=2), which=INDEX, place=INDEX)
 
 
-def test_nothing_is_found_where_nothing_was_done() -> None:
+def test_an_untouched_journal_has_no_findings() -> None:
     assert errors() == []
     assert recent_errors() == []
 
@@ -224,7 +224,7 @@ def test_two_events_whose_contents_changed_places_are_found() -> None:
 
 
 def rewritten(event: Event, **columns: str) -> None:
-    """As somebody would who knows how the bytes and the hash are made."""
+    """Rewrites an event with a valid hash, as an expert attacker would."""
     body = event.body
     for name, value in columns.items():
         body = body.replace(f'"{name}":"{getattr(event, name)}"', f'"{name}":"{value}"', 1)
@@ -245,7 +245,7 @@ def test_a_skilfully_rewritten_event_breaks_the_chain_after_it() -> None:
         if not is_last:
             assert finding is not None
             assert f"number {event.sequence + 1}:" in finding.detail
-        # The hash of the last one stands in the row as well.
+        # The row holds the hash of its last event too.
         assert event.entity_id in {found.entity_id for found in errors()}
 
     tried(forged, FEW, which=INDEX)
@@ -276,7 +276,7 @@ def test_a_chain_moved_to_another_entity_is_found() -> None:
 
 @pytest.mark.parametrize("flow", worlds.flows(), ids=lambda flow: flow.entity_type)
 def test_a_row_with_another_state_is_found(flow: Any) -> None:
-    entity = worlds.born(flow)
+    entity = worlds.create_entity(flow)
     for state in flow.states:
         if state == entity.state:
             continue
@@ -285,8 +285,8 @@ def test_a_row_with_another_state_is_found(flow: Any) -> None:
                 with transaction.atomic():
                     flow.model.objects.filter(pk=entity.pk).update(state=state)
             except IntegrityError:
-                continue  # the constraints do not let it stand without the fields of that state
-            assert [found.entity_id for found in rows_agree_with_the_journal(flow)] == [entity.pk]
+                continue  # the constraints require the fields of that state
+            assert [found.entity_id for found in check_rows(flow)] == [entity.pk]
             assert entity.pk in {found.entity_id for found in recent_errors()}
 
 
@@ -295,7 +295,7 @@ def test_a_row_with_another_state_is_found(flow: Any) -> None:
     [{"version": 1}, {"version": 3}, {"version": 0}, {"chain_head": "f" * 64}, {"chain_head": ""}, {"id": "tool-2"}],
     ids=str,
 )
-def test_a_row_that_stands_elsewhere_in_its_chain_is_found(change: dict[str, Any]) -> None:
+def test_a_row_at_another_place_in_its_chain_is_found(change: dict[str, Any]) -> None:
     world.model("CircuitBreaker").objects.filter(pk="tool-1").update(**change)
 
     assert {found.entity_type for found in errors()} == {"circuit_breaker"}

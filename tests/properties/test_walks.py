@@ -1,4 +1,4 @@
-"""Random walks over every machine, alone and together, keep every promise."""
+"""Random walks over one machine and over whole plans keep every guarantee."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("flow", worlds.flows(), ids=lambda flow: flow.entity_type)
-def test_a_walk_over_one_machine_keeps_every_promise(flow: Flow) -> None:
-    walk = lambda: Walk(lambda: [worlds.born(flow)])  # noqa: E731 - hypothesis calls it for each example
+def test_a_walk_over_one_machine_keeps_every_guarantee(flow: Flow) -> None:
+    walk = lambda: Walk(lambda: [worlds.create_entity(flow)])  # noqa: E731 - hypothesis calls it for each example
     run_state_machine_as_test(walk, settings=settings(SETTINGS, max_examples=4, stateful_step_count=20))
 
 
@@ -37,5 +37,5 @@ def a_plan() -> list[Any]:
     return [run, first, second, entry, exit_, patch, one, two, three, *workers]
 
 
-def test_a_walk_over_a_whole_plan_keeps_every_promise() -> None:
+def test_a_walk_over_a_whole_plan_keeps_every_guarantee() -> None:
     run_state_machine_as_test(lambda: Walk(a_plan), settings=settings(SETTINGS, max_examples=4, stateful_step_count=40))

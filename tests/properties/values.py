@@ -1,4 +1,4 @@
-"""Callers, words and fields: what fits a trigger, and what no caller should have sent."""
+"""Generated actors and fields: valid for a trigger, and invalid."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from statecore.door import Category
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.flow import Flow
-from statecore.kernel.params import Param
+from statecore.kernel.transition import Param
+from statecore.transitions import Category
 from tests.races.contest import operator
 
 ACTORS = st.sampled_from(
@@ -21,7 +21,7 @@ ACTORS = st.sampled_from(
         Actor("nobody", Kind.OPERATOR, Channel.REST),
     ]
 )
-# What comes out of a JSON parser and no database takes as it is.
+# Values that a JSON parser returns and no database stores unchanged.
 NASTY_TEXTS = ("", "\0", "nul\0inside", "\ud800", "x" * 300, "'; --", '"\\', "é\u2028🚀", "{}", "null")
 TEXTS = st.one_of(st.sampled_from(NASTY_TEXTS), st.text(max_size=12))
 NUMBERS = st.one_of(
@@ -50,7 +50,7 @@ FITTING: dict[type, st.SearchStrategy[Any]] = {
 
 
 def fitting(params: tuple[Param, ...]) -> st.SearchStrategy[dict[str, Any]]:
-    """Fields as a well-meaning caller sends them."""
+    """Returns valid fields for a trigger."""
     needed = {param.name: FITTING[param.type] for param in params if param.required}
     others = {param.name: FITTING[param.type] for param in params if not param.required}
     return st.fixed_dictionaries(needed, optional=others)
@@ -62,5 +62,5 @@ def unfitting(params: tuple[Param, ...]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def fields_of(flow: Flow, trigger: str) -> st.SearchStrategy[dict[str, Any]]:
-    params = next((move.params for move in flow.moves if move.trigger == trigger), ())
+    params = next((move.params for move in flow.transitions if move.trigger == trigger), ())
     return st.one_of(fitting(params), unfitting(params))

@@ -1,4 +1,4 @@
-"""A random walk: anybody asks the door for anything, time goes both ways, and every step is looked at."""
+"""A random walk: any actor makes any call, the clock moves both ways, and every step is checked."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from hypothesis import event as noted
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from statecore import door, integrity
-from statecore.door import Outcome, RequestKey
+from statecore import transitions
 from statecore.journal import Event, IdempotencyRecord
 from statecore.kernel.flow import Flow
-from statecore.kernel.moves import Move
 from statecore.kernel.refusals import Refusal
+from statecore.kernel.transition import Transition
+from statecore.operations import integrity
+from statecore.transitions import Outcome, RequestKey
 from tests.machines import worlds
 from tests.properties import values
 from tests.properties.support import rolled_back
-from tests.races.records import events, is_whole
+from tests.races.records import assert_consistent, events
 from tests.support import world
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -44,20 +45,20 @@ class Walk(RuleBasedStateMachine):
         self.checked = ("", 0)
         self.requests = 0
 
-    # What anybody may ask for
+    # Steps
 
     @rule(data=ANY, actor=values.ACTORS)
     def fire_an_open_trigger_with_what_it_needs(self, data: Any, actor: Any) -> None:
         entity = self._draw(data)
-        moves = [move for move in entity.flow.moves if entity.state in move.sources]
+        moves = [move for move in entity.flow.transitions if entity.state in move.sources]
         if not moves:
             return
         move = data.draw(st.sampled_from(moves))
         given = data.draw(values.fitting(move.params))
         if data.draw(st.integers(0, 3)):
             given |= self._prepared(move, entity)
-            actor = world.an_actor(data.draw(st.sampled_from(sorted(move.actors))))
-        self._try(entity, lambda **more: door.transition(
+            actor = world.actor_of_kind(data.draw(st.sampled_from(sorted(move.actors))))
+        self._call(entity, lambda **more: transitions.transition(
             type(entity), entity.pk, move.trigger, actor=actor, params=given, **more))  # fmt: skip
 
     @rule(data=ANY, actor=values.ACTORS, reason=values.REASONS, metadata=values.METADATA)
@@ -68,7 +69,7 @@ class Walk(RuleBasedStateMachine):
             "actor": actor, "params": data.draw(values.fields_of(entity.flow, trigger)), "reason": reason,
             "metadata": metadata, "expected_version": data.draw(st.sampled_from([None, entity.version, 0])),
         }  # fmt: skip
-        self._try(entity, lambda **more: door.transition(type(entity), entity.pk, trigger, **given, **more))
+        self._call(entity, lambda **more: transitions.transition(type(entity), entity.pk, trigger, **given, **more))
 
     @rule(data=ANY, actor=values.ACTORS, reason=values.REASONS, category=values.CATEGORIES)
     def force_any_state(self, data: Any, actor: Any, reason: str, category: str) -> None:
@@ -76,14 +77,14 @@ class Walk(RuleBasedStateMachine):
         state = data.draw(st.sampled_from([*entity.flow.states, "no_such_state"]))
         if data.draw(st.booleans()):
             actor, reason, category = world.operator(), world.REASON, "other"
-        self._try(entity, lambda **more: door.override(
+        self._call(entity, lambda **more: transitions.override(
             type(entity), entity.pk, state, actor=actor, reason=reason, category=category, **more),
             preview=True)  # fmt: skip
 
     @rule(data=ANY, actor=values.ACTORS, reason=values.REASONS)
     def retry(self, data: Any, actor: Any, reason: str) -> None:
         entity = self._draw(data)
-        outcome = self._try(entity, lambda **more: door.retry(
+        outcome = self._call(entity, lambda **more: transitions.retry(
             type(entity), entity.pk, actor=actor, reason=reason, **more))  # fmt: skip
         if outcome is not None:
             self.cast.append(outcome.entity)
@@ -95,7 +96,7 @@ class Walk(RuleBasedStateMachine):
         given = data.draw(values.fields_of(entity.flow, trigger))
         ids = [each.pk for each in self.cast if type(each) is type(entity)] + ["nobody"]
         before = Event.objects.count()
-        items = door.transition_many(type(entity), ids, trigger, actor=actor, params=given)
+        items = transitions.transition_many(type(entity), ids, trigger, actor=actor, params=given)
         assert [item.entity_id for item in items] == ids
         made = [item for item in items if item.outcome and item.outcome.changed]
         assert Event.objects.count() >= before + len(made)
@@ -111,29 +112,29 @@ class Walk(RuleBasedStateMachine):
             "metadata": data.draw(values.METADATA),
             "request": RequestKey(f"key-{self.requests}", "here", "hash"),
         }  # fmt: skip
-        first = self._try(entity, lambda: door.transition(type(entity), entity.pk, trigger, **given))
+        first = self._call(entity, lambda: transitions.transition(type(entity), entity.pk, trigger, **given))
         if first is None:
             return
         before = self._trace(entity)
-        again = door.transition(type(entity), entity.pk, trigger, **given)
+        again = transitions.transition(type(entity), entity.pk, trigger, **given)
         assert again.replayed
         assert again.as_dict() == first.as_dict()
         assert self._trace(entity) == before
 
     @rule(seconds=SHIFTS)
     def let_time_pass(self, seconds: float) -> None:
-        """Also backwards, as clocks are set."""
+        """Also backwards, as when a clock is corrected."""
         self.clock.shift(timedelta(seconds=seconds))
 
-    def _prepared(self, move: Move, entity: Any) -> dict[str, Any]:
-        """Bring about what the guards ask for, as far as rules and rows let it stand on this day."""
+    def _prepared(self, move: Transition, entity: Any) -> dict[str, Any]:
+        """Makes the guards hold, as far as constraints and rows allow."""
         try:
             with transaction.atomic():
                 return worlds.prepared(worlds.PREPARE, move, entity, self.clock)
         except (Refusal, IntegrityError):
             return {}
 
-    # What is looked at
+    # Checks
 
     def _draw(self, data: Any) -> Any:
         chosen = data.draw(st.sampled_from(range(len(self.cast))))
@@ -146,8 +147,8 @@ class Walk(RuleBasedStateMachine):
     def _trace(self, entity: Any) -> tuple[Any, ...]:
         return *world.trace(entity), IdempotencyRecord.objects.count()
 
-    def _try(self, entity: Any, ask: Callable[..., Outcome], *, preview: bool = False) -> Outcome | None:
-        """Ask; a refusal, a preview and a repeat leave no trace, a change leaves exactly what it tells."""
+    def _call(self, entity: Any, ask: Callable[..., Outcome], *, preview: bool = False) -> Outcome | None:
+        """Makes a call: a refusal, a dry run and a repeat leave no trace, a transition exactly what it returns."""
         before = self._trace(entity)
         try:
             if preview:
@@ -163,17 +164,17 @@ class Walk(RuleBasedStateMachine):
         if not outcome.changed:
             assert self._trace(entity)[:2] == before[:2]
         else:
-            self._look_at(entity, outcome)
+            self._check_event(entity, outcome)
         noted("changed" if outcome.changed else "repeat")
         return outcome
 
-    def _look_at(self, before: Any, outcome: Outcome) -> None:
-        """The event is stored as it was told, and it was allowed."""
+    def _check_event(self, before: Any, outcome: Outcome) -> None:
+        """Asserts that the event is stored as returned and was allowed."""
         entry = outcome.entry
         assert entry is not None
         stored = Event.objects.get(pk=entry.event_id)
         assert stored.as_dict() == entry.as_dict()
-        told = entry.as_dict()
+        answer = entry.as_dict()
         if entry.kind == "created":
             return
         flow: Flow = before.flow
@@ -181,12 +182,12 @@ class Walk(RuleBasedStateMachine):
         assert entry.from_state == before.state
         assert not flow.is_final(before.state) or edge in flow.final_exits()
         if entry.kind != "override":
-            taken = [m for m in flow.open_moves(before.state, entry.trigger) if m.target == entry.to_state]
-            assert {told["severity"]} <= {str(move.severity) for move in taken}
-            assert any(told["actor_kind"] in move.actors for move in taken)
+            taken = [m for m in flow.open_transitions(before.state, entry.trigger) if m.target == entry.to_state]
+            assert {answer["severity"]} <= {str(move.severity) for move in taken}
+            assert any(answer["actor_kind"] in move.actors for move in taken)
         assert entry.timestamp >= before.updated_at
         dwell = (entry.timestamp - before.state_entered_at).total_seconds()
-        assert math.isclose(told["dwell_seconds"], dwell, abs_tol=1e-6)
+        assert math.isclose(answer["dwell_seconds"], dwell, abs_tol=1e-6)
         row = self._now(before)
         forced = entry.kind == "override"
         assert row.attempt in (before.attempt + 1,) if forced else row.attempt >= before.attempt
@@ -194,7 +195,7 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def row_and_events_agree_and_the_constraints_hold(self) -> None:
-        row = is_whole(self.last)
+        row = assert_consistent(self.last)
         if (row.pk, row.version) == self.checked:
             return
         self.checked = row.pk, row.version
@@ -204,7 +205,7 @@ class Walk(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             for entity in self.cast:
-                row = is_whole(entity)
+                row = assert_consistent(entity)
                 assert [event.as_dict()["version"] for event in events(row)] == list(range(1, row.version + 1))
             assert integrity.verify_chain() is None
             assert [found for found in integrity.check_all() if found.severity == "error"] == []

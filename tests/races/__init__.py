@@ -1,1 +1,1 @@
-"""Callers that want the same thing at the same moment: exactly one gets it, and nothing is lost."""
+"""Concurrent calls on the same entity: exactly one succeeds, and none is lost."""

@@ -1,4 +1,4 @@
-"""One set of contenders for all the races."""
+"""One pool of contenders for all races."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,7 +15,7 @@ def contenders(django_db_setup: None) -> Iterator[Contest]:
 
 @pytest.fixture
 def race(contenders: Contest, transactional_db: None) -> Callable[[Sequence[Call]], list[Answer]]:
-    """Let the calls loose at once; whatever but an outcome or a refusal comes back fails the test."""
+    """Returns a function that makes calls at the same moment and fails on any answer but an outcome or a refusal."""
 
     def run(calls: Sequence[Call]) -> list[Answer]:
         answers = contenders.race(calls)
@@ -27,5 +27,5 @@ def race(contenders: Contest, transactional_db: None) -> Callable[[Sequence[Call
 
 @pytest.fixture
 def crowd(contenders: Contest) -> int:
-    """How many there are to race."""
+    """The number of contenders."""
     return contenders.size

@@ -1,6 +1,6 @@
-"""Callers that set off together: threads on PostgreSQL, processes on SQLite.
+"""Contenders that call the transition service at the same moment: threads on PostgreSQL, processes on SQLite.
 
-What a caller is told comes back as plain values, because it may have crossed from another process.
+An answer holds plain values, because it may come from another process.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 THREADS = 8
 PROCESSES = 4
-PATIENCE = 60.0  # seconds until a barrier or a process that never answers is a failure
+PATIENCE = 60.0  # seconds to wait for a barrier or a process
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call at the door: `Call("transition", "task", ("task-1", "worker_started"), {...})`."""
+    """One call of the transition service: `Call("transition", "task", ("task-1", "worker_started"), {...})`."""
 
     verb: str
     entity_type: str
@@ -33,9 +34,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the door said: an outcome, a refusal, or what it never should have let out."""
+    """The result of a call: an outcome, a refusal, or an unexpected exception."""
 
-    told: Any = None
+    outcome: Any = None
     refused: dict[str, Any] | None = None
     escaped: str = ""
 
@@ -48,30 +49,34 @@ class Answer:
         return self.refused and self.refused["code"]
 
 
-def everything(permission: str) -> bool:
+def holds_every_permission(permission: str) -> bool:
     return True
 
 
-def operator(name: str = "ada") -> Any:
-    """An operator who may do everything, and who can be sent to another process."""
+def operator(name: str = "ada", account: int | None = None) -> Any:
+    """A picklable operator with every permission."""
     from statecore.kernel.actors import Actor, Channel, Kind
 
-    return Actor(name, Kind.OPERATOR, Channel.CONSOLE, holds=everything)
+    return Actor(name, Kind.OPERATOR, Channel.CONSOLE, has_permission=holds_every_permission, account=account)
 
 
-def answer(call: Call, set_off: Callable[[], object]) -> Answer:
-    """Wait for the others with an open connection, then ask the door."""
+def make_call(call: Call, set_off: Callable[[], object]) -> Answer:
+    """Connects, waits for the other contenders, and makes the call."""
     from django.db import connection, connections
 
-    from statecore import door
+    from statecore import transitions
     from statecore.kernel import registry
     from statecore.kernel.refusals import Refusal
+    from statecore.transitions import approvals
 
     try:
-        model = registry.flow(call.entity_type).model
+        if call.verb in ("approve", "deny"):
+            verb = getattr(approvals, call.verb)
+        else:
+            verb = partial(getattr(transitions, call.verb), registry.flow(call.entity_type).model)
         connection.ensure_connection()
         set_off()
-        return Answer(told=_plain(getattr(door, call.verb)(model, *call.args, **call.kwargs)))
+        return Answer(outcome=_plain(verb(*call.args, **call.kwargs)))
     except Refusal as refusal:
         return Answer(refused=refusal.as_dict())
     except Exception:  # noqa: BLE001 - whatever escapes is what the test is about
@@ -94,17 +99,17 @@ class Threads:
     def race(self, calls: Sequence[Call]) -> list[Answer]:
         barrier = threading.Barrier(len(calls), timeout=PATIENCE)
         with ThreadPoolExecutor(len(calls)) as pool:
-            return list(pool.map(lambda call: answer(call, barrier.wait), calls))
+            return list(pool.map(lambda call: make_call(call, barrier.wait), calls))
 
 
 class Processes:
-    """Contenders on SQLite; they start once and stay, because starting Django takes long."""
+    """Contenders on SQLite; they serve all races, because starting Django is slow."""
 
     size = PROCESSES
 
     def __init__(self, database: str) -> None:
         context = multiprocessing.get_context("spawn")
-        # Kept: a semaphore whose last owner is gone cannot be opened by a process that starts late.
+        # Referenced here: a late process cannot open a semaphore after its last owner is gone.
         self.barrier = context.Barrier(self.size, timeout=PATIENCE)
         self.started: list[tuple[Any, Connection]] = []
         for _ in range(self.size):
@@ -116,7 +121,7 @@ class Processes:
 
     def race(self, calls: Sequence[Call]) -> list[Answer]:
         assert len(calls) <= self.size
-        # The barrier waits for all of them, also for those who have nothing to ask.
+        # The barrier waits for all processes, including those without a call.
         for index, (_process, pipe) in enumerate(self.started):
             pipe.send(calls[index] if index < len(calls) else None)
         return [self._answer_of(pipe) for _process, pipe in self.started][: len(calls)]
@@ -134,15 +139,14 @@ class Processes:
 
 
 def _serve(pipe: Connection, barrier: Any, database: str) -> None:
-    """The life of one process: answer until the other end is closed."""
+    """Makes calls until the other end of the pipe is closed."""
     os.environ["DATABASE_URL"] = f"sqlite:///{database}"
     import django
 
     django.setup()
-    from statecore.kernel import registry
-    from tests.support.world import machines_alone
+    from tests.support.world import disable_reactions
 
-    machines_alone(registry)
+    disable_reactions()
     while True:
         try:
             call = pipe.recv()
@@ -152,7 +156,7 @@ def _serve(pipe: Connection, barrier: Any, database: str) -> None:
             barrier.wait()
             pipe.send(Answer())
         else:
-            pipe.send(answer(call, barrier.wait))
+            pipe.send(make_call(call, barrier.wait))
 
 
 Contest = Threads | Processes

@@ -1,4 +1,4 @@
-"""What the journal says of an entity, and whether row, events and hashes still belong together."""
+"""The journal of an entity, and whether its row, events and hashes agree."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def events(entity: Entity) -> list[Event]:
 
 
 def path(entity: Entity) -> list[tuple[str, str]]:
-    """The states an entity was in, by the triggers that brought it there."""
+    """Returns the triggers of an entity's events with the states they led to."""
     return [(event.trigger, event.to_state) for event in events(entity)]
 
 
-def is_whole(entity: Any) -> Any:
-    """Assert that row and events tell the same story, and return the row as it is now."""
+def assert_consistent(entity: Any) -> Any:
+    """Asserts that the row and its events agree, and returns the current row."""
     row = type(entity).objects.get(pk=entity.pk)
     state, previous = "", GENESIS
-    told = events(row)
-    for sequence, event in enumerate(told, start=1):
+    answer = events(row)
+    for sequence, event in enumerate(answer, start=1):
         assert (event.sequence, event.from_state, event.prev_hash) == (sequence, state, previous)
         assert hashlib.sha256(event.body.encode()).hexdigest() == event.hash
         state, previous = event.to_state, event.hash
-    assert (row.version, row.state, row.chain_head) == (len(told), state, previous)
+    assert (row.version, row.state, row.chain_head) == (len(answer), state, previous)
     return row

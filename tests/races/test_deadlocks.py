@@ -1,4 +1,4 @@
-"""Changes that lock each other out: the door tries again, and the caller never hears of it."""
+"""Deadlocks: the transition service retries, and the caller does not notice."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from contextlib import contextmanager
 import pytest
 from django.db import OperationalError, connection
 
-from statecore import door
-from statecore.door.change import Change
+from statecore import transitions
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import ConstraintViolated
+from statecore.transitions.change import Change
+from statecore.transitions.unit_of_work import UnitOfWork
 from tests.races.contest import PATIENCE
-from tests.races.records import is_whole
+from tests.races.records import assert_consistent
 from tests.races.test_races import fire, idle_uet_worker
 from tests.support import world
 
-on_postgres = pytest.mark.postgres  # SQLite has one lock, and nobody to cross it with
+on_postgres = pytest.mark.postgres  # SQLite has a single lock, which cannot deadlock
 
 
 class CrossLock:
-    """A reaction that asks for the other entity while its own is locked, after both have theirs.
+    """A reaction that locks the other entity once both callers hold their own lock.
 
-    The barrier stands in the way once per caller: what is tried again after the deadlock passes.
+    The barrier applies to the first attempt of each caller, so the retry after the deadlock passes.
     """
 
     def __init__(self, pairs: dict[str, str], trigger: str, parties: int = 2) -> None:
@@ -34,16 +35,17 @@ class CrossLock:
         self.barrier = threading.Barrier(parties, timeout=PATIENCE)
         self.tries: Counter[str] = Counter()
 
-    def __call__(self, changes: list[Change]) -> None:
+    def __call__(self, work: UnitOfWork, changes: list[Change]) -> None:
         (change,) = changes
         own = change.entity.pk
         if change.entry.caused_by or own not in self.pairs:
             return
-        notice_deadlocks_soon()  # whoever tried without a lock starts over with one as soon as anything is asked
+        notice_deadlocks_soon()  # the optimistic attempt starts over with a lock as soon as the reaction queries
         self.tries[own] += 1
         if self.tries[own] == 1:
             self.barrier.wait()
-        door.transition(type(change.entity), self.pairs[own], self.trigger, actor=THE_SYSTEM, cause=change.entry)
+        given = {"actor": THE_SYSTEM, "cause": change.entry, "within": work}
+        transitions.transition(type(change.entity), self.pairs[own], self.trigger, **given)
 
 
 def notice_deadlocks_soon() -> None:
@@ -53,15 +55,15 @@ def notice_deadlocks_soon() -> None:
 
 @contextmanager
 def reacting(reaction: registry.Reaction) -> Iterator[None]:
-    registry.reactions.append(reaction)
+    registry.reactions.append(("", reaction))
     try:
         yield
     finally:
-        registry.reactions.remove(reaction)
+        registry.reactions.remove(("", reaction))
 
 
 @on_postgres
-def test_reactions_that_lock_each_other_out_are_both_made(race) -> None:
+def test_deadlocked_reactions_both_succeed(race) -> None:
     a, b = world.created("AgentJob", id="a"), world.created("AgentJob", id="b")
     crossing = CrossLock({"a": "b", "b": "a"}, "job_requeued")
 
@@ -70,12 +72,12 @@ def test_reactions_that_lock_each_other_out_are_both_made(race) -> None:
 
     assert all(answer.won for answer in answers)
     assert sum(crossing.tries.values()) > 2, "one of the two was the victim and tried again"
-    assert [len(answer.told["caused"]) for answer in answers] == [1, 1]
-    assert [is_whole(job).version for job in (a, b)] == [3, 3]
+    assert [len(answer.outcome["caused"]) for answer in answers] == [1, 1]
+    assert [assert_consistent(job).version for job in (a, b)] == [3, 3]
 
 
 @on_postgres
-def test_a_ring_of_reactions_is_worked_off(race) -> None:
+def test_a_cycle_of_deadlocked_reactions_is_resolved(race) -> None:
     names = [f"job-{n}" for n in range(5)]
     jobs = [world.created("AgentJob", id=name) for name in names]
     ring = dict(zip(names, names[1:] + names[:1], strict=True))
@@ -84,12 +86,12 @@ def test_a_ring_of_reactions_is_worked_off(race) -> None:
         answers = race([fire(job, "job_requeued") for job in jobs])
 
     assert all(answer.won for answer in answers)
-    assert [is_whole(job).version for job in jobs] == [3] * len(jobs)
+    assert [assert_consistent(job).version for job in jobs] == [3] * len(jobs)
 
 
 @on_postgres
-def test_the_victim_of_a_deadlock_is_refused_when_the_other_changed_what_it_wanted(race) -> None:
-    """Each wants to take its own worker and shut down the other's: one does both, the other finds its own gone."""
+def test_a_deadlock_victim_is_refused_when_its_entity_has_changed(race) -> None:
+    """Each assigns its own worker and shuts the other's down: one succeeds at both, the other finds its worker gone."""
     a, b = idle_uet_worker(id="a"), idle_uet_worker(id="b")
 
     with reacting(CrossLock({"a": "b", "b": "a"}, "shutdown_requested")):
@@ -97,44 +99,44 @@ def test_the_victim_of_a_deadlock_is_refused_when_the_other_changed_what_it_want
 
     assert Counter(answer.code for answer in answers) == {None: 1, "terminal_state": 1}
     mine, other = (a, b) if answers[0].won else (b, a)
-    assert (is_whole(mine).state, is_whole(other).state) == ("BUSY", "TERMINATED")
-    assert is_whole(mine).version == is_whole(other).version == 3
+    assert (assert_consistent(mine).state, assert_consistent(other).state) == ("BUSY", "TERMINATED")
+    assert assert_consistent(mine).version == assert_consistent(other).version == 3
 
 
 @on_postgres
-def test_a_request_that_was_a_deadlocks_victim_is_answered_once(race) -> None:
+def test_a_deadlocked_request_is_answered_once(race) -> None:
     a, b = world.created("AgentJob", id="a"), world.created("AgentJob", id="b")
-    keys = {job.pk: door.RequestKey(f"key-{job.pk}", "here", "hash") for job in (a, b)}
+    keys = {job.pk: transitions.RequestKey(f"key-{job.pk}", "here", "hash") for job in (a, b)}
 
     with reacting(CrossLock({"a": "b", "b": "a"}, "job_requeued")):
         race([fire(job, "job_requeued", request=keys[job.pk]) for job in (a, b)])
 
-    again = door.transition(type(a), "a", "job_requeued", actor=THE_SYSTEM, request=keys["a"])
+    again = transitions.transition(type(a), "a", "job_requeued", actor=THE_SYSTEM, request=keys["a"])
     assert again.replayed
-    assert [is_whole(job).version for job in (a, b)] == [3, 3]
+    assert [assert_consistent(job).version for job in (a, b)] == [3, 3]
 
 
 @on_postgres
 @pytest.mark.django_db(transaction=True)
-def test_an_error_that_is_no_deadlock_is_not_tried_again() -> None:
+def test_an_error_other_than_a_deadlock_is_not_retried() -> None:
     job = world.created("AgentJob")
     tries = []
 
-    def breaks(change: Change) -> None:
+    def breaks(work: UnitOfWork, change: Change) -> None:
         tries.append(change.entity.pk)
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = '1ms'")
             cursor.execute("SELECT pg_sleep(10)")
 
-    with reacting(world.each(breaks)), pytest.raises(OperationalError, match="statement timeout"):
+    with reacting(world.reaction_per_change(breaks)), pytest.raises(OperationalError, match="statement timeout"):
         world.fire(job, "job_requeued")
 
     assert tries == [job.pk]
-    assert is_whole(job).version == 1
+    assert assert_consistent(job).version == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_listener_that_fails_after_the_commit_does_not_make_the_change_twice() -> None:
+def test_a_listener_that_fails_after_the_commit_does_not_repeat_the_transition() -> None:
     job = world.created("AgentJob")
     heard = []
 
@@ -144,33 +146,35 @@ def test_a_listener_that_fails_after_the_commit_does_not_make_the_change_twice()
 
     registry.listeners.append(fails)
     try:
-        outcome = door.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
+        outcome = transitions.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
     finally:
         registry.listeners.remove(fails)
 
-    assert outcome.entity.version == is_whole(job).version == 2
+    assert outcome.entity.version == assert_consistent(job).version == 2
     assert heard == [job.pk]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_reaction_that_goes_on_after_a_refusal_leaves_nothing_of_what_was_refused() -> None:
-    """A refusal of the database, which would end a transaction without a savepoint."""
+def test_a_reaction_that_catches_a_refusal_keeps_nothing_of_the_refused_change() -> None:
+    """The database refuses, which would abort the transaction without a savepoint."""
     job, run = world.created("AgentJob"), world.run()
-    told = []
+    refusals = []
 
-    def tries(change: Change) -> None:
+    def tries(work: UnitOfWork, change: Change) -> None:
         if change.entity.pk != job.pk:
             return
         try:
-            world.forced(world.created("AgentJob", id="beside"), "running")
+            beside = transitions.create(type(job), id="beside", actor=THE_SYSTEM, within=work).entity
+            forced = {"actor": world.operator(), "reason": "forced by a test", "category": "other", "within": work}
+            transitions.override(type(job), beside.pk, "running", **forced)
         except ConstraintViolated as refusal:
-            told.append(refusal.code)
-        door.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, cause=change.entry)
+            refusals.append(refusal.code)
+        transitions.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, cause=change.entry, within=work)
 
-    with reacting(world.each(tries)):
-        outcome = door.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
+    with reacting(world.reaction_per_change(tries)):
+        outcome = transitions.transition(type(job), job.pk, "job_requeued", actor=THE_SYSTEM)
 
     beside = world.model("AgentJob").objects.get(pk="beside")
-    assert told == ["constraint_violated"]
+    assert refusals == ["constraint_violated"]
     assert [entry.entity_id for entry in outcome.caused] == ["beside", run.pk]
-    assert [is_whole(entity).version for entity in (job, run, beside)] == [2, 2, 1]
+    assert [assert_consistent(entity).version for entity in (job, run, beside)] == [2, 2, 1]

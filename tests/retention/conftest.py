@@ -1,12 +1,9 @@
-"""A home of its own for each test, and a journal of which the older part may be retired."""
+"""A home directory with archive and backup folders, and a journal with old events to archive."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,17 +12,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def home(settings) -> Iterator[Path]:
-    settings.STATECORE_HOME = Path(tempfile.mkdtemp(prefix="home-"))
-    settings.STATECORE_RETIRED_DIR = settings.STATECORE_HOME / "retired"
-    settings.STATECORE_BACKUP_DIR = settings.STATECORE_HOME / "backup"
-    yield settings.STATECORE_HOME
-    shutil.rmtree(settings.STATECORE_HOME, ignore_errors=True)
+def home(home: Path, settings: Any) -> Path:
+    settings.STATECORE_RETIRED_DIR = home / "retired"
+    settings.STATECORE_BACKUP_DIR = home / "backup"
+    return home
 
 
 @pytest.fixture
 def past(home: Path, transactional_db: None) -> Past:
-    """Something that ended, something that goes on, something that was forced; all of it numbered, read and sealed."""
+    """A numbered and signed journal with a finished run, an active run and a forced one."""
     from tests.retention.past import Past
 
-    return Past.made()
+    return Past.create()

@@ -1,4 +1,4 @@
-"""What there is to retire, and how a test retires it."""
+"""A journal with old events, and helpers that archive them."""
 
 from __future__ import annotations
 
@@ -9,74 +9,58 @@ from typing import Any
 
 from django.conf import settings
 
-from statecore.backup.tables import tables
-from statecore.journal import Event
+from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.journal_file import JournalFile
+from statecore.delivery.sinks.tree import Tree
+from statecore.journal import Retirement, SignedCheckpoint
+from statecore.journal.position import head
 from statecore.kernel.clock import now
-from statecore.records import Position, Retirement
-from statecore.retiring import retire
-from statecore.sinks.counters import Counters
-from statecore.sinks.journal_file import JournalFile
-from statecore.sinks.seals import Seals, seal
+from statecore.operations.retention import archive_events
 from tests.support import world
-from tests.support.sequencer import catch_up
+from tests.support.sequencer import catch_up, sign
 
-REASON = "older than anybody asks for"
+OLD = timedelta(hours=1)
+REASON = "older than the retention period"
 
 
 @dataclass
 class Past:
-    ended: Any  # a task whose whole history is old
+    ended: Any  # a task with only old events
     run: Any  # its run
-    live: Any  # a worker that went on afterwards
-    forced: Any  # a run that an operator ended
-    upto: int  # the last position that is old
-    at: datetime  # a moment after that and before what came then
+    live: Any  # a worker with old and newer events
+    forced: Any  # a run ended by an operator
+    upto: int  # the last old position
+    at: datetime  # a time between the old and the newer events
 
     @classmethod
-    def made(cls) -> Past:
+    def create(cls) -> Past:
         live = world.fire(world.created("UetWorker", worker_type="test"), "initialization_completed")
         ended = world.running_task()
         world.fire(ended, "execution_completed", exit_code=0, attempt=ended.attempt)
         forced = world.forced(world.run(), "failed")
-        numbered()
-        upto = sealed(5)
-        at = now()
+        deliver()
+        upto, at = head(), now()
         world.fire(live, "task_assigned")
-        later()
+        append_newer_events()
         return cls(world.touched(ended), world.touched(ended.run), world.touched(live), forced, upto, at)
 
     def folder(self) -> Path:
         return Path(settings.STATECORE_RETIRED_DIR)
 
 
-def later() -> None:
-    """More, under a seal of its own, which stays."""
+def append_newer_events() -> None:
+    """Append newer events after everything before them has become old enough to be archived."""
+    long_ago = now() - 2 * OLD
+    SignedCheckpoint.objects.filter(signed_at__gt=long_ago).update(signed_at=long_ago)
     world.task()
-    numbered()
-    sealed(1_000)
+    deliver()
 
 
-def numbered() -> None:
-    catch_up(JournalFile(), Counters(), Seals())
+def deliver() -> None:
+    catch_up(JournalFile(), Counters(), Tree())
+    sign()
 
 
-def sealed(size: int) -> int:
-    """Everything, in seals of this size; the last position under one."""
-    last = 0
-    while last < (Position.objects.order_by("-position").values_list("position", flat=True).first() or 0):
-        last = seal(size).last_position
-    return last
-
-
-def retired(**options: Any) -> list[Retirement]:
+def archive_old_events(**options: Any) -> list[Retirement]:
     given = {"by": world.operator(), "reason": REASON, **options}
-    return list(retire(now() + timedelta(days=1), Path(settings.STATECORE_RETIRED_DIR), **given))
-
-
-def everything() -> dict[str, list[Any]]:
-    """Every row of every table that a restore brings back."""
-    found: dict[str, list[Any]] = {
-        "positions": list(Position.objects.order_by("position").values_list("position", "event_id")),
-        "events": sorted(Event.objects.values_list("event_id", "body", "hash", "timestamp")),
-    }
-    return found | {model.__name__: sorted(map(repr, model._base_manager.values_list())) for model in tables()}
+    return list(archive_events(now() - OLD, Path(settings.STATECORE_RETIRED_DIR), **given))

@@ -1,4 +1,4 @@
-"""Killed at any moment, nothing is lost, and whoever comes next goes on."""
+"""A kill during archiving loses nothing, and the next run completes the work."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from statecore import integrity
-from statecore.journal import Event
-from statecore.records import Position, Retirement
-from statecore.records.retirement import horizon
-from statecore.sinks import counters
-from tests.retention.past import Past, retired
+from statecore.delivery.sinks import counters
+from statecore.journal import Event, Position, Retirement
+from statecore.journal.archive import get_last_archived_position
+from statecore.operations import integrity
+from tests.retention.past import Past, archive_old_events
 from tests.retention.victim import MOMENTS
 from tests.support.sequencer import ROOT, database_url
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_at_any_moment_it_lost_nothing_and_goes_on(past: Past, home: Path, moment: str) -> None:
-    written, stays = Event.objects.count(), Event.objects.count() - past.upto
+def test_archiving_killed_at_any_moment_loses_nothing_and_resumes(past: Past, home: Path, moment: str) -> None:
+    total, remaining = Event.objects.count(), Event.objects.count() - past.upto
 
     ended = subprocess.run(
         [sys.executable, "-m", "tests.retention.victim", moment], cwd=ROOT, timeout=60, check=False,
@@ -33,13 +32,13 @@ def test_killed_at_any_moment_it_lost_nothing_and_goes_on(past: Past, home: Path
     )  # fmt: skip
 
     assert ended.returncode == -signal.SIGKILL
-    assert horizon() == (5 if moment == "in the second stride" else 0)
-    assert Event.objects.count() == Position.objects.count() == written - horizon()
+    assert get_last_archived_position() == (5 if moment == "in the second batch" else 0)
+    assert Event.objects.count() == Position.objects.count() == total - get_last_archived_position()
     assert integrity.check_all(past.folder()) == []
 
-    retired(most=5)
+    archive_old_events(limit=5)
 
-    assert (horizon(), Event.objects.count()) == (past.upto, stays)
+    assert (get_last_archived_position(), Event.objects.count()) == (past.upto, remaining)
     assert integrity.check_all(past.folder()) == []
     assert counters.reconcile() == []
     names = {path.name for path in past.folder().iterdir() if path.suffix == ".gz"}

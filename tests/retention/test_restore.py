@@ -1,4 +1,4 @@
-"""Exports before and after something was retired bring back the database there was."""
+"""Exports made before and after archiving restore the same database."""
 
 from __future__ import annotations
 
@@ -7,92 +7,86 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 
-from statecore import backup, integrity
-from statecore.backup.manifest import Manifest
-from statecore.kernel import triggers
-from statecore.records import Retirement
-from statecore.records.retirement import horizon
-from statecore.sinks import counters
-from tests.retention.past import Past, everything, later, retired
+from statecore.delivery.sinks import counters
+from statecore.journal import Retirement
+from statecore.journal.archive import get_last_archived_position
+from statecore.operations import backup, integrity
+from statecore.operations.backup.manifest import Manifest
+from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
+from tests.retention.past import Past, append_newer_events, archive_old_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def emptied() -> None:
-    with triggers.lowered(connection):
-        call_command("flush", verbosity=0, interactive=False)
-
-
-def test_an_export_after_it_begins_with_what_is_left(past: Past, home: Path, capsys) -> None:
-    retired()
-    before = everything()
+def test_an_export_after_archiving_starts_at_the_first_remaining_event(past: Past, home: Path, capsys) -> None:
+    archive_old_events()
+    before = read_all_rows()
     folder = backup.export(home / "backup")
-    emptied()
+    flush_database()
 
     call_command("restore", str(folder))
 
-    told = capsys.readouterr().out
-    assert everything() == before
+    output = capsys.readouterr().out
+    assert read_all_rows() == before
     assert Manifest.read(folder).first_position == past.upto + 1
-    assert f"positions 1 to {past.upto} were retired" in told
-    assert Retirement.objects.get().file in told
+    assert f"positions 1 to {past.upto} are archived" in output
+    assert Retirement.objects.get().file in output
     assert integrity.check_all(past.folder()) == []
 
 
-def test_exports_that_began_before_it_go_on_and_restore_the_same(past: Past, home: Path) -> None:
+def test_exports_started_before_archiving_continue_and_restore_the_same_database(past: Past, home: Path) -> None:
     first = backup.export(home / "backup")
-    retired()
-    later()
+    archive_old_events()
+    append_newer_events()
     newest = backup.export(home / "backup")
-    before = everything()
-    emptied()
+    before = read_all_rows()
+    flush_database()
 
     backup.restore(home / "backup", past.folder())
 
     assert Manifest.read(newest).previous == first.name
-    assert everything() == before
+    assert read_all_rows() == before
     assert counters.reconcile() == []
-    later()
+    append_newer_events()
     assert integrity.check_all(past.folder()) == []
 
 
-def test_an_export_that_ends_before_the_horizon_is_not_gone_on_from(past: Past, home: Path) -> None:
+def test_an_export_that_ends_within_the_archived_events_is_not_continued(past: Past, home: Path) -> None:
     backup.export(home / "backup")
-    later()
-    later()
-    retired()
+    append_newer_events()
+    append_newer_events()
+    archive_old_events()
     newest = backup.export(home / "backup")
-    before = everything()
-    emptied()
+    before = read_all_rows()
+    flush_database()
 
     backup.restore(newest)
 
     assert Manifest.read(newest).previous is None
-    assert everything() == before
+    assert read_all_rows() == before
 
 
-def test_an_export_from_before_it_restores_all_and_it_can_be_retired_again(past: Past, home: Path) -> None:
+def test_an_export_from_before_archiving_restores_everything_for_archiving_again(past: Past, home: Path) -> None:
     older = backup.export(home / "backup")
-    (record,) = retired()
-    retired_then = everything()["events"]
-    emptied()
+    (record,) = archive_old_events()
+    remaining = read_all_rows()["events"]
+    flush_database()
 
     backup.restore(older)
-    assert horizon() == 0
-    (again,) = retired()
+    assert get_last_archived_position() == 0
+    (again,) = archive_old_events()
 
     assert (again.file, again.sha256, again.anchors) == (record.file, record.sha256, record.anchors)
-    assert everything()["events"] == retired_then
+    assert read_all_rows()["events"] == remaining
     assert integrity.check_all(past.folder()) == []
 
 
-def test_a_retired_file_that_is_missing_or_wrong_is_named(past: Past, home: Path) -> None:
-    (record,) = retired()
+def test_a_missing_or_wrong_archive_file_is_named(past: Past, home: Path) -> None:
+    (record,) = archive_old_events()
     folder = backup.export(home / "backup")
     (past.folder() / record.file).write_bytes(b"")
-    emptied()
+    flush_database()
 
     with pytest.raises(CommandError, match=re.escape(record.file)):
         call_command("restore", str(folder), archives=past.folder())
@@ -102,13 +96,11 @@ def test_a_retired_file_that_is_missing_or_wrong_is_named(past: Past, home: Path
     assert not Retirement.objects.exists()
 
 
-def test_a_record_that_is_missing_restores_nothing(past: Past, home: Path) -> None:
-    from tests.backup.test_round_trip import rewritten
-
-    retired()
+def test_a_missing_anchor_restores_nothing(past: Past, home: Path) -> None:
+    archive_old_events()
     folder = backup.export(home / "backup")
-    emptied()
-    rewritten(folder, "statecore_anchor.jsonl.gz", lambda lines: lines[1:])
+    flush_database()
+    rewrite_rows(folder, "statecore_anchor.jsonl.gz", lambda lines: lines[1:])
 
-    with pytest.raises(CommandError, match=r"anchors are not those|no event for its version"):
+    with pytest.raises(CommandError, match=r"anchors differ from the archived ones|no event for its version"):
         call_command("restore", str(folder))

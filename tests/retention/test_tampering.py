@@ -1,4 +1,4 @@
-"""A changed byte in a file, a changed anchor, a changed record: found, and named."""
+"""Changed archive files, anchors and records are found and named."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from statecore import integrity
-from statecore.integrity.retired import anchors_under
-from statecore.journal import digest
-from statecore.kernel import triggers
-from statecore.records import Anchor, Retirement
-from statecore.records.retirement import digest_of
-from tests.retention.past import Past, retired
+from statecore.journal import Anchor, Retirement, digest
+from statecore.journal.archive import digest_anchors
+from statecore.operations import integrity
+from statecore.operations.integrity.archives import get_anchors
+from statecore.storage import triggers
+from tests.retention.past import Past, archive_old_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Tampering = Callable[[Path, Past], Any]
 
 
-def rewritten(path: Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
+def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
     lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     change(lines)
     path.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
 
 
-def another_reason(lines: list[dict[str, Any]]) -> None:
+def change_actor(lines: list[dict[str, Any]]) -> None:
     lines[2]["body"] = lines[2]["body"].replace('"system"', '"nobody"')
 
 
-def hashed_anew(lines: list[dict[str, Any]]) -> None:
-    another_reason(lines)
+def change_actor_and_hash(lines: list[dict[str, Any]]) -> None:
+    change_actor(lines)
     lines[2]["hash"] = digest(lines[2]["body"])
 
 
-def a_byte(path: Path) -> None:
+def flip_byte(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
 
 
-IN_THE_FILE: dict[str, tuple[Tampering, str]] = {
-    "a byte flipped": (lambda path, past: a_byte(path), "cannot be read|does not hash|where position"),
-    "an event changed": (lambda path, past: rewritten(path, another_reason), "at position 3 does not hash"),
-    "an event changed and hashed anew": (
-        lambda path, past: rewritten(path, hashed_anew), "does not follow|not those under seal|does not go on",
+FILE_TAMPERING: dict[str, tuple[Tampering, str]] = {
+    "a flipped byte": (lambda path, past: flip_byte(path), "unreadable|does not match its hash|in place of position"),
+    "a changed event": (lambda path, past: rewrite(path, change_actor), "at position 3 does not match its hash"),
+    "a changed and rehashed event": (
+        lambda path, past: rewrite(path, change_actor_and_hash),
+        "does not follow|differs from its leaf|does not continue",
     ),
-    "the last event gone": (lambda path, past: rewritten(path, lambda lines: lines.pop()), "ends before position"),
-    "the first event gone": (lambda path, past: rewritten(path, lambda lines: lines.pop(0)), "position 1 should be"),
-    "one more event": (lambda path, past: rewritten(path, lambda lines: lines.append(lines[0])), "goes on after"),
-    "packed anew": (lambda path, past: rewritten(path, lambda lines: None), "bytes are not those"),
-    "no file": (lambda path, past: path.unlink(), "no such file"),
-    "something else": (lambda path, past: path.write_bytes(b"not gzip"), "cannot be read"),
+    "a removed last event": (lambda path, past: rewrite(path, lambda lines: lines.pop()), "ends before position"),
+    "a removed first event": (lambda path, past: rewrite(path, lambda lines: lines.pop(0)), "in place of position 1"),
+    "an additional event": (lambda path, past: rewrite(path, lambda lines: lines.append(lines[0])), "more lines after"),
+    "compressed again": (lambda path, past: rewrite(path, lambda lines: None), "its bytes differ"),
+    "a missing file": (lambda path, past: path.unlink(), "no such file"),
+    "another file format": (lambda path, past: path.write_bytes(b"not gzip"), "unreadable"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", IN_THE_FILE)
-def test_a_touched_file_is_found_and_named(past: Past, what: str) -> None:
-    (record,) = retired()
-    tamper, words = IN_THE_FILE[what]
+@pytest.mark.parametrize("what", FILE_TAMPERING)
+def test_a_changed_archive_file_is_found_and_named(past: Past, what: str) -> None:
+    (record,) = archive_old_events()
+    tamper, words = FILE_TAMPERING[what]
     tamper(past.folder() / record.file, past)
 
     findings = integrity.check_all(past.folder())
@@ -72,74 +72,76 @@ def test_a_touched_file_is_found_and_named(past: Past, what: str) -> None:
     assert findings[0].severity == integrity.ERROR
     assert record.file in findings[0].detail
     assert re.search(words, findings[0].detail), findings[0].detail
-    assert integrity.check_all() == []  # the database by itself is as it was
+    assert integrity.check_all() == []  # the database alone still verifies
 
 
-def changed(statement: str, *params: Any) -> None:
-    with triggers.lowered(connection), connection.cursor() as cursor:
+def execute(statement: str, *params: Any) -> None:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         cursor.execute(statement, params)
         assert cursor.rowcount > 0
 
 
-def an_anchor_that_nobody_can_see_was_changed(past: Past) -> None:
-    """Somebody who knows how digests and records are made, and lacks the files."""
-    with triggers.lowered(connection):
+def change_anchor_and_digests(past: Past) -> None:
+    """Change an anchor and recompute every digest in the database, without changing the files."""
+    with triggers.disabled(connection):
         Anchor.objects.filter(entity_id=past.ended.pk).update(actor="nobody")
         record = Retirement.objects.get()
-        record.anchors = digest_of(anchors_under(record))
+        record.anchors = digest_anchors(get_anchors(record))
         record.hash = record.digest()
         record.save()
 
 
-IN_THE_DATABASE: dict[str, tuple[Callable[[Past], Any], str]] = {
+DATABASE_TAMPERING: dict[str, tuple[Callable[[Past], Any], str]] = {
     "the hash of an anchor": (
-        lambda past: changed("UPDATE statecore_anchor SET hash = 'x' WHERE entity_id = %s", past.live.pk),
-        "anchors are not those",
+        lambda past: execute("UPDATE statecore_anchor SET hash = 'x' WHERE entity_id = %s", past.live.pk),
+        "anchors differ from the archived ones",
     ),
     "the state of an anchor": (
-        lambda past: changed("UPDATE statecore_anchor SET to_state = 'failed' WHERE entity_id = %s", past.ended.pk),
-        "anchors are not those",
+        lambda past: execute("UPDATE statecore_anchor SET to_state = 'failed' WHERE entity_id = %s", past.ended.pk),
+        "anchors differ from the archived ones",
     ),
-    "an anchor gone": (
-        lambda past: changed("DELETE FROM statecore_anchor WHERE entity_id = %s", past.ended.pk),
+    "a removed anchor": (
+        lambda past: execute("DELETE FROM statecore_anchor WHERE entity_id = %s", past.ended.pk),
         "no event for its version",
     ),
-    "a record that names somebody else": (
-        lambda past: changed("UPDATE statecore_retirement SET operator = 'bob'"), "not what its hash says",
+    "a record with another operator": (
+        lambda past: execute("UPDATE statecore_retirement SET operator = 'bob'"), "its hash does not match its content",
     ),
-    "a seal changed": (
-        lambda past: changed("UPDATE statecore_seal SET root = 'x' WHERE first_position = 1"), "not what its hash says",
+    "a changed leaf of an archived event": (
+        lambda past: execute("UPDATE statecore_treehashes SET hashes = %s WHERE level = 0 AND first = 0", bytes(32)),
+        "the tree up to its last position differs",
     ),
-    "the state of a row whose history is retired": (
-        lambda past: changed("UPDATE statecore_task SET state = 'failed' WHERE id = %s", past.ended.pk),
-        "its last event says completed|its last event says validating",
+    "the state of a row with archived history": (
+        lambda past: execute("UPDATE statecore_task SET state = 'failed' WHERE id = %s", past.ended.pk),
+        "its last event has the state (completed|validating)",
     ),
-    "a row whose history is retired gone": (
-        lambda past: changed("DELETE FROM statecore_uetworker WHERE id = %s", past.live.pk), "its row is not",
+    "a removed row with archived history": (
+        lambda past: execute("DELETE FROM statecore_uetworker WHERE id = %s", past.live.pk),
+        "it has events, but no row",
     ),
-    "the first event that is left gone": (
-        lambda past: changed("DELETE FROM statecore_event WHERE entity_id = %s", past.live.pk), "is gone",
+    "a removed first remaining event": (
+        lambda past: execute("DELETE FROM statecore_event WHERE entity_id = %s", past.live.pk), "is missing",
     ),
-    "more positions gone than were retired": (
-        lambda past: changed("DELETE FROM statecore_position WHERE position = %s", past.upto + 1), "were given",
+    "more positions removed than archived": (
+        lambda past: execute("DELETE FROM statecore_position WHERE position = %s", past.upto + 1), "were assigned",
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", IN_THE_DATABASE)
-def test_what_is_touched_in_the_database_is_found_without_the_files(past: Past, what: str) -> None:
-    retired()
-    tamper, words = IN_THE_DATABASE[what]
+@pytest.mark.parametrize("what", DATABASE_TAMPERING)
+def test_database_changes_are_found_without_the_files(past: Past, what: str) -> None:
+    archive_old_events()
+    tamper, words = DATABASE_TAMPERING[what]
     tamper(past)
 
-    said = "; ".join(str(finding) for finding in integrity.check_all() if finding.severity == integrity.ERROR)
+    findings = "; ".join(str(finding) for finding in integrity.check_all() if finding.severity == integrity.ERROR)
 
-    assert re.search(words, said), said
+    assert re.search(words, findings), findings
 
 
-def test_the_files_tell_on_an_anchor_that_was_changed_with_all_that_names_it(past: Past) -> None:
-    (record,) = retired()
-    an_anchor_that_nobody_can_see_was_changed(past)
+def test_a_consistently_changed_anchor_is_found_with_the_files(past: Past) -> None:
+    (record,) = archive_old_events()
+    change_anchor_and_digests(past)
 
     assert integrity.check_all() == []
     (finding,) = integrity.check_all(past.folder())

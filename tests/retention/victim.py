@@ -1,4 +1,4 @@
-"""Retires in a process of its own, and is killed by itself at the moment it was told: kill -9, without a word."""
+"""Archives events in a separate process and sends itself SIGKILL at the moment given on the command line."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# What it is about to do, or what it has just done, when it dies.
+# The statement that the process is about to run, or has just run, when it is killed.
 BEFORE = {
     "before the record": "INSERT INTO STATECORE_RETIREMENT",
     "before the anchors": "INSERT INTO STATECORE_ANCHOR",
     "before the note": "INSERT INTO STATECORE_AUDITNOTE",
-    "before the events go": "DELETE FROM STATECORE_EVENT",
-    "before the positions go": "DELETE FROM STATECORE_POSITION",
+    "before the events are deleted": "DELETE FROM STATECORE_EVENT",
+    "before the positions are deleted": "DELETE FROM STATECORE_POSITION",
 }
 AFTER = {"before the commit": "DELETE FROM STATECORE_POSITION"}
-RENAMES = {"before the file has its name": 1, "in the second stride": 2}
+RENAMES = {"before the file is renamed": 1, "in the second batch": 2}
 MOMENTS = (*RENAMES, *BEFORE, *AFTER)
 
 
-def die() -> None:
+def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def at_rename(number: int) -> None:
+def kill_at_rename(number: int) -> None:
     seen = 0
 
-    def heard(event: str, given: tuple[Any, ...]) -> None:
+    def audit(event: str, given: tuple[Any, ...]) -> None:
         nonlocal seen
         if event == "os.rename" and ".jsonl" in str(given[1]):
             seen += 1
             if seen == number:
-                die()
+                kill_this_process()
 
-    sys.addaudithook(heard)
+    sys.addaudithook(audit)
 
 
-def at_statement(moment: str) -> Callable[..., Any]:
+def kill_at_statement(moment: str) -> Callable[..., Any]:
     def execute(run: Callable[..., Any], sql: str, *given: Any) -> Any:
-        said = sql.replace('"', "").upper()
-        if moment in BEFORE and said.startswith(BEFORE[moment]):
-            die()
+        statement = sql.replace('"', "").upper()
+        if moment in BEFORE and statement.startswith(BEFORE[moment]):
+            kill_this_process()
         answer = run(sql, *given)
-        if moment in AFTER and said.startswith(AFTER[moment]):
-            die()
+        if moment in AFTER and statement.startswith(AFTER[moment]):
+            kill_this_process()
         return answer
 
     return execute
@@ -57,12 +57,12 @@ def main(moment: str) -> None:
     django.setup()
     from django.db import connection
 
-    from tests.retention.past import retired
+    from tests.retention.past import archive_old_events
 
     if moment in RENAMES:
-        at_rename(RENAMES[moment])
-    with connection.execute_wrapper(at_statement(moment)):
-        retired(most=5)
+        kill_at_rename(RENAMES[moment])
+    with connection.execute_wrapper(kill_at_statement(moment)):
+        archive_old_events(limit=5)
 
 
 if __name__ == "__main__":

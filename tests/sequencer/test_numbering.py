@@ -1,4 +1,4 @@
-"""Positions: dense, complete, in an order that keeps entities in sequence and causes before effects."""
+"""Positions are dense and complete, keep each entity's sequence, and place causes before effects."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from contextlib import contextmanager
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from statecore import door, scheduling
-from statecore.journal import Event
-from statecore.kernel import triggers
+from statecore import scheduling, transitions
+from statecore.journal import Event, Numbering, Position, commit_order
 from statecore.kernel.actors import THE_SYSTEM
-from statecore.records import Numbering, Phase, Position, commit_order
+from statecore.records import Phase
+from statecore.storage import triggers
 from tests.support import world
-from tests.support.plans import swept
+from tests.support.plans import vacuum_tables
 from tests.support.sequencer import catch_up, ordered, sequencer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def walk(worker_id: str, moves: int) -> None:
-    for move in range(moves):
-        trigger = "task_completed" if move % 2 else "task_assigned"
-        door.transition(world.model("UetWorker"), worker_id, trigger, actor=THE_SYSTEM)
+def transition_repeatedly(worker_id: str, count: int) -> None:
+    for number in range(count):
+        trigger = "task_completed" if number % 2 else "task_assigned"
+        transitions.transition(world.model("UetWorker"), worker_id, trigger, actor=THE_SYSTEM)
 
 
 def uet_worker() -> str:
@@ -33,25 +33,25 @@ def uet_worker() -> str:
     return world.fire(worker, "initialization_completed").pk if worker.state == "SPAWNING" else worker.pk
 
 
-def in_order(events: list[str]) -> None:
-    """Every event is there once, each entity's in sequence, each cause before what it caused."""
+def assert_in_order(events: list[str]) -> None:
+    """Assert that every event occurs once, in its entity's sequence, and after its cause."""
     rows = {row.event_id: row for row in Event.objects.all()}
     assert sorted(events) == sorted(rows)
     seen: dict[tuple[str, str], int] = {}
-    told: set[str] = set()
+    seen_events: set[str] = set()
     for event_id in events:
         row = rows[event_id]
         assert row.sequence == seen.get((row.entity_type, row.entity_id), 0) + 1
         seen[row.entity_type, row.entity_id] = row.sequence
-        assert not row.caused_by or row.caused_by in told
-        told.add(event_id)
+        assert not row.caused_by or row.caused_by in seen_events
+        seen_events.add(event_id)
 
 
 @contextmanager
-def thread_of(deed, *args) -> Iterator[threading.Thread]:
+def run_in_thread(function, *args) -> Iterator[threading.Thread]:
     def run() -> None:
         try:
-            deed(*args)
+            function(*args)
         finally:
             connection.close()
 
@@ -71,28 +71,28 @@ def test_events_are_numbered_once_and_densely() -> None:
     catch_up()
 
     assert ordered()[: len(first)] == first
-    in_order(ordered())
+    assert_in_order(ordered())
     assert Numbering.objects.get().head == len(ordered())
 
 
 def test_events_of_one_transaction_keep_the_order_in_which_they_happened() -> None:
     worker = uet_worker()
     with transaction.atomic():
-        walk(worker, 40)
+        transition_repeatedly(worker, 40)
         world.run()
-        walk(worker, 40)
+        transition_repeatedly(worker, 40)
     catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 def test_a_cascade_is_numbered_after_its_cause() -> None:
     task = world.running_task()
-    cause = door.transition(
+    cause = transitions.transition(
         type(task), task.pk, "execution_failed", actor=THE_SYSTEM, params={"error": "no", "attempt": task.attempt}
     ).entry
     assert cause is not None
-    effect = door.transition(
+    effect = transitions.transition(
         world.model("Worker"), task.worker_id, "shutdown_requested", actor=THE_SYSTEM, cause=cause
     ).entry
     assert effect is not None
@@ -103,57 +103,57 @@ def test_a_cascade_is_numbered_after_its_cause() -> None:
 
 
 @pytest.mark.postgres
-def test_a_transaction_that_stays_open_holds_up_nobody_and_is_not_missed() -> None:
+def test_an_open_transaction_delays_no_other_and_is_not_missed() -> None:
     busy, late = uet_worker(), uet_worker()
-    written, go_on = threading.Event(), threading.Event()
+    written, may_commit = threading.Event(), threading.Event()
 
     def stay_open() -> None:
         with transaction.atomic():
-            walk(late, 3)
+            transition_repeatedly(late, 3)
             written.set()
-            assert go_on.wait(30)
+            assert may_commit.wait(30)
 
     catch_up()
-    with thread_of(stay_open):
+    with run_in_thread(stay_open):
         assert written.wait(10)
         for _round in range(20):
-            walk(busy, 2)
+            transition_repeatedly(busy, 2)
             catch_up()
         before = ordered()
         assert len(before) == Event.objects.count()
-        go_on.set()
-    walk(busy, 2)
+        may_commit.set()
+    transition_repeatedly(busy, 2)
     catch_up()
 
     assert len(ordered()) == len(before) + 5
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 @pytest.mark.postgres
-def test_a_transaction_older_than_the_one_it_waited_for_comes_after_it() -> None:
-    """It has the lower number of the two, and the entity's later event."""
+def test_a_transaction_is_numbered_after_the_newer_one_it_waited_for() -> None:
+    """The older transaction has the lower id but writes the entity's later event."""
     shared, own = uet_worker(), uet_worker()
-    begun, moved = threading.Event(), threading.Event()
+    started, transitioned = threading.Event(), threading.Event()
 
     def older() -> None:
         with transaction.atomic():
-            walk(own, 1)
-            begun.set()
-            assert moved.wait(30)
-            door.transition(world.model("UetWorker"), shared, "task_completed", actor=THE_SYSTEM)
+            transition_repeatedly(own, 1)
+            started.set()
+            assert transitioned.wait(30)
+            transitions.transition(world.model("UetWorker"), shared, "task_completed", actor=THE_SYSTEM)
 
-    with thread_of(older):
-        assert begun.wait(10)
-        walk(shared, 1)
-        moved.set()
+    with run_in_thread(older):
+        assert started.wait(10)
+        transition_repeatedly(shared, 1)
+        transitioned.set()
     catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
-def test_writers_at_once_leave_no_gap_and_no_disorder() -> None:
+def test_concurrent_writers_leave_no_gap_and_no_disorder() -> None:
     workers = [uet_worker() for _ in range(3)]
-    over = threading.Event()
+    stop = threading.Event()
 
     def write(seed: int) -> None:
         order = random.Random(seed)
@@ -163,121 +163,121 @@ def test_writers_at_once_leave_no_gap_and_no_disorder() -> None:
                     current = world.model("UetWorker").objects.select_for_update().get(pk=worker)
                     trigger = "task_completed" if current.state == "BUSY" else "task_assigned"
                     if order.random() < 0.7:
-                        door.transition(type(current), worker, trigger, actor=THE_SYSTEM)
+                        transitions.transition(type(current), worker, trigger, actor=THE_SYSTEM)
 
-    def look() -> None:
+    def number_repeatedly() -> None:
         numberer = sequencer().numberer
-        while not over.is_set():
-            numberer.number()
+        while not stop.is_set():
+            numberer.number_new_events()
 
-    with thread_of(look):
+    with run_in_thread(number_repeatedly):
         try:
-            with thread_of(write, 1), thread_of(write, 2), thread_of(write, 3):
+            with run_in_thread(write, 1), run_in_thread(write, 2), run_in_thread(write, 3):
                 pass
         finally:
-            over.set()
+            stop.set()
     catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 def test_a_rolled_back_change_gets_no_position() -> None:
     worker = uet_worker()
     with transaction.atomic():
-        walk(worker, 4)
+        transition_repeatedly(worker, 4)
         transaction.set_rollback(True)
-    walk(worker, 1)
+    transition_repeatedly(worker, 1)
     catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 @pytest.mark.sqlite
-def test_a_table_that_was_rebuilt_with_other_row_ids_is_numbered_on() -> None:
-    walk(uet_worker(), 4)
+def test_numbering_continues_after_row_ids_changed() -> None:
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         cursor.execute("UPDATE statecore_event SET rowid = rowid + 1000")
-    walk(uet_worker(), 4)
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("foreign", [{"seen": "99999999:99999999:"}, {"cluster": "another", "seen": "9:9:"}])
 @pytest.mark.parametrize("written_in", ["99999999", "3"])
-def test_marks_of_another_server_are_not_believed(foreign: dict[str, str], written_in: str) -> None:
-    walk(uet_worker(), 4)
+def test_marks_of_another_server_are_ignored(foreign: dict[str, str], written_in: str) -> None:
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         cursor.execute(f"UPDATE statecore_event SET written_in = '{written_in}'")
     Numbering.objects.update(**foreign)
     for _ in range(2):
-        walk(uet_worker(), 4)
+        transition_repeatedly(uet_worker(), 4)
         catch_up()
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
-def test_a_wrong_mark_is_noticed_and_forgotten() -> None:
-    walk(uet_worker(), 4)
+def test_a_wrong_mark_is_detected_and_discarded() -> None:
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
     working = sequencer()
     first = Position.objects.get(position=1).event_id
     working.numberer.seen = f"1 {first}" if connection.vendor == "sqlite" else "3:3:"
     Numbering.objects.update(seen=working.numberer.seen)
     with pytest.raises(IntegrityError):
-        working.round()
-    walk(uet_worker(), 4)
-    while working.round():
+        working.run_round()
+    transition_repeatedly(uet_worker(), 4)
+    while working.run_round():
         pass
 
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_looking_for_what_is_new_reads_no_old_rows(analyzed: bool) -> None:
+def test_finding_new_events_reads_no_old_rows(analyzed: bool) -> None:
     Phase.objects.create(id="PH-large")
     tasks = [{"id": f"task-{n}"} for n in range(2_000)]
     plan = {"id": "large", "phase": "PH-large", "workstreams": [{"id": "large", "tasks": tasks}], "start": True}
-    scheduling.submit(plan, actor=THE_SYSTEM)
+    scheduling.submit_plan(plan, actor=THE_SYSTEM)
     catch_up()
     if analyzed:
-        swept(Event)
+        vacuum_tables(Event)
     with connection.cursor() as cursor:
-        new = commit_order.unnumbered(Numbering.objects.get().seen)
+        new = commit_order.select_unnumbered(Numbering.objects.get().seen)
         cursor.execute(
             f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT 1 FROM statecore_event AS e WHERE {new.condition}", new.params
         )
-        ((told,),) = cursor.fetchall()
+        ((seen_events,),) = cursor.fetchall()
 
-    assert told[0]["Plan"]["Plan Rows"] < len(tasks) / 10, "so the index is taken, however long the journal is"
-    assert "event_written_in" in str(told)
-    assert "'Rows Removed by Filter'" not in str(told)
+    assert seen_events[0]["Plan"]["Plan Rows"] < len(tasks) / 10, "the index is used for a journal of any length"
+    assert "event_written_in" in str(seen_events)
+    assert "'Rows Removed by Filter'" not in str(seen_events)
 
 
 @pytest.mark.postgres
-def test_the_whole_journal_is_looked_at_once_where_there_is_no_mark() -> None:
-    walk(uet_worker(), 4)
+def test_the_whole_journal_is_scanned_once_without_a_mark() -> None:
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
     Numbering.objects.update(seen="")
     catch_up()
 
     assert Numbering.objects.get().seen
-    walk(uet_worker(), 4)
+    transition_repeatedly(uet_worker(), 4)
     catch_up()
-    in_order(ordered())
+    assert_in_order(ordered())
 
 
-def test_a_position_is_never_changed_and_never_given_by_anybody_else() -> None:
-    walk(uet_worker(), 1)
+def test_positions_are_immutable_and_assigned_only_by_the_sequencer() -> None:
+    transition_repeatedly(uet_worker(), 1)
     catch_up()
 
     with pytest.raises(IntegrityError, match="append-only"):
         Position.objects.filter(position=1).update(entity_type="task")
     with pytest.raises(IntegrityError, match="deleted"):
         Position.objects.filter(position=1).delete()
-    with pytest.raises(IntegrityError, match="only the door"):
+    with pytest.raises(IntegrityError, match="only the transition service"):
         Position.objects.create(position=99, event_id="evt_x", entity_type="task", kind="normal")

@@ -1,4 +1,4 @@
-"""Real processes: one leads, another takes over, and nothing is written twice whenever it is killed."""
+"""Sequencer processes: one leads, another takes over, and a kill causes no duplicate."""
 
 from __future__ import annotations
 
@@ -13,18 +13,28 @@ from pathlib import Path
 
 import pytest
 
-from statecore import door, integrity
-from statecore.journal import Event
+from statecore import transitions
+from statecore.delivery.sequencer import wakeup
+from statecore.delivery.sequencer.leadership import Leadership
+from statecore.delivery.sequencer.wakeup import WakeupListener
+from statecore.delivery.sinks import counters, create_sinks
+from statecore.journal import Event, Numbering
+from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
-from statecore.records import Numbering, SinkCursor
-from statecore.records.position import head
-from statecore.sequencer import bell
-from statecore.sequencer.bell import Bell
-from statecore.sequencer.leadership import Leadership
-from statecore.sinks import all_sinks, counters
+from statecore.operations import integrity
+from statecore.records import SinkCursor
 from tests.conftest import DATABASE
 from tests.support import world
-from tests.support.sequencer import ROOT, database_url, end, lines, ordered, positions, running, start
+from tests.support.sequencer import (
+    ROOT,
+    database_url,
+    end,
+    lines,
+    ordered,
+    positions,
+    running,
+    start,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,88 +46,88 @@ def all_is_numbered() -> bool:
 
 def all_is_delivered() -> bool:
     places = list(SinkCursor.objects.values_list("position", flat=True))
-    return len(places) == len(all_sinks()) and set(places) == {head()}
+    return len(places) == len(create_sinks()) and set(places) == {head()}
 
 
 def log(home: Path) -> str:
     return (home / "sequencer.log").read_text()
 
 
-def steps(count: int) -> None:
+def transition_worker(count: int) -> None:
     worker = world.fire(world.created("UetWorker", worker_type="test"), "initialization_completed")
-    for move in range(count):
-        trigger = "task_completed" if move % 2 else "task_assigned"
-        door.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
+    for number in range(count):
+        trigger = "task_completed" if number % 2 else "task_assigned"
+        transitions.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
 
 
-def all_is_whole(home: Path) -> None:
-    """Every sink has had every event once: the file says so, and the counters do."""
-    told = lines(home)
-    assert positions(told) == list(range(1, head() + 1))
-    assert [line["event_id"] for line in told] == ordered()
+def assert_all_delivered_once(home: Path) -> None:
+    """Assert that every sink received every event once, from the journal file and the counters."""
+    written = lines(home)
+    assert positions(written) == list(range(1, head() + 1))
+    assert [line["event_id"] for line in written] == ordered()
     assert counters.reconcile() == []
     assert integrity.check_all() == []
 
 
-def test_a_commit_wakes_it_and_term_ends_it(home: Path) -> None:
+def test_a_commit_wakes_the_sequencer_and_sigterm_stops_it(home: Path) -> None:
     with running(home) as process:
         until(lambda: "sequencer_leads" in log(home))
-        steps(5)
+        transition_worker(5)
         until(all_is_numbered)
         until(all_is_delivered)
 
         assert end(process) == 0
-    all_is_whole(home)
+    assert_all_delivered_once(home)
 
 
-def test_two_at_once_one_leads_and_the_other_takes_over(home: Path) -> None:
+def test_a_second_sequencer_takes_over_from_a_killed_leader(home: Path) -> None:
     with running(home) as first:
         until(lambda: "sequencer_leads" in log(home))
         with running(home) as second:
-            steps(5)
+            transition_worker(5)
             until(all_is_numbered)
             assert log(home).count("sequencer_leads") == 1
 
             end(first, signal.SIGKILL)
-            steps(5)
+            transition_worker(5)
 
             until(all_is_numbered)
             until(all_is_delivered)
             assert log(home).count("sequencer_leads") == 2
             assert end(second) == 0
-    all_is_whole(home)
+    assert_all_delivered_once(home)
 
 
-def test_killed_at_random_nothing_is_missing_and_nothing_twice(home: Path) -> None:
+def test_killed_at_random_no_event_is_missing_or_duplicated(home: Path) -> None:
     moments = random.Random(DATABASE)
-    for _life in range(4):
-        lives = log(home).count("sequencer_leads") if (home / "sequencer.log").exists() else 0
+    for _round in range(4):
+        leaderships = log(home).count("sequencer_leads") if (home / "sequencer.log").exists() else 0
         process = start(home)
-        until(lambda lives=lives: log(home).count("sequencer_leads") > lives)
+        until(lambda leaderships=leaderships: log(home).count("sequencer_leads") > leaderships)
         deadline = time.monotonic() + moments.uniform(0.02, 0.6)
         while time.monotonic() < deadline:
-            steps(3)
+            transition_worker(3)
         end(process, signal.SIGKILL)
         if moments.random() < 0.5:
             with (home / "transitions.jsonl").open("ab") as file:
-                file.write(b'{"position":')  # what a write that was cut short leaves
+                file.write(b'{"position":')  # as left by an interrupted write
     with running(home) as process:
         until(all_is_numbered)
         until(all_is_delivered)
         end(process)
-    all_is_whole(home)
+    assert_all_delivered_once(home)
 
 
-def test_a_bell_that_nobody_hears_costs_a_moment(home: Path) -> None:
+def test_a_lost_wake_up_is_harmless(home: Path) -> None:
     with running(home):
         until(lambda: "sequencer_leads" in log(home))
         (home / "sequencer.sock").unlink()
-        steps(1)
+        transition_worker(1)
         until(all_is_delivered)
 
 
 @pytest.mark.postgres
-def test_a_leader_whose_connection_is_cut_leads_again(home: Path) -> None:
+def test_a_leader_with_a_cut_connection_leads_again(home: Path) -> None:
     from django.db import connection
 
     with running(home):
@@ -128,39 +138,39 @@ def test_a_leader_whose_connection_is_cut_leads_again(home: Path) -> None:
                 "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() "
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
-        steps(3)
+        transition_worker(3)
         until(all_is_numbered)
         assert log(home).count("sequencer_leads") == 2
         assert Numbering.objects.get().head == Event.objects.count()
 
 
-def test_a_deposed_leader_leaves_the_bell_of_its_successor_alone(home: Path) -> None:
-    deposed = Bell()
-    successor = Bell()
+def test_a_deposed_leader_keeps_its_successors_wake_up_socket(home: Path) -> None:
+    deposed = WakeupListener()
+    successor = WakeupListener()
     deposed.close()
 
-    bell.ring()
+    wakeup.wake_sequencer()
 
     assert select.select([successor.socket], [], [], 0)[0]
     successor.close()
-    bell.ring()  # nobody hears it, and nobody minds
+    wakeup.wake_sequencer()  # a wake-up without a listener is harmless
 
 
 GIVES_UP = """
 import django
 django.setup()
 from django.db import connection
-from statecore.sequencer.leadership import Leadership
+from statecore.delivery.sequencer.leadership import Leadership
 leadership = Leadership()
-assert leadership.take()
-leadership.give_up()
+assert leadership.acquire()
+leadership.release()
 connection.ensure_connection()
 input("gave up")
 """
 
 
 @pytest.mark.postgres
-def test_who_gives_up_the_leadership_gives_it_up_with_a_pool_too(home: Path) -> None:
+def test_giving_up_leadership_works_with_a_connection_pool(home: Path) -> None:
     environ = {**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     pooled = environ | {"STATECORE_DATABASE_POOL": "2", "DJANGO_SETTINGS_MODULE": "statecore.project.settings"}
     with subprocess.Popen(
@@ -168,6 +178,6 @@ def test_who_gives_up_the_leadership_gives_it_up_with_a_pool_too(home: Path) -> 
     ) as process:
         assert process.stdout.read(len("gave up")) == "gave up"
         other = Leadership()
-        assert other.take()
-        other.give_up()
+        assert other.acquire()
+        other.release()
         process.communicate("\n", timeout=20)

@@ -1,44 +1,44 @@
-"""The same seed makes the same plans."""
+"""Generated plans are valid and depend only on the seed."""
 
 from itertools import islice
 
 import pytest
 
+from statecore.devtools.simulation import names
+from statecore.devtools.simulation.plans import PlanGenerator
 from statecore.machines.task import Task
 from statecore.records import Phase
-from statecore.scheduling import plans
-from statecore.simulation import names
-from statecore.simulation.plans import Planner
+from statecore.scheduling import plan_document
 
 
-def planner(seed: int = 7, label: str = "sim7") -> Planner:
-    return Planner(names.Names(seed, label).random("plans"), label, names.PHASE + label, timeout_sec=2)
+def generator(seed: int = 7, label: str = "sim7") -> PlanGenerator:
+    return PlanGenerator(names.Names(seed, label).random("plans"), label, names.PHASE + label, timeout_sec=2)
 
 
-def made(from_planner: Planner, number: int = 30) -> list[dict]:
-    return list(islice(iter(from_planner.next_plan, None), number))
+def generate(plan_generator: PlanGenerator, number: int = 30) -> list[dict]:
+    return list(islice(iter(plan_generator.next_plan, None), number))
 
 
 def test_the_same_seed_makes_the_same_plans() -> None:
-    assert made(planner()) == made(planner())
+    assert generate(generator()) == generate(generator())
 
 
 def test_another_seed_makes_other_plans() -> None:
-    assert made(planner(seed=8)) != made(planner())
+    assert generate(generator(seed=8)) != generate(generator())
 
 
-def test_a_seed_played_again_differs_in_the_label_only() -> None:
-    assert str(made(planner(label="sim7.2"))).replace("sim7.2", "sim7") == str(made(planner()))
+def test_a_repeated_seed_differs_only_in_the_label() -> None:
+    assert str(generate(generator(label="sim7.2"))).replace("sim7.2", "sim7") == str(generate(generator()))
 
 
 @pytest.mark.django_db
-def test_every_plan_holds_together() -> None:
-    for plan in made(planner(), 200):
-        plans.read(plan)
+def test_reading_a_simulated_plan_does_not_raise() -> None:
+    for plan in generate(generator(), 200):
+        plan_document.read_plan(plan)
 
 
-def test_the_plans_hold_everything_a_plan_may_hold() -> None:
-    workstreams = [each for plan in made(planner(), 100) for each in plan["workstreams"]]
+def test_the_plans_use_every_feature_of_a_plan() -> None:
+    workstreams = [each for plan in generate(generator(), 100) for each in plan["workstreams"]]
     tasks = [task for each in workstreams for task in each["tasks"]]
     gates = [gate for each in workstreams for gate in each["gates"]]
     for members, names_ in (
@@ -52,7 +52,7 @@ def test_the_plans_hold_everything_a_plan_may_hold() -> None:
 
 
 @pytest.mark.django_db
-def test_a_label_is_given_once() -> None:
+def test_labels_are_unique() -> None:
     assert [names.reserve(7).label for _ in range(3)] == ["sim7", "sim7.2", "sim7.3"]
     assert Phase.objects.get(pk="simulation-sim7").forbidden_paths == ["secrets/*"]
     assert not Task.objects.exists()

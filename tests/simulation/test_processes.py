@@ -1,4 +1,4 @@
-"""A real process of `manage.py simulate`, stopped and killed in the middle."""
+"""Processes of `manage.py simulate` that are stopped or killed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import time_machine
 
-from statecore import door, integrity
+from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import RECOVERY_WINDOW, Worker
+from statecore.operations import integrity
 from statecore.project.environment import ROOT
 from statecore.scheduling import timers
 from tests.crash.conftest import url_of_the_test_database
@@ -30,37 +31,37 @@ from tests.crash.conftest import url_of_the_test_database
 pytestmark = pytest.mark.django_db(transaction=True)
 
 COMMAND = [sys.executable, "manage.py", "simulate", "--json", "--agents=4", "--rate=300", "--seed=7", "--failures=0.2"]
-ENOUGH = 150  # moves
+ENOUGH = 150  # transitions
 
 
 @contextmanager
 def simulation(*options: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that has got going; whatever the test does, it is gone afterwards."""
+    """Starts a simulation, waits for its first transitions, and kills it afterwards."""
     environment = {**os.environ, "DATABASE_URL": url_of_the_test_database()}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*COMMAND, *options], cwd=ROOT, env=environment, **pipes) as process:
         try:
-            until_it_moves(process)
+            wait_for_transitions(process)
             yield process
         finally:
             process.kill()
 
 
-def until_it_moves(process: subprocess.Popen[str]) -> None:
+def wait_for_transitions(process: subprocess.Popen[str]) -> None:
     assert process.stdout
     for line in process.stdout:
-        if json.loads(line)["moves"] >= ENOUGH:
+        if json.loads(line)["transitions"] >= ENOUGH:
             return
     raise AssertionError(process.stderr and process.stderr.read())
 
 
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT], ids=lambda asked: asked.name)
-def test_asked_to_stop_it_leaves_nothing_in_a_workers_hands(asked: signal.Signals) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=lambda sent: sent.name)
+def test_a_stopped_simulation_finishes_or_hands_back_all_work(sent: signal.Signals) -> None:
     with simulation() as process:
-        process.send_signal(asked)
-        said, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) == (0, "")
-    summary = json.loads(said.splitlines()[-1])
+        process.send_signal(sent)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    summary = json.loads(output.splitlines()[-1])
     assert summary["kind"] == "summary"
     assert summary["plans"] == Run.objects.filter(retry_of=None).count() == sum(summary["runs"].values())
     assert not Task.objects.filter(state="running").exists()
@@ -70,17 +71,17 @@ def test_asked_to_stop_it_leaves_nothing_in_a_workers_hands(asked: signal.Signal
 
 
 def sweep() -> None:
-    """What Celery does, once."""
+    """Runs the sweeps of Celery once."""
     timers.time_out_tasks()
     timers.queue_retries()
-    timers.miss_heartbeats()
-    timers.give_up_workers()
-    over = TestGate.objects.filter(state="RUNNING", times_out_at__lte=now()).values_list("pk", flat=True)
-    door.transition_many(TestGate, list(over), "timeout_exceeded", actor=THE_SYSTEM)
+    timers.mark_unresponsive_workers()
+    timers.end_lost_workers()
+    timed_out = TestGate.objects.filter(state="RUNNING", times_out_at__lte=now()).values_list("pk", flat=True)
+    transitions.transition_many(TestGate, list(timed_out), "timeout_exceeded", actor=THE_SYSTEM)
 
 
-def test_killed_it_leaves_what_the_sweeps_clean_up() -> None:
-    with simulation("--neighbours=0") as process:
+def test_the_sweeps_clean_up_after_a_killed_simulation() -> None:
+    with simulation("--other-machines=0") as process:
         process.kill()
         process.wait(60)
     assert Worker.objects.exclude(state="shutdown").exists()
@@ -93,32 +94,32 @@ def test_killed_it_leaves_what_the_sweeps_clean_up() -> None:
         assert [str(finding) for finding in integrity.check_all()] == []
 
 
-def test_the_next_simulation_finishes_what_a_killed_one_left() -> None:
-    with simulation("--neighbours=0") as process:
+def test_the_next_simulation_finishes_the_runs_of_a_killed_one() -> None:
+    with simulation("--other-machines=0") as process:
         process.kill()
         process.wait(60)
     left = Run.objects.exclude(state__in=Run.flow.final)
     assert left.exists()
     later = now() + timedelta(minutes=10)
     with time_machine.travel(later, tick=True):
-        from statecore.simulation import Crowd, Wishes
+        from statecore.devtools.simulation import Options, Simulation
 
-        Crowd(Wishes(agents=4, rate=1000, seed=8, runs=5)).run(lambda report: None)
+        Simulation(Options(agents=4, rate=1000, seed=8, runs=5)).run(lambda report: None)
     assert not left.exists()
 
 
-def test_a_wrong_number_is_refused_in_one_sentence() -> None:
+def test_an_invalid_number_is_refused_with_one_sentence() -> None:
     ended = subprocess.run([*COMMAND, "--agents=none"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert "'none' is not a number from 1 to 500" in ended.stderr
 
 
-def test_a_database_without_tables_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_database_without_tables_is_refused_with_one_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty.sqlite3"}
     refused = subprocess.run(
         COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
     assert refused.returncode == 1
     assert refused.stderr.strip() == (
-        "CommandError: this database is empty: scripts/up or manage.py migrate makes its tables."
+        "CommandError: this database is empty: run scripts/up or manage.py migrate first."
     )

@@ -1,1 +1,1 @@
-"""What the sinks make of numbered events."""
+"""The sinks that consume numbered events."""

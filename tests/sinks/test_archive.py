@@ -1,4 +1,4 @@
-"""Failed workstreams are kept with all that belonged to them."""
+"""Failed workstreams are archived with their tasks, gates, patches and events."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from statecore.delivery.sinks.workstream_archive import WorkstreamArchive
 from statecore.records import SinkCursor
-from statecore.sinks.archive import Archive
 from tests.support import world
 from tests.support.sequencer import catch_up
 
@@ -24,38 +24,39 @@ def failed_workstream() -> object:
     return world.forced(workstream, "failed")
 
 
-def archived(home: Path) -> dict:
+def read_archive(home: Path) -> dict:
     return json.loads((home / "archive" / "ws-1.json").read_text())
 
 
-def test_a_failed_workstream_is_kept_with_its_full_state(home: Path) -> None:
+@pytest.mark.usefixtures("machines_in_isolation")
+def test_a_failed_workstream_is_archived_with_its_full_state(home: Path) -> None:
     failed_workstream()
-    catch_up(Archive())
+    catch_up(WorkstreamArchive())
 
-    kept = archived(home)
-    assert kept["workstream"]["state"] == "failed"
-    assert [row["id"] for row in kept["tasks"]] == ["t-1"]
-    assert [row["id"] for row in kept["gates"]] == ["g-1"]
-    assert [row["id"] for row in kept["patches"]] == ["p-1"]
-    assert "+++ b" in next(iter(kept["diffs"].values()))
-    assert {event["entity_id"] for event in kept["events"]} == {"ws-1", "t-1", "g-1", "p-1"}
-    assert kept["events"][-1]["to_state"] == "failed"
+    content = read_archive(home)
+    assert content["workstream"]["state"] == "failed"
+    assert [row["id"] for row in content["tasks"]] == ["t-1"]
+    assert [row["id"] for row in content["gates"]] == ["g-1"]
+    assert [row["id"] for row in content["patches"]] == ["p-1"]
+    assert "+++ b" in next(iter(content["diffs"].values()))
+    assert {event["entity_id"] for event in content["events"]} == {"ws-1", "t-1", "g-1", "p-1"}
+    assert content["events"][-1]["to_state"] == "failed"
 
 
-def test_one_that_did_not_fail_is_not_kept(home: Path) -> None:
+def test_a_cancelled_workstream_is_not_archived(home: Path) -> None:
     world.forced(world.workstream(), "cancelled")
-    catch_up(Archive())
+    catch_up(WorkstreamArchive())
 
     assert not (home / "archive").exists()
 
 
-def test_killed_before_its_cursor_moved_it_writes_the_same_file_again(home: Path) -> None:
+def test_an_interrupted_delivery_writes_the_same_file_again(home: Path) -> None:
     failed_workstream()
-    catch_up(Archive())
-    before = archived(home)
+    catch_up(WorkstreamArchive())
+    before = read_archive(home)
     (home / "archive" / "ws-1.part").write_text("torn")
     SinkCursor.objects.all().delete()
-    catch_up(Archive())
+    catch_up(WorkstreamArchive())
 
-    assert {**archived(home), "archived_at": ""} == {**before, "archived_at": ""}
+    assert {**read_archive(home), "archived_at": ""} == {**before, "archived_at": ""}
     assert [path.name for path in (home / "archive").iterdir()] == ["ws-1.json"]

@@ -1,4 +1,4 @@
-"""Counters that equal a fresh count, whatever goes on."""
+"""Counters equal a fresh count, also during concurrent writes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ import pytest
 import time_machine
 from django.db import connection, transaction
 
-from statecore import door
-from statecore.kernel import triggers
+from statecore import transitions
+from statecore.delivery.sinks import counters
+from statecore.delivery.sinks.counters import RATE_RETENTION, Counters, Difference, add_counts, reconcile
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate, sink_cursor
-from statecore.sinks import counters
-from statecore.sinks.counters import KEPT, Counters, Difference, add, reconcile
+from statecore.records import (
+    OverrideCount,
+    SinkCursor,
+    StateCount,
+    TransitionCount,
+    TransitionRate,
+    sink_cursor,
+)
+from statecore.storage import triggers
 from tests.support import world
-from tests.support.plans import copied, each_read, swept
+from tests.support.plans import insert_copies, reads_per_statement, vacuum_tables
 from tests.support.sequencer import catch_up, sequencer
-from tests.support.waiting import somebody_waits, until
+from tests.support.waiting import has_lock_waiters, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MONDAY = datetime(2026, 3, 2, 9, 0, 30, tzinfo=UTC)
@@ -32,7 +39,8 @@ def states(entity_type: str) -> dict[str, int]:
     return dict(found.values_list("state", "count"))
 
 
-def test_they_count_states_transitions_and_overrides() -> None:
+@pytest.mark.usefixtures("machines_in_isolation")
+def test_states_transitions_and_overrides_are_counted() -> None:
     workstream = world.workstream()
     tasks = [world.task(workstream=workstream) for _ in range(3)]
     world.fire(tasks[0], "scheduler_assigned")
@@ -45,7 +53,7 @@ def test_they_count_states_transitions_and_overrides() -> None:
     assert OverrideCount.objects.get().operator == "ada"
 
 
-def test_rates_are_by_minute_and_old_minutes_go() -> None:
+def test_rates_are_per_minute_and_old_minutes_are_deleted() -> None:
     with time_machine.travel(MONDAY, tick=False) as clock:
         worker = world.created("UetWorker", worker_type="test")
         clock.shift(timedelta(minutes=1))
@@ -55,43 +63,43 @@ def test_rates_are_by_minute_and_old_minutes_go() -> None:
         assert first.minute == MONDAY.replace(second=0)
         assert (second.minute - first.minute, second.overrides) == (timedelta(minutes=1), 1)
 
-        clock.shift(KEPT - timedelta(minutes=1))
+        clock.shift(RATE_RETENTION - timedelta(minutes=1))
         Counters().tick(now())
         assert TransitionRate.objects.count() == 1
 
 
-def test_they_agree_with_a_fresh_count_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "STRIDE", 50)  # between two of them somebody may move
-    everybody = [world.created("UetWorker", worker_type="test") for _ in range(200)]
-    over = threading.Event()
+def test_counters_equal_a_fresh_count_during_concurrent_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "ROWS_PER_QUERY", 50)  # rows may change between two batches
+    workers = [world.created("UetWorker", worker_type="test") for _ in range(200)]
+    stop = threading.Event()
 
     def write(worker) -> None:
         try:
             world.fire(worker, "initialization_completed")
-            while not over.is_set():
+            while not stop.is_set():
                 for trigger in ("task_assigned", "task_completed"):
-                    door.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
+                    transitions.transition(type(worker), worker.pk, trigger, actor=THE_SYSTEM)
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=write, args=(worker,)) for worker in everybody[::50]]
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in workers[::50]]
     for thread in threads:
         thread.start()
     working = sequencer(Counters())
     try:
         for _round in range(15):
-            working.round()
+            working.run_round()
             assert reconcile() == []
     finally:
-        over.set()
+        stop.set()
         for thread in threads:
             thread.join(30)
     catch_up(Counters())
     assert reconcile() == []
-    assert sum(states("uet_worker").values()) == len(everybody)
+    assert sum(states("uet_worker").values()) == len(workers)
 
 
-def test_what_was_counted_before_a_kill_is_not_counted_again() -> None:
+def test_events_are_not_counted_again_after_a_restart() -> None:
     world.workstream()
     catch_up(Counters())
     before = list(StateCount.objects.values_list("entity_type", "state", "count"))
@@ -103,7 +111,7 @@ def test_what_was_counted_before_a_kill_is_not_counted_again() -> None:
 def test_a_wrong_counter_is_reported_and_repaired_once() -> None:
     world.task()
     catch_up(Counters())
-    world.task()  # not counted yet, and no difference
+    world.task()  # not counted yet, so no difference
     StateCount.objects.filter(entity_type="task", state="pending").update(count=7)
     TransitionCount.objects.filter(entity_type="run").delete()
 
@@ -115,28 +123,28 @@ def test_a_wrong_counter_is_reported_and_repaired_once() -> None:
     assert SinkCursor.objects.get(sink="counters").revision == 1
 
 
-def test_a_row_that_was_removed_shows() -> None:
+def test_a_removed_row_is_reported() -> None:
     world.run()
     catch_up(Counters())
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         cursor.execute("DELETE FROM statecore_run")
 
     assert reconcile() == [Difference("statecount", ("run", "pending"), 1, 0)]
 
 
 STRIDE = 20
-MOST = {"postgresql": 2 * STRIDE, "sqlite": 100 * STRIDE}  # rows and steps, of the dearest query
+MOST = {"postgresql": 2 * STRIDE, "sqlite": 100 * STRIDE}  # rows and steps of the most expensive query
 
 
 @pytest.fixture
 def whole_history(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Many strides of events, all counted; many more of rows, of which the counters have not heard."""
-    monkeypatch.setattr(counters, "STRIDE", STRIDE)
+    """Several batches of events, all counted."""
+    monkeypatch.setattr(counters, "ROWS_PER_QUERY", STRIDE)
     workstream = world.workstream()
     tasks = [world.task(workstream=workstream) for _ in range(5 * STRIDE)]
     world.forced(tasks[0], "blocked")
     catch_up(Counters())
-    swept()
+    vacuum_tables()
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET enable_seqscan = off")  # as if the tables were big
@@ -145,19 +153,20 @@ def whole_history(monkeypatch: pytest.MonkeyPatch) -> Any:
             cursor.execute("RESET enable_seqscan")
 
 
-def test_a_fresh_count_is_made_in_strides_and_leaves_nothing_out(whole_history: Any) -> None:
+@pytest.mark.usefixtures("machines_in_isolation")
+def test_a_fresh_count_works_in_batches_and_is_complete(whole_history: Any) -> None:
     assert reconcile() == []
-    copied(whole_history, 50 * STRIDE)
+    insert_copies(whole_history, 50 * STRIDE)
     found: list[Difference] = []
 
-    reads = each_read(lambda: found.extend(reconcile()))
+    reads = reads_per_statement(lambda: found.extend(reconcile()))
 
     assert found == [Difference("statecount", ("task", "pending"), 5 * STRIDE - 1, 55 * STRIDE - 1)]
     assert max(reads)[0] < MOST[connection.vendor], max(reads)
 
 
 @pytest.mark.postgres
-def test_a_repair_and_a_delivery_do_not_wait_for_each_other() -> None:
+def test_a_repair_and_a_delivery_do_not_deadlock() -> None:
     world.run()
     catch_up(Counters())
     StateCount.objects.update(count=7)
@@ -169,11 +178,11 @@ def test_a_repair_and_a_delivery_do_not_wait_for_each_other() -> None:
             connection.close()
 
     with ThreadPoolExecutor(1) as pool:
-        with transaction.atomic():  # as the feed does: the counters, then the cursor
-            add(StateCount, {("run", "pending"): 1})
+        with transaction.atomic():  # the feed's order: the counters, then the cursor
+            add_counts(StateCount, {("run", "pending"): 1})
             repairing = pool.submit(repair)
-            until(somebody_waits)
-            sink_cursor.move([Counters.name], 1)
+            until(has_lock_waiters)
+            sink_cursor.set_position([Counters.name], 1)
         assert repairing.result(30)
 
-    assert states("run") == {"pending": 2}, "one too many was delivered, the rest was put right"
+    assert states("run") == {"pending": 2}, "the extra delivery is kept, the wrong count repaired"

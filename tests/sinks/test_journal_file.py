@@ -1,4 +1,4 @@
-"""transitions.jsonl: its own tail says where it stands."""
+"""transitions.jsonl: delivery resumes from the last line of the file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from statecore.delivery.sequencer import measure_lag
+from statecore.delivery.sinks.journal_file import BLOCK_SIZE, JournalFile
+from statecore.journal.position import head
 from statecore.records import SinkCursor
-from statecore.records.position import head
-from statecore.records.sink_cursor import place_of
-from statecore.sequencer import lag
-from statecore.sinks.journal_file import BLOCK, JournalFile
+from statecore.records.sink_cursor import get_position
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, positions
 
@@ -21,7 +21,7 @@ def file_of(home: Path) -> Path:
     return home / "transitions.jsonl"
 
 
-def test_a_line_is_the_event_as_it_is_told_with_its_position(home: Path) -> None:
+def test_a_line_is_the_serialized_event_with_its_position(home: Path) -> None:
     run = world.run()
     catch_up(JournalFile())
 
@@ -51,15 +51,15 @@ def test_the_file_wins_over_a_cursor_that_is_behind(home: Path) -> None:
     assert positions(lines()) == list(range(1, head() + 1))
 
 
-def test_a_file_that_is_ahead_is_not_taken_for_one_that_is_behind(home: Path) -> None:
-    """Killed between the file and its cursor, and nothing has happened since."""
+def test_a_file_ahead_of_its_cursor_has_no_lag(home: Path) -> None:
+    """The sink was killed after it wrote the file and before it moved its cursor."""
     world.workstream()
     catch_up(JournalFile())
     SinkCursor.objects.update(position=0)
     catch_up(JournalFile())
 
-    assert lag()[JournalFile.name] == 0
-    assert place_of(JournalFile.name) == head()
+    assert measure_lag()[JournalFile.name] == 0
+    assert get_position(JournalFile.name) == head()
 
 
 def test_the_file_wins_over_a_cursor_that_is_ahead(home: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_file_wins_over_a_cursor_that_is_ahead(home: Path) -> None:
     assert file_of(home).read_bytes() == whole
 
 
-def test_a_file_that_was_taken_away_is_written_anew(home: Path) -> None:
+def test_a_removed_file_is_rewritten(home: Path) -> None:
     world.workstream()
     catch_up(JournalFile())
     whole = file_of(home).read_bytes()
@@ -83,13 +83,13 @@ def test_a_file_that_was_taken_away_is_written_anew(home: Path) -> None:
     assert file_of(home).read_bytes().startswith(whole)
 
 
-def test_only_the_tail_is_looked_at(home: Path) -> None:
-    while not file_of(home).exists() or file_of(home).stat().st_size < 3 * BLOCK:
+def test_only_the_tail_is_read(home: Path) -> None:
+    while not file_of(home).exists() or file_of(home).stat().st_size < 3 * BLOCK_SIZE:
         for _ in range(20):
             world.run(metadata={"text": "x" * 3_000})
         catch_up(JournalFile())
     whole = file_of(home).read_bytes()
-    # Up to the cursor the file is known to be whole, so nobody reads its beginning again.
+    # The file is known to be complete up to the cursor, so its beginning is not read again.
     file_of(home).write_bytes(b"?" * 100 + whole[100:])
     world.run()
     catch_up(JournalFile())
@@ -98,7 +98,7 @@ def test_only_the_tail_is_looked_at(home: Path) -> None:
     assert b"\n" in file_of(home).read_bytes()[len(whole) :]
 
 
-def test_a_file_that_tells_another_story_is_set_aside_and_written_anew(home: Path) -> None:
+def test_a_file_of_another_database_is_set_aside_and_rewritten(home: Path) -> None:
     world.run()
     catch_up(JournalFile())
     whole, other = file_of(home).read_bytes(), b'{"position":1,"event_id":"evt_of_another_database"}\n'
@@ -109,7 +109,7 @@ def test_a_file_that_tells_another_story_is_set_aside_and_written_anew(home: Pat
     assert [path.read_bytes() for path in home.glob("transitions-until-*.jsonl")] == [other]
 
 
-def test_two_writers_of_one_file_are_one_too_many(home: Path) -> None:
+def test_a_second_writer_of_the_file_is_refused(home: Path) -> None:
     first = JournalFile()
     first.recover(0)
     second = JournalFile()

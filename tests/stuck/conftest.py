@@ -1,4 +1,4 @@
-"""Time stands still until a test shifts it."""
+"""A fixed clock that only the test shifts."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The list of what is stuck."""
+"""The list of stuck rows."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from statecore import door, stuck
+from statecore import transitions
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import NotFound
 from statecore.machines.test_gate import TestGate
+from statecore.reactions import abandoned
+from statecore.read_models import stuck
 from statecore.records import checkpoint
-from statecore.stuck import abandoned, scan
+from statecore.scheduling import deadlines
 from tests.machines import worlds
 from tests.support import world
 
-pytestmark = pytest.mark.django_db
+# A test puts each entity in the state that is overdue; reactions would move it out of that state.
+pytestmark = [pytest.mark.usefixtures("machines_in_isolation"), pytest.mark.django_db]
 
 
 def listed(**given: Any) -> list[tuple[str, str]]:
-    return [(item.entity.pk, item.kind.value) for item in stuck.stuck(**given)]
+    return [(item.entity.pk, item.kind.value) for item in stuck.list_stuck(**given)]
 
 
 def test_nothing_is_stuck_before_its_deadline(later) -> None:
@@ -34,10 +37,10 @@ def test_nothing_is_stuck_before_its_deadline(later) -> None:
     assert listed() == []
 
 
-def test_an_item_says_what_where_since_when_why_and_what_to_do(later) -> None:
+def test_an_item_has_state_deadline_reason_and_suggested_action(later) -> None:
     world.queued_task(id="t1")
     later(minutes=12)
-    (item,) = stuck.stuck()
+    (item,) = stuck.list_stuck()
     assert item.as_dict() == {
         "entity_type": "task",
         "id": "t1",
@@ -53,7 +56,7 @@ def test_an_item_says_what_where_since_when_why_and_what_to_do(later) -> None:
     }
 
 
-def test_the_longest_overdue_come_first_and_no_more_than_asked_for(later) -> None:
+def test_items_are_ordered_by_overdue_time_and_limited(later) -> None:
     for number in range(4):
         world.queued_task(id=f"t{number}")
         later(minutes=1)
@@ -64,29 +67,29 @@ def test_the_longest_overdue_come_first_and_no_more_than_asked_for(later) -> Non
     assert [pk for pk, _kind in listed(entity_type="ingestion_job")] == [job.pk]
 
 
-def test_only_what_has_taken_several_times_as_long(later) -> None:
+def test_overdue_can_require_a_multiple_of_the_deadline(later) -> None:
     world.queued_task(id="t1")
     later(minutes=9)
     world.queued_task(id="t2")
     later(minutes=12)
     assert [pk for pk, _kind in listed()] == ["t1", "t2"]
-    late = scan.overdue(registry.flow("task"), "queued", now(), 100, beyond=2)
+    late = deadlines.find_overdue(registry.flow("task"), "queued", now(), 100, beyond=2)
     assert [task.pk for task in late] == ["t1"]
 
 
-def test_tasks_of_a_workstream_that_has_not_begun_wait_for_that(later) -> None:
+def test_tasks_of_a_workstream_that_has_not_started_are_not_overdue(later) -> None:
     waiting = world.task(workstream=world.workstream(id="w1"))
-    begun = world.task(workstream=world.fire(world.workstream(id="w2"), "tasks_created"))
+    started = world.task(workstream=world.fire(world.workstream(id="w2"), "tasks_created"))
     later(minutes=11)
-    assert [pk for pk, _kind in listed(entity_type="task")] == [begun.pk]
+    assert [pk for pk, _kind in listed(entity_type="task")] == [started.pk]
     later(days=1)
     assert ("w1", "overdue") in listed()
     assert (waiting.pk, "overdue") not in listed()
 
 
-def test_a_machine_nobody_knows_is_refused() -> None:
+def test_an_unknown_machine_is_refused() -> None:
     with pytest.raises(NotFound):
-        stuck.stuck(entity_type="turnstile")
+        stuck.list_stuck(entity_type="turnstile")
 
 
 def test_a_setting_changes_a_deadline(later, settings) -> None:
@@ -97,7 +100,7 @@ def test_a_setting_changes_a_deadline(later, settings) -> None:
     assert listed() == [(task.pk, "overdue")]
 
 
-def test_a_setting_gives_a_deadline_to_a_state_that_may_rest(later, settings) -> None:
+def test_a_setting_gives_a_deadline_to_a_resting_state(later, settings) -> None:
     job = world.created("IngestionJob")
     later(days=3)
     assert listed() == []
@@ -105,29 +108,29 @@ def test_a_setting_gives_a_deadline_to_a_state_that_may_rest(later, settings) ->
     assert listed() == [(job.pk, "overdue")]
 
 
-def test_the_clock_of_a_worker_is_its_heartbeat(later) -> None:
-    silent, heard = world.idle_worker(), world.idle_worker()
+def test_a_workers_deadline_counts_from_its_heartbeat(later) -> None:
+    silent, alive = world.idle_worker(), world.idle_worker()
     later(minutes=3)
-    heard = world.touched(heard, last_heartbeat=silent.last_heartbeat.replace(minute=2))
-    (item,) = stuck.stuck(entity_type="worker")
-    assert (item.entity.pk, item.why) == (silent.pk, "not heard from for 3 min")
+    alive = world.touched(alive, last_heartbeat=silent.last_heartbeat.replace(minute=2))
+    (item,) = stuck.list_stuck(entity_type="worker")
+    assert (item.entity.pk, item.why) == (silent.pk, "last contact 3 min ago")
 
 
-def test_every_live_state_with_a_deadline_is_found(clock, later) -> None:
+def test_every_active_state_with_a_deadline_is_found(clock, later) -> None:
     for flow in worlds.flows():
         for state in flow.states:
             if flow.is_final(state) or flow.deadline(state) is None:
                 continue
-            entity = worlds.brought_to(flow, state, clock)
+            entity = worlds.bring_to(flow, state, clock)
             if (flow.entity_type, state) == ("task", "pending"):
                 world.forced(entity.workstream, "executing")
             later(days=2)
-            found = {item.entity.pk: item for item in stuck.stuck(limit=1000, entity_type=flow.entity_type)}
+            found = {item.entity.pk: item for item in stuck.list_stuck(limit=1000, entity_type=flow.entity_type)}
             assert entity.pk in found, (flow.entity_type, state)
             assert found[entity.pk].why
 
 
-def test_gates_and_patches_of_a_workstream_that_ended_are_left_out(later) -> None:
+def test_gates_and_patches_of_a_finished_workstream_are_left_out(later) -> None:
     dead, live = world.workstream(), world.workstream()
     for workstream in (dead, live):
         world.gate(id=f"gate-{workstream.pk}", workstream=workstream)
@@ -140,7 +143,7 @@ def test_gates_and_patches_of_a_workstream_that_ended_are_left_out(later) -> Non
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-def test_who_was_in_other_hands_when_its_workstream_ended_is_marked_by_the_sweep() -> None:
+def test_the_sweep_marks_a_gate_that_was_locked_when_its_workstream_ended() -> None:
     dead, live = world.workstream(), world.workstream()
     gates = [world.gate(workstream=each) for each in (dead, live)]
 
@@ -159,7 +162,7 @@ def test_who_was_in_other_hands_when_its_workstream_ended_is_marked_by_the_sweep
     assert [gate.pk for gate in TestGate.objects.filter(abandoned=True)] == [gates[0].pk]
 
 
-def test_the_sweep_comes_past_everybody_whom_nobody_waits_for(monkeypatch) -> None:
+def test_the_sweep_marks_every_abandoned_part_in_batches(monkeypatch) -> None:
     monkeypatch.setattr(abandoned, "BATCH", 2)
     monkeypatch.setattr(abandoned, "_places", {})
     dead, live = world.workstream(), world.workstream()
@@ -167,7 +170,7 @@ def test_the_sweep_comes_past_everybody_whom_nobody_waits_for(monkeypatch) -> No
         world.gate(workstream=workstream)
         world.patch(workstream=workstream)
     world.forced(dead, "failed")
-    for model in abandoned.PARTS:  # as if they had been created while it ended
+    for model in abandoned.PARTS:  # as if they had been created while the workstream ended
         model.objects.update(abandoned=False)
 
     assert sum(abandoned.mark_overlooked() for _ in range(3)) == 4
@@ -175,14 +178,14 @@ def test_the_sweep_comes_past_everybody_whom_nobody_waits_for(monkeypatch) -> No
         assert {part.workstream_id for part in model.objects.filter(abandoned=True)} == {dead.pk}
 
 
-def test_what_had_ended_before_its_workstream_is_not_marked(later) -> None:
+def test_a_gate_that_ended_before_its_workstream_is_not_marked(later) -> None:
     workstream = world.workstream()
     passed = world.forced(world.gate(workstream=workstream), "PASSED")
     world.forced(workstream, "cancelled")
     assert not type(passed).objects.get(pk=passed.pk).abandoned
 
 
-def test_a_breaker_set_to_cool_down_for_longer_is_not_stuck(later) -> None:
+def test_a_breaker_within_its_cooldown_is_not_stuck(later) -> None:
     for name, seconds in (("slow", 3600), ("quick", 60)):
         breaker = world.touched(world.created("CircuitBreaker", id=name, cooldown_seconds=seconds), failure_count=5)
         world.fire(breaker, "failure_threshold_exceeded")
@@ -190,7 +193,7 @@ def test_a_breaker_set_to_cool_down_for_longer_is_not_stuck(later) -> None:
     assert [pk for pk, _kind in listed()] == ["quick"]
 
 
-def test_a_checkpoint_starts_the_clock_of_a_pipeline_job_anew(later) -> None:
+def test_a_checkpoint_resets_the_deadline_of_a_pipeline_job(later) -> None:
     job = world.fire(world.created("PipelineJob"), "analyze")
     later(minutes=31)
     assert listed() == [(job.pk, "overdue")]
@@ -201,41 +204,39 @@ def test_a_checkpoint_starts_the_clock_of_a_pipeline_job_anew(later) -> None:
 
 
 class TestDecisions:
-    @pytest.mark.parametrize(("end", "said"), [("failed", "failed"), ("cancelled", "was cancelled")])
-    def test_a_part_that_is_lost_without_the_whole_waits_for_an_operator_at_once(
-        self, later, end: str, said: str
-    ) -> None:
+    @pytest.mark.parametrize(("end", "verb"), [("failed", "failed"), ("cancelled", "was cancelled")])
+    def test_a_run_with_a_failed_workstream_needs_a_decision_at_once(self, later, end: str, verb: str) -> None:
         run = world.fire(world.run(id="r1"), "run_started")
         world.forced(world.workstream(id="w1", run=run), end)
         later(seconds=5)
-        (item,) = stuck.stuck()
+        (item,) = stuck.list_stuck()
         assert (item.entity.pk, item.kind, item.deadline) == ("r1", "needs a decision", None)
-        assert item.why == f"run r1 waits for workstream w1, which {said}: needs a decision"
+        assert item.why == f"run r1 waits for workstream w1, which {verb}: needs a decision"
         assert item.overdue.total_seconds() == 5
         assert item.recovery.action == "retry workstream w1 or run_canceled or override"
 
     @pytest.mark.parametrize("end", ["failed", "cancelled"])
-    def test_a_workstream_with_a_lost_task_waits_too(self, end: str) -> None:
+    def test_a_workstream_with_a_failed_task_needs_a_decision(self, end: str) -> None:
         workstream = world.forced(world.workstream(id="w1"), "executing")
         lost = world.forced(world.task(id="t1", workstream=workstream), end)
         assert listed() == [("w1", "needs a decision")]
-        door.retry(type(lost), "t1", actor=THE_SYSTEM)
+        transitions.retry(type(lost), "t1", actor=THE_SYSTEM)
         assert listed() == []
 
     @pytest.mark.parametrize("end", ["failed", "cancelled", "skipped"])
-    def test_whoever_depends_on_what_will_never_be_completed(self, end: str) -> None:
+    def test_a_workstream_with_a_dead_dependency_needs_a_decision(self, end: str) -> None:
         run = world.run()
         dead = world.forced(world.workstream(run=run), end)
         world.workstream(id="w2", run=run, depends_on=[dead.pk])
         assert listed(entity_type="workstream") == [("w2", "needs a decision")]
 
-    def test_the_end_of_the_parent_ends_the_need(self) -> None:
+    def test_a_finished_parent_needs_no_decision(self) -> None:
         workstream = world.forced(world.workstream(), "executing")
         world.forced(world.task(workstream=workstream), "failed")
         world.forced(workstream, "cancelled")
         assert listed() == []
 
-    def test_a_decision_says_more_than_a_deadline(self, later) -> None:
+    def test_a_needed_decision_replaces_the_overdue_item(self, later) -> None:
         workstream = world.forced(world.workstream(id="w1"), "executing")
         world.forced(world.task(workstream=workstream), "failed")
         later(hours=5)
@@ -244,29 +245,29 @@ class TestDecisions:
 
 
 class TestPages:
-    """Everybody stands on one page, whatever they are found by and however many are due at the same moment."""
+    """Every row appears on exactly one page, also when many are due at the same moment."""
 
-    def paged(self, size: int, **given: Any) -> list[tuple[str, str]]:
+    def read_pages(self, size: int, **given: Any) -> list[tuple[str, str]]:
         shown, after = [], None
         while True:
-            page = stuck.page(size, after=after, **given)
+            page = stuck.read_page(size, after=after, **given)
             shown += [(item.entity.pk, item.kind.value) for item in page.items]
-            if page.onward is None:
+            if page.next_cursor is None:
                 return shown
             assert len(page.items) == size
-            after = stuck.Place.read(str(page.onward))
+            after = stuck.ListCursor.parse(str(page.next_cursor))
 
     @pytest.mark.parametrize("size", [1, 2, 7, 100])
-    def test_it_is_the_same_list_in_parts(self, clock, size: int) -> None:
-        stuck_of_each_kind(range(3))
+    def test_the_pages_add_up_to_the_whole_list(self, clock, size: int) -> None:
+        create_stuck_rows(range(3))
         clock.shift(timedelta(days=3))
         whole = listed(limit=1_000)
         assert len(whole) == len(set(whole)) > 30
-        assert self.paged(size) == whole
-        assert self.paged(size, entity_type="task") == listed(limit=1_000, entity_type="task")
+        assert self.read_pages(size) == whole
+        assert self.read_pages(size, entity_type="task") == listed(limit=1_000, entity_type="task")
 
-    def test_who_is_late_and_needs_a_decision_stands_in_one_place(self, later) -> None:
-        """Whichever of the two came first, and whatever else was lost."""
+    def test_an_overdue_row_that_needs_a_decision_is_listed_once(self, later) -> None:
+        """Independent of which condition came first and of other failed parts."""
         for number, ends in enumerate([("failed", "cancelled"), ("cancelled", "failed"), ("failed",), ()] * 2):
             run = world.fire(world.run(id=f"r{number}"), "run_started")
             later(minutes=1 if number < 4 else 60 * 24)
@@ -277,9 +278,9 @@ class TestPages:
         whole = [("r3", "overdue"), ("r7", "overdue")]
         whole += [(f"r{number}", "needs a decision") for number in (0, 1, 2, 4, 5, 6)]
         for size in (1, 2, 3, 100):
-            assert sorted(self.paged(size, entity_type="run")) == sorted(whole)
+            assert sorted(self.read_pages(size, entity_type="run")) == sorted(whole)
 
-    def test_who_waits_for_an_approval_before_their_deadline_comes_after_the_late(self, later, settings) -> None:
+    def test_rows_that_need_approval_before_their_deadline_come_after_overdue_ones(self, later, settings) -> None:
         settings.STATECORE_RECOVERY = {"supervised_job": "approval"}
         lost = world.created("SupervisedWorker", workspace_id="space")
         for number in range(6):
@@ -290,19 +291,19 @@ class TestPages:
         world.fire(lost, "terminate")
         later(minutes=30)
         expected = [(f"j{number}", "needs approval") for number in range(6)]
-        assert [item.overdue > timedelta() for item in stuck.stuck()] == [True] * 3 + [False] * 3
+        assert [item.overdue > timedelta() for item in stuck.list_stuck()] == [True] * 3 + [False] * 3
         for size in (1, 2, 4):
-            assert self.paged(size) == expected
+            assert self.read_pages(size) == expected
 
-    def test_whoever_comes_in_the_meantime_stands_behind(self, later) -> None:
+    def test_rows_that_become_stuck_while_paging_come_last(self, later) -> None:
         for number in range(4):
             world.queued_task(id=f"t{number}")
         later(minutes=9)
         world.queued_task(id="t9")
         later(minutes=2)
-        first = stuck.page(2)
+        first = stuck.read_page(2)
         later(minutes=9)
-        rest = stuck.page(100, after=first.onward)
+        rest = stuck.read_page(100, after=first.next_cursor)
         assert [item.entity.pk for item in [*first.items, *rest.items]] == ["t0", "t1", "t2", "t3", "t9"]
 
     @pytest.mark.parametrize(
@@ -310,18 +311,18 @@ class TestPages:
         ["", "x", ",,", "2026-01-05T08:00:00.000000Z,late task.queued", "1969-12-31T00:00:00.000000Z,late,t1",
          "9999-12-31T23:59:59.000000-23:59,late,t1", "2026-01-05T08:00:00.000000Z,late,\0"],
     )  # fmt: skip
-    def test_a_place_that_there_is_not_is_refused(self, text: str) -> None:
-        with pytest.raises(ValueError):  # noqa: PT011 - each part complains in its own words
-            stuck.Place.read(text)
+    def test_an_invalid_cursor_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError):  # noqa: PT011 - each part has its own message
+            stuck.ListCursor.parse(text)
 
 
-# How many queries
+# Number of queries
 
 
-def stuck_of_each_kind(numbers: range) -> None:
-    """Tasks before, in and after the queue, what they belong to, gates, patches, workers, jobs.
+def create_stuck_rows(numbers: range) -> None:
+    """Create tasks before, in and after the queue, their parents, gates, patches, workers and jobs.
 
-    Named so that each run and each workstream waits for the same of its parts: what is looked at depends on it.
+    The ids make each run and workstream wait for the same part, so that each needs the same queries.
     """
     for number in numbers:
         run = world.fire(world.run(), "run_started")
@@ -341,13 +342,13 @@ def stuck_of_each_kind(numbers: range) -> None:
 
 
 def test_a_longer_list_takes_no_more_queries(clock) -> None:
-    asked, shown = [], []
+    counts, shown = [], []
     for numbers in (range(5), range(5, 25)):
-        stuck_of_each_kind(numbers)
+        create_stuck_rows(numbers)
         clock.shift(timedelta(days=3))
         with CaptureQueriesContext(connection) as queries:
-            shown.append(len(stuck.stuck(10_000)))
-        asked.append(len(queries))
+            shown.append(len(stuck.list_stuck(10_000)))
+        counts.append(len(queries))
     assert shown[1] == 5 * shown[0]
     assert shown[0] > 5 * 10
-    assert asked[1] == asked[0], [query["sql"][:200] for query in queries]
+    assert counts[1] == counts[0], [query["sql"][:200] for query in queries]

@@ -1,1 +1,1 @@
-"""Real servers and small helpers for the tests."""
+"""Servers, processes and helpers that the tests share."""

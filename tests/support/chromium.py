@@ -1,4 +1,4 @@
-"""Debian's Chromium, as a program without a screen needs it."""
+"""Launch options for Debian's Chromium without a display."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import shutil
 from typing import Any
 
 ALONE = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
-# What its address bar would show is a page of its own, made for every window: more work than most of ours.
+# The address bar's popups are pages that every window renders, at a higher cost than most of our pages.
 ADDRESS_BAR = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
-# Chromium obeys the last list alone, so ours replaces Playwright's. Off here as there is what a test could notice: an
-# address without TLS is not tried with it, and a page is painted at once.
+# Chromium only applies the last --disable-features, so ours replaces Playwright's and repeats what a test could notice:
+# no upgrade of http to https, and no delay before the first paint.
 OF_PLAYWRIGHT = ("HttpsUpgrades", "PaintHolding")
 WITHOUT = f"--disable-features={','.join((*ADDRESS_BAR, *OF_PLAYWRIGHT))}"
 
 
 def options() -> dict[str, Any]:
-    """What Playwright is to launch it with; the same pages without the windows around them, where that is there."""
+    """Arguments for Playwright's launch(); uses the headless shell where it is installed."""
     return {
         "executable_path": shutil.which("chromium-headless-shell") or shutil.which("chromium"),
         "args": ["--no-sandbox", "--disable-gpu", *ALONE, WITHOUT],

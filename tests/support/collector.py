@@ -1,4 +1,4 @@
-"""A collector of traces, in a thread of this process."""
+"""An OpenTelemetry trace collector in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Collector(BaseHTTPRequestHandler):
-    heard: list[Any]
-    timeout = 10  # for who has called and says nothing
+    received: list[Any]
+    timeout = 10  # for a client that connects and sends nothing
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") is None:
-            told = ExportTraceServiceRequest.FromString(body)
-            self.heard += [span for each in told.resource_spans for scope in each.scope_spans for span in scope.spans]
+            export = ExportTraceServiceRequest.FromString(body)
+            self.received += [
+                span for each in export.resource_spans for scope in each.scope_spans for span in scope.spans
+            ]
         self.send_response(200)
         self.end_headers()
 
@@ -28,13 +30,13 @@ class Collector(BaseHTTPRequestHandler):
 
 @contextmanager
 def collecting() -> Iterator[tuple[str, list[Any]]]:
-    """The address of a collector, and the spans it has heard of."""
-    heard: list[Any] = []
-    server = HTTPServer(("127.0.0.1", 0), type("Heard", (Collector,), {"heard": heard}))
+    """Yields the URL of a collector and the list of spans it has received."""
+    received: list[Any] = []
+    server = HTTPServer(("127.0.0.1", 0), type("CollectorOfTest", (Collector,), {"received": received}))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", heard
+        yield f"http://127.0.0.1:{server.server_port}", received
     finally:
         server.shutdown()
         server.server_close()

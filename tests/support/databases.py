@@ -1,4 +1,4 @@
-"""An empty database of its own, for a test that starts real processes."""
+"""Empty databases for tests that start real processes."""
 
 import os
 import uuid
@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 
 
-def fresh_url(directory: Path) -> str:
-    """The URL of a database nobody else uses; it goes when the servers of the tests go."""
+def create_database(directory: Path) -> str:
+    """Creates a database that no other test uses and returns its URL; it disappears with the test servers."""
     server = os.environ.get("DATABASE_URL")
     if server is None:
         return f"sqlite:///{directory}/own.sqlite3"

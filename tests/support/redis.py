@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 @contextmanager
 def running(socket: Path) -> Iterator[str]:
-    """Yield the URL of a server that lives as long as the block."""
+    """Yields the URL of a server that runs until the block ends."""
     url = f"unix://{socket}"
     process = subprocess.Popen(redis_server.command(socket), stdout=subprocess.DEVNULL)
     try:

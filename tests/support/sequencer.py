@@ -1,4 +1,4 @@
-"""A sequencer in this process, a round at a time, and sequencers in processes of their own."""
+"""Sequencers: one in the test process that runs round by round, and real processes."""
 
 from __future__ import annotations
 
@@ -15,30 +15,39 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from statecore.records import Position
-from statecore.sequencer import Sequencer
-from statecore.sinks import Sink
+from statecore.delivery.sequencer import Sequencer
+from statecore.delivery.sinks import Sink
+from statecore.delivery.sinks.tree import Tree
+from statecore.journal import Position
+from statecore.kernel.clock import now
 
 ROOT = Path(__file__).parents[2]
 
 
 def sequencer(*sinks: Sink) -> Sequencer:
     made = Sequencer(sinks)
-    made.numberer.begin()
+    made.numberer.load_mark()
     return made
 
 
 def catch_up(*sinks: Sink) -> None:
-    """Number everything and feed the sinks until nothing is left."""
+    """Numbers all events and feeds the sinks until none is left."""
     working = sequencer(*sinks)
-    while working.round():
+    while working.run_round():
         pass
     for feed in working.feeds:
         feed.close()
 
 
+def sign() -> None:
+    """Extends the tree to the last position and signs a checkpoint, which the sequencer does every few seconds."""
+    catch_up(tree := Tree())
+    tree.recover(0)
+    tree.tick(now())
+
+
 def ordered() -> list[str]:
-    """The ids of the events in the order of their positions, which are dense."""
+    """Returns the event ids by position and asserts that the positions have no gaps."""
     rows = list(Position.objects.order_by("position").values_list("position", "event_id"))
     assert [position for position, _event in rows] == list(range(1, len(rows) + 1))
     return [event for _position, event in rows]
@@ -57,7 +66,7 @@ def database_url() -> str:
 
 
 def start(home: Path, **environ: str) -> subprocess.Popen[bytes]:
-    """The real command, on the test database."""
+    """Starts the real command on the test database."""
     with (home / "sequencer.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "manage.py", "sequencer"],
@@ -82,5 +91,5 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM) 
     return process.wait(20)
 
 
-def positions(told: Sequence[dict[str, Any]]) -> list[int]:
-    return [line["position"] for line in told]
+def positions(events: Sequence[dict[str, Any]]) -> list[int]:
+    return [event["position"] for event in events]

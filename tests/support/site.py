@@ -1,4 +1,4 @@
-"""The real web process on the test database: it can be killed, and started again at the same address."""
+"""The real web process on the test database; it can be killed and restarted on the same port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 class Site:
     def __init__(self, home: Path, redis: str, **environ: str) -> None:
-        from tests.support.sequencer import database_url  # needs Django, which is not ready when this file is read
+        from tests.support.sequencer import database_url  # Django is not set up when this plugin loads
 
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -71,7 +71,7 @@ def running(home: Path, redis: str, **environ: str) -> Iterator[Site]:
 
 
 def token(scope: str, name: str = "") -> str:
-    """The text of a new token of a user who may do everything."""
+    """Creates a token of a superuser and returns its secret."""
     from django.contrib.auth.models import User
 
     from statecore.records import token as tokens
@@ -83,9 +83,9 @@ def token(scope: str, name: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def the_site(django_db_setup: None, redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One server for all tests of a file; retries are due within a second.
+    """One server for all tests of a module; retries are due within a second.
 
-    Not for longer: others wait until nobody else is connected to the database.
+    Its connections would block tests of other modules that need the database for themselves.
     """
     quick = {"STATECORE_RETRY_BASE_SECONDS": "1", "STATECORE_RETRY_CAP_SECONDS": "1"}
     with running(tmp_path_factory.mktemp("site"), redis_server, **quick) as site:
@@ -94,7 +94,7 @@ def the_site(django_db_setup: None, redis_server: str, tmp_path_factory: pytest.
 
 @pytest.fixture
 def site(the_site: Site, transactional_db: None) -> Site:
-    """It is up, whatever the test before did to it."""
+    """The module's server, restarted if the previous test has stopped it."""
     if the_site.process is None or the_site.process.poll() is not None:
         the_site.start()
     return the_site

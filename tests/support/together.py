@@ -1,4 +1,4 @@
-"""Threads that set off at the same moment, each with a connection of its own."""
+"""Threads that start at the same moment, each with its own connection."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from statecore.kernel.refusals import Refusal
 PATIENCE = 60.0
 
 
-def together(deeds: Sequence[Callable[[], Any]]) -> list[Any]:
-    """What each deed returned, or the refusal it was told."""
+def run_concurrently(deeds: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Runs the calls at the same moment and returns the result or the refusal of each."""
     barrier = threading.Barrier(len(deeds), timeout=PATIENCE)
 
     def do(deed: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Waiting for something real to become true, or to be said."""
+"""Waits with a deadline: for a condition, a lock or a line of output."""
 
 import select
 import time
@@ -8,10 +8,10 @@ from typing import IO, AnyStr
 from django.db import connection
 
 
-def how_many_wait() -> int:
-    """For a lock, on PostgreSQL, in this database: others of the same server have tests of their own."""
+def count_lock_waiters() -> int:
+    """Returns the number of PostgreSQL clients of this test's database that wait for a lock."""
     with connection.cursor() as cursor:
-        # A transaction is told of the clients there were when it first asked; who has come since would never be seen.
+        # Inside a transaction the statistics are a snapshot: without this, later clients stay invisible.
         cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             "SELECT count(*) FROM pg_locks JOIN pg_stat_activity AS client USING (pid) "
@@ -20,12 +20,12 @@ def how_many_wait() -> int:
         return int(cursor.fetchone()[0])
 
 
-def somebody_waits() -> bool:
-    return how_many_wait() > 0
+def has_lock_waiters() -> bool:
+    return count_lock_waiters() > 0
 
 
 def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
-    """Return as soon as the condition holds; fail when it never does."""
+    """Returns as soon as the condition holds; fails after the timeout."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -33,7 +33,7 @@ def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def line_of(stream: IO[AnyStr], timeout: float = 60.0) -> AnyStr:
-    """The next line of a process that says one at a time; empty when it has ended, and a failure when it is silent."""
-    assert select.select([stream], [], [], timeout)[0], f"nothing was said for {timeout} seconds"
+def read_line(stream: IO[AnyStr], timeout: float = 60.0) -> AnyStr:
+    """Returns the next line of a process's output, empty at its end; fails when none comes in time."""
+    assert select.select([stream], [], [], timeout)[0], f"no output for {timeout} seconds"
     return stream.readline()

@@ -1,4 +1,4 @@
-"""The real web server in a process of its own, on the test database."""
+"""The real web server as a process on the test database."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Web:
 
 
 def here(home: Path) -> dict[str, str]:
-    """The database and the secret of the tests, so that their sessions are good."""
+    """The database and the secret key of the tests, so that their sessions are valid."""
     secret = {"STATECORE_SECRET_KEY": settings.SECRET_KEY}
     return {"DATABASE_URL": database_url(), "STATECORE_HOME": str(home), **secret}
 
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 
 def bearer(scope: str = "read", name: str = "wall", **details: object) -> dict[str, str]:
-    """The header of a token of this scope."""
+    """Creates a token of this scope and returns its Authorization header."""
     user, _ = User.objects.get_or_create(username=f"{name}-user", defaults={"password": "!", "is_superuser": True})
     _token, text = tokens.make(name, user, scope, **details)  # type: ignore[arg-type]
     return {"Authorization": f"Bearer {text}"}

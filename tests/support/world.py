@@ -1,4 +1,4 @@
-"""A small world to test in: people, records and entities, all of it made through the door."""
+"""Factories for users, records and entities; entities are created by the transition service."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 
-from statecore import door, reactions
+from statecore import reactions, transitions
 from statecore.journal import Event
-from statecore.kernel import latch as database_gate
 from statecore.kernel import registry
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase
 from statecore.scheduling import breakers
+from statecore.storage import write_guard as database_gate
 
 AGENT = Actor.agent("agent-7")
 REASON = "seen to be wrong by hand"
@@ -37,7 +37,7 @@ def operator_with(*permissions: str, name: str = "bob") -> Actor:
     return Actor.operator(user, Channel.CONSOLE)
 
 
-def an_actor(kind: Kind) -> Actor:
+def actor_of_kind(kind: Kind) -> Actor:
     return {Kind.AGENT: AGENT, Kind.OPERATOR: operator(), Kind.SYSTEM: THE_SYSTEM}[kind]
 
 
@@ -46,7 +46,7 @@ def model(name: str) -> type[Entity]:
 
 
 def created(name: str, **fields: Any) -> Any:
-    return door.create(model(name), actor=THE_SYSTEM, **fields).entity
+    return transitions.create(model(name), actor=THE_SYSTEM, **fields).entity
 
 
 def phase() -> Phase:
@@ -93,34 +93,34 @@ def running_task(*, by: Any = None, **fields: Any) -> Any:
 
 
 def open_breaker(tool: str) -> None:
-    """By an agent, for whom the tool has failed as often as it may."""
+    """Opens the breaker of a tool by reporting a failure as an agent."""
     created("CircuitBreaker", id=tool, failure_threshold=1)
     breakers.report(tool, success=False, actor=AGENT, error="it crashed")
 
 
 def fire(entity: Entity, trigger: str, *, actor: Actor = THE_SYSTEM, **params: Any) -> Any:
-    return door.transition(type(entity), entity.pk, trigger, actor=actor, params=params).entity
+    return transitions.transition(type(entity), entity.pk, trigger, actor=actor, params=params).entity
 
 
 def forced(entity: Entity, state: str, **details: Any) -> Any:
     details = {"actor": operator(), "reason": REASON, "category": "other", **details}
-    return door.override(type(entity), entity.pk, state, **details).entity
+    return transitions.override(type(entity), entity.pk, state, **details).entity
 
 
 def touched(entity: Entity, **plain: Any) -> Any:
-    """Change fields that are not the state's, as a heartbeat or a PATCH does."""
+    """Updates fields other than the state, as a heartbeat or a PATCH does."""
     type(entity).objects.filter(pk=entity.pk).update(**plain)
     return type(entity).objects.get(pk=entity.pk)
 
 
-def machines_alone(registry: Any) -> None:
-    """Without what the machines do to each other, in a process that lives for a test."""
-    registry.reactions[:] = [reaction for reaction in registry.reactions if reaction is not reactions.follow]
+def disable_reactions() -> None:
+    """Does what the fixture `machines_in_isolation` does, in a process that a test has started."""
+    registry.reactions[:] = [each for each in registry.reactions if each not in reactions.REACTIONS]
 
 
-def each(react: Callable[[Any], None]) -> registry.Reaction:
-    """A reaction that is told of one change at a time."""
-    return lambda changes: [react(change) for change in changes] and None
+def reaction_per_change(react: Callable[[Any, Any], None]) -> registry.Reaction:
+    """Returns a reaction that calls the function once per change."""
+    return lambda work, changes: [react(work, change) for change in changes] and None
 
 
 def events_of(entity: Entity) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def last_event(entity: Entity) -> dict[str, Any]:
 
 
 def trace(entity: Entity) -> tuple[Any, ...]:
-    """All that a change would touch: the row as the database holds it, and every event there is."""
+    """Returns everything that a transition would change: the stored row and all events."""
     quote, meta = connection.ops.quote_name, entity._meta
     columns = ", ".join(quote(field.column) for field in meta.concrete_fields)
     with connection.cursor() as cursor:
@@ -144,15 +144,15 @@ def trace(entity: Entity) -> tuple[Any, ...]:
 
 
 @contextmanager
-def open_gate() -> Iterator[None]:
-    """Hold the database's gate open, as only the door does: what is refused now is refused by something else."""
-    with transaction.atomic(), database_gate.opened(connection):
-        _set_gate("open")
+def disable_write_guard() -> Iterator[None]:
+    """Disables the write guard, as the transition service does: what is refused now is refused by something else."""
+    with transaction.atomic(), database_gate.allow_writes(connection):
+        _set_write_guard("open")
         yield
-        _set_gate("shut")
+        _set_write_guard("shut")
 
 
-def _set_gate(position: str) -> None:
+def _set_write_guard(position: str) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config(%s, %s, true)", [database_gate.SETTING, position])

@@ -1,1 +1,5 @@
-"""The tools for language models, called by the official client over HTTP."""
+"""The MCP tools, called with the official client over HTTP."""
+
+import pytest
+
+pytestmark = pytest.mark.once_on("postgres")

@@ -1,4 +1,4 @@
-"""What a language model sees and may do: by the scope of its token, and always as an agent."""
+"""The tools a language model can list and call depend on its token's scope; it always acts as an agent."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from statecore.journal import Event
+from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
-from tests.agent.process import running, state, submit
-from tests.api.test_rights import useless
+from tests.agent.process import claim_as_w1, state, submit
+from tests.api.test_rights import invalid_tokens
 from tests.support import site as sites
 from tests.support import world
-from tests.support.plans import copied
+from tests.support.plans import insert_copies
 from tests.support.site import Site
 
-READING = {
+READ_TOOLS = {
     "describe_machine", "explain", "get_entity", "get_history", "get_stats", "list_entities", "list_machines",
     "list_stuck",
 }  # fmt: skip
 
 
-def asked(site: Site, token: str, deed: Callable[[Client], Awaitable[Any]], **further: str) -> Any:
+def run_with_client(site: Site, token: str, action: Callable[[Client], Awaitable[Any]], **further: str) -> Any:
     async def run() -> Any:
         headers = {"Authorization": f"Bearer {token}", **further}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30) as http,
             Client(streamable_http_client(f"{site.url}/mcp/", http_client=http)) as client,
         ):
-            return await deed(client)
+            return await action(client)
 
     return asyncio.run(run())
 
 
-def called(site: Site, token: str, tool: str, **arguments: Any) -> Any:
-    return asked(site, token, lambda client: client.call_tool(tool, arguments))
+def call_tool(site: Site, token: str, tool: str, **arguments: Any) -> Any:
+    return run_with_client(site, token, lambda client: client.call_tool(tool, arguments))
 
 
-def names(site: Site, token: str) -> set[str]:
-    listed = asked(site, token, lambda client: client.list_tools())
+def list_tool_names(site: Site, token: str) -> set[str]:
+    listed = run_with_client(site, token, lambda client: client.list_tools())
     return {tool.name for tool in listed.tools}
 
 
@@ -56,55 +57,56 @@ def last_event(entity_id: str) -> dict[str, Any]:
     return Event.objects.filter(entity_id=entity_id).latest("sequence").as_dict()
 
 
-def test_a_reading_token_sees_only_what_reads(site: Site) -> None:
-    listed = asked(site, sites.token("read"), lambda client: client.list_tools())
+def test_a_read_token_lists_only_read_tools(site: Site) -> None:
+    listed = run_with_client(site, sites.token("read"), lambda client: client.list_tools())
 
-    assert {tool.name for tool in listed.tools} == READING
+    assert {tool.name for tool in listed.tools} == READ_TOOLS
     assert all(tool.annotations.read_only_hint and tool.description for tool in listed.tools)
 
 
 @pytest.mark.parametrize("scope", ["agent", "override"])
-def test_a_token_for_more_sees_more_but_nothing_that_forces(site: Site, scope: str) -> None:
-    seen = names(site, sites.token(scope))
+def test_a_wider_token_lists_more_tools_but_no_overrides(site: Site, scope: str) -> None:
+    seen = list_tool_names(site, sites.token(scope))
 
-    assert seen > READING
+    assert seen > READ_TOOLS
     assert {"fire_transition", "claim_task", "submit_plan"} <= seen
     assert not [name for name in seen if "override" in name or "force" in name]
 
 
-def test_a_reading_token_cannot_call_what_it_does_not_see(site: Site) -> None:
+def test_a_read_token_cannot_call_a_tool_it_cannot_list(site: Site) -> None:
     submit({"id": "t1"})
-    result = called(site, sites.token("read"), "fail_task", task_id="t1", attempt=1, error="no")
+    result = call_tool(site, sites.token("read"), "fail_task", task_id="t1", attempt=1, error="no")
 
     assert result.is_error
     assert result.structured_content["code"] == "unknown_tool"
     assert state("t1") == "queued"
 
 
-def test_it_looks_at_things(site: Site) -> None:
+def test_read_tools_return_entities_and_explanations(site: Site) -> None:
     submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
     token = sites.token("read")
 
-    found = called(site, token, "list_entities", collection="tasks", filters={"state": "blocked"})
+    found = call_tool(site, token, "list_entities", collection="tasks", filters={"state": "blocked"})
     assert [each["id"] for each in found.structured_content["results"]] == ["t2"]
-    assert called(site, token, "get_entity", collection="tasks", id="t1").structured_content["state"] == "queued"
-    assert called(site, token, "explain", collection="tasks", id="t2").structured_content["waiting_on"]
-    assert called(site, token, "get_history", collection="tasks", id="t1").structured_content["events"]
-    assert len(called(site, token, "list_machines").structured_content["results"]) == 13
+    assert call_tool(site, token, "get_entity", collection="tasks", id="t1").structured_content["state"] == "queued"
+    assert call_tool(site, token, "explain", collection="tasks", id="t2").structured_content["waiting_on"]
+    assert call_tool(site, token, "get_history", collection="tasks", id="t1").structured_content["events"]
+    machines = call_tool(site, token, "list_machines").structured_content["results"]
+    assert {machine["entity_type"] for machine in machines} == {flow.entity_type for flow in registry.flows()}
 
 
-def test_it_is_told_that_more_is_stuck(site: Site) -> None:
+def test_list_stuck_reports_whether_there_are_more(site: Site) -> None:
     with time_machine.travel(now() - timedelta(days=2)):
-        copied(world.run(), 149)
-    token, told = sites.token("read"), {}
+        insert_copies(world.run(), 149)
+    token, more = sites.token("read"), {}
     for limit in (120, 150):
-        found = called(site, token, "list_stuck", limit=limit).structured_content
-        told[len(found["results"])] = found["more"]
+        found = call_tool(site, token, "list_stuck", limit=limit).structured_content
+        more[len(found["results"])] = found["more"]
 
-    assert told == {120: True, 150: False}
+    assert more == {120: True, 150: False}
 
 
-def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
+def test_a_plan_is_submitted_and_completed_with_tools(site: Site) -> None:
     token = sites.token("agent", "assistant")
     plan = {"id": "r1", "phase": world.phase().pk, "workstreams": [{"id": "w", "tasks": [{"id": "t1"}]}], "start": True}
 
@@ -116,7 +118,7 @@ def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
         report = {"task_id": task["id"], "attempt": task["attempt"], "output": "done by a model"}
         return await client.call_tool("complete_task", report)
 
-    result = asked(site, token, work)
+    result = run_with_client(site, token, work)
 
     assert not result.is_error, result
     assert Run.objects.get().state == "succeeded"
@@ -130,8 +132,8 @@ def test_a_plan_is_submitted_and_worked_off_by_tools(site: Site) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_they_look_and_work_behind_a_proxy_that_speaks_tls(redis_server: str, tmp_path: Path) -> None:
-    """As deploy/ has it: what comes without TLS is sent to it, and what a tool calls stays in the process."""
+def test_tools_work_behind_a_tls_proxy(redis_server: str, tmp_path: Path) -> None:
+    """As in deploy/: requests without TLS are redirected, while a tool's own calls stay inside the process."""
     token, through_tls = sites.token("agent"), {"X-Forwarded-Proto": "https"}
     run = {"collection": "runs", "fields": {"phase": world.phase().pk}}
 
@@ -141,17 +143,17 @@ def test_they_look_and_work_behind_a_proxy_that_speaks_tls(redis_server: str, tm
 
     with sites.running(tmp_path, redis_server, STATECORE_HTTPS="1") as site:
         assert httpx.get(f"{site.url}/api/v1/machines/").status_code == 301
-        told = asked(site, token, work, **through_tls)
+        results = run_with_client(site, token, work, **through_tls)
 
-    assert [result.is_error for result in told] == [False, False], told
+    assert [result.is_error for result in results] == [False, False], results
     assert Run.objects.count() == 1
 
 
-def test_even_an_operators_token_is_an_agent_here(site: Site) -> None:
+def test_an_operators_token_acts_as_an_agent(site: Site) -> None:
     submit({"id": "t1"})
-    running()
+    claim_as_w1()
 
-    result = called(
+    result = call_tool(
         site, sites.token("override"), "fire_transition", collection="tasks", id="t1", trigger="user_cancelled",
         reason="it is not needed",
     )  # fmt: skip
@@ -161,9 +163,9 @@ def test_even_an_operators_token_is_an_agent_here(site: Site) -> None:
     assert state("t1") == "running"
 
 
-def test_a_refusal_has_its_code_and_its_facts(site: Site) -> None:
+def test_a_refusal_has_a_code_and_facts(site: Site) -> None:
     submit({"id": "t1"})
-    refused = called(site, sites.token("agent"), "complete_task", task_id="t1", attempt=1)
+    refused = call_tool(site, sites.token("agent"), "complete_task", task_id="t1", attempt=1)
 
     assert refused.is_error
     assert refused.structured_content["code"] in ("lease_lost", "invalid_transition")
@@ -175,14 +177,14 @@ def test_a_refusal_has_its_code_and_its_facts(site: Site) -> None:
     [{}, {"collection": "tasks"}, {"collection": 7, "id": "t1"}, {"collection": "tasks", "id": "t1", "more": 1}],
 )
 def test_wrong_arguments_are_refused_by_name(site: Site, arguments: dict[str, Any]) -> None:
-    result = called(site, sites.token("read"), "get_entity", **arguments)
+    result = call_tool(site, sites.token("read"), "get_entity", **arguments)
 
     assert result.is_error
     assert result.structured_content["code"] == "invalid"
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer stc_wrong"}, {"Authorization": "Basic YTpi"}])
-def test_nobody_comes_in_without_a_token(site: Site, header: dict[str, str]) -> None:
+def test_a_missing_or_wrong_token_is_refused(site: Site, header: dict[str, str]) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = httpx.post(f"{site.url}/mcp/", json=body, headers={"Accept": "application/json", **header})
 
@@ -191,27 +193,27 @@ def test_nobody_comes_in_without_a_token(site: Site, header: dict[str, str]) -> 
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_nobody_comes_in_with_a_token_that_is_no_good_any_more(site: Site) -> None:
-    for who, text in useless().items():
+def test_an_unusable_token_is_refused(site: Site) -> None:
+    for who, text in invalid_tokens().items():
         headers = {"Authorization": f"Bearer {text}"} if text else {}
         answer = httpx.post(f"{site.url}/mcp/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, "not_authenticated"), who
 
 
-def test_a_body_that_is_too_large_is_not_read_to_its_end(site: Site) -> None:
+def test_an_oversized_body_is_refused(site: Site) -> None:
     headers = {"Authorization": f"Bearer {sites.token('read')}", "Content-Type": "application/json"}
 
-    def portions() -> Iterator[bytes]:
+    def chunks() -> Iterator[bytes]:
         for _ in range(10):
             yield b" " * 1024 * 1024
 
-    answer = httpx.post(f"{site.url}/mcp/", content=portions(), headers=headers, timeout=30)
+    answer = httpx.post(f"{site.url}/mcp/", content=chunks(), headers=headers, timeout=30)
 
     assert answer.status_code == 413
     assert answer.json()["code"] == "too_large"
 
 
-def test_there_is_nothing_to_listen_to(site: Site) -> None:
+def test_only_post_is_allowed(site: Site) -> None:
     headers = {"Authorization": f"Bearer {sites.token('read')}", "Accept": "text/event-stream"}
     for method in ("GET", "DELETE"):
         answer = httpx.request(method, f"{site.url}/mcp/", headers=headers, timeout=30)
@@ -226,8 +228,8 @@ def test_there_is_nothing_to_listen_to(site: Site) -> None:
         ("list_entities", {"collection": "schema"}),
     ],
 )
-def test_what_cannot_be_asked_or_read_is_told_as_a_problem(site: Site, tool: str, arguments: dict[str, Any]) -> None:
-    result = called(site, sites.token("agent"), tool, **arguments)
+def test_an_invalid_request_is_returned_as_a_problem(site: Site, tool: str, arguments: dict[str, Any]) -> None:
+    result = call_tool(site, sites.token("agent"), tool, **arguments)
 
     assert result.is_error
     assert result.structured_content["code"] in ("invalid", "unavailable")
@@ -235,7 +237,7 @@ def test_what_cannot_be_asked_or_read_is_told_as_a_problem(site: Site, tool: str
 
 def test_a_header_cannot_claim_to_be_a_tool(site: Site) -> None:
     submit({"id": "t1"})
-    running()
+    claim_as_w1()
     headers = {"Authorization": f"Bearer {sites.token('operate')}", "statecore.tool": "fire_transition"}
     body = {"trigger": "user_cancelled", "reason": "not needed"}
 

@@ -1,4 +1,4 @@
-"""A fourteenth machine, one file, put beside the thirteen for as long as a test needs it."""
+"""An additional machine of one file, installed for the duration of a test."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NAME = "turnstile"
 
 
 @contextmanager
-def in_the_folder(folder: str = FOLDER) -> Iterator[None]:
-    """As if the file lay in statecore/machines/."""
-    machines.__path__.append(folder)
+def in_the_folder() -> Iterator[None]:
+    """Adds the folder of the turnstile to the package statecore.machines."""
+    machines.__path__.append(FOLDER)
     try:
         yield
     finally:
-        machines.__path__.remove(folder)
+        machines.__path__.remove(FOLDER)
 
 
 @contextmanager
 def loaded() -> Iterator[Flow]:
-    """What Django does at start-up with every file of the folder; afterwards nobody knows of it."""
+    """Imports the machine as Django does at start-up, and removes every trace of it afterwards."""
     from django.apps import apps
 
     from statecore.kernel import registry
@@ -47,10 +47,10 @@ def loaded() -> Iterator[Flow]:
 
 @contextmanager
 def in_the_database() -> Iterator[Flow]:
-    """With its table, as its migration would make it, and the triggers that come after each migrate."""
+    """Creates the table that its migration would create, and the triggers that each migrate installs."""
     from django.db import connection
 
-    from statecore.kernel import triggers
+    from statecore.storage import triggers
 
     with loaded() as flow:
         with connection.schema_editor() as editor:

@@ -1,1 +1,1 @@
-"""A new version comes while the last one runs, over the data the last one has written."""
+"""Upgrades: migrations are safe beside the previous version and keep its data."""

@@ -1,7 +1,7 @@
-"""A database as the first schema had it, and what becomes of it: a program of its own, on the database it is given.
+"""Fills a database with rows of the first schema, upgrades it and checks it. Run as a program by test_filled.py.
 
-`filled-0001.jsonl.gz` holds the rows that a simulation left in every table under `0001_initial`; it never changes.
-Rows are written by the models as that migration knew them, which is what the program of that time would write.
+`filled-0001.jsonl.gz` contains the rows of a simulation under `0001_initial` and never changes. Rows are written with
+the models of that migration, like the first version would write them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ FIRST = ("statecore", "0001_initial")
 
 
 def write() -> None:
-    """How the file was made: on a database where nothing but a simulation was, under the first schema."""
+    """Writes the file from a database of the first schema that contains only a simulation."""
     from django.apps import apps
 
-    from statecore.backup import tables
+    from statecore.operations.backup import tables
 
     with gzip.GzipFile(FILE, "wb", mtime=0) as file:
         for model in apps.get_app_config("statecore").get_models(include_auto_created=True):
-            if model.__name__ != "Token":  # its user would have to come along
-                for row in tables.rows(model):
+            if model.__name__ != "Token":  # tokens need a user
+                for row in tables.read_rows(model):
                     file.write(json.dumps({"model": model.__name__, "row": row}, default=str).encode() + b"\n")
 
 
@@ -34,27 +34,27 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     found = defaultdict(list)
     with gzip.open(FILE, "rt") as file:
         for line in file:
-            told = json.loads(line)
-            found[told["model"]].append(told["row"])
+            record = json.loads(line)
+            found[record["model"]].append(record["row"])
     return found
 
 
 def fill() -> int:
-    """As the first version would have written it, whatever the schema is by now."""
+    """Loads the rows like the first version would write them, into the current schema. Returns their number."""
     from django.core.management.color import no_style
     from django.db import connection, transaction
     from django.db.migrations.loader import MigrationLoader
 
-    from statecore.backup import tables
-    from statecore.kernel import triggers
+    from statecore.operations.backup import tables
+    from statecore.storage import triggers
 
-    then = MigrationLoader(connection).project_state(FIRST).apps
+    first_apps = MigrationLoader(connection).project_state(FIRST).apps
     count = 0
     with transaction.atomic():
         triggers.remove(connection)
-        models = {name: then.get_model("statecore", name) for name in rows()}
+        models = {name: first_apps.get_model("statecore", name) for name in rows()}
         for name, given in rows().items():
-            count += tables.load(models[name], given)
+            count += tables.load_rows(models[name], given)
         triggers.install(connection)
         with connection.cursor() as cursor:
             for statement in connection.ops.sequence_reset_sql(no_style(), list(models.values())):
@@ -69,9 +69,8 @@ def main(order: str) -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from statecore import integrity
-    from statecore.journal import Event
-    from statecore.records import commit_order
+    from statecore.journal import Event, commit_order
+    from statecore.operations import integrity
     from tests.support import world
     from tests.support.sequencer import catch_up, ordered
 
@@ -85,7 +84,7 @@ def main(order: str) -> None:
     else:
         call_command("migrate", verbosity=0)
         filled = fill()
-    commit_order.mark()  # the rows come from another server
+    commit_order.load_numbering()  # the commit-order columns come from another server
     before = Event.objects.count()
     errors = [str(finding) for finding in integrity.check_all() if finding.severity == integrity.ERROR]
     task = world.running_task()
@@ -93,7 +92,7 @@ def main(order: str) -> None:
     catch_up()
     errors += [str(finding) for finding in integrity.check_all() if finding.severity == integrity.ERROR]
     numbered = len(ordered()) == Event.objects.count() > before
-    sys.stdout.write(json.dumps({"filled": filled, "errors": errors, "goes_on": numbered}))
+    sys.stdout.write(json.dumps({"filled": filled, "errors": errors, "continues": numbered}))
     connection.close()
 
 

@@ -1,4 +1,4 @@
-"""What the first schema was filled with is there under the newest, verifies, and goes on."""
+"""A filled database of the first schema is upgraded, verifies and accepts new events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.databases import fresh_url
+from tests.support.databases import create_database
 from tests.upgrade import filled
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("order", ["fill, then migrate", "migrate, then fill as the previous version would"])
 def test_a_database_of_the_first_schema_is_upgraded(tmp_path: Path, order: str) -> None:
-    """The second order is the hour in which both versions run: the old one writes to the new schema."""
-    environ = {**os.environ, "DATABASE_URL": fresh_url(tmp_path), "STATECORE_HOME": str(tmp_path / "home")}
+    """In the second order, the old version writes to the new schema, as in a rolling upgrade."""
+    environ = {**os.environ, "DATABASE_URL": create_database(tmp_path), "STATECORE_HOME": str(tmp_path / "home")}
     ended = subprocess.run(
         [sys.executable, "-m", "tests.upgrade.filled", order],
         cwd=ROOT,
@@ -30,6 +30,6 @@ def test_a_database_of_the_first_schema_is_upgraded(tmp_path: Path, order: str) 
     )
     assert ended.returncode == 0, ended.stderr
 
-    told = json.loads(ended.stdout.splitlines()[-1])
-    assert told == {"filled": sum(map(len, filled.rows().values())), "errors": [], "goes_on": True}
+    report = json.loads(ended.stdout.splitlines()[-1])
+    assert report == {"filled": sum(map(len, filled.rows().values())), "errors": [], "continues": True}
     assert len(filled.rows()["Event"]) > 500

@@ -1,4 +1,4 @@
-"""Every migration after the first may run while the previous version does."""
+"""Every migration after the first is safe while the previous version runs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
-from statecore.kernel.concurrent_index import AddIndexConcurrently
 from statecore.records.phase import Phase
-from tests.upgrade.judge import objections
+from statecore.storage.concurrent_index import AddIndexConcurrently
+from tests.upgrade.migration_safety import objections
 
-OURS = ("statecore", "dashboard", "api")
+OWN_APPS = ("statecore", "dashboard", "api")
 LOADER = MigrationLoader(None)
-LATER = sorted(key for key in LOADER.graph.nodes if key[0] in OURS and not key[1].startswith("0001_"))
+LATER = sorted(key for key in LOADER.graph.nodes if key[0] in OWN_APPS and not key[1].startswith("0001_"))
 
 
-def test_each_one_is_safe_while_the_previous_version_runs() -> None:
+def test_every_migration_is_safe_while_the_previous_version_runs() -> None:
     found = {key: objections(LOADER.get_migration(*key), before(key)) for key in LATER}
     assert {key: why for key, why in found.items() if why} == {}
 
 
 def before(key: tuple[str, str]) -> ProjectState:
-    """How everything stood when this migration came."""
+    """Returns the project state before this migration."""
     return LOADER.project_state([parent.key for parent in LOADER.graph.node_map[key].parents])
 
 
@@ -47,7 +47,7 @@ INDEX = models.Index(fields=["name"], name="thing_by_name")
 CHECK = models.CheckConstraint(condition=~models.Q(name=""), name="thing_named")
 
 
-def judged(*operations: Any, **facts: Any) -> list[str]:
+def check(*operations: Any, **facts: Any) -> list[str]:
     migration = type("Migration", (Migration,), {"operations": list(operations), "atomic": False, **facts})
     return objections(migration("0002_x", "statecore"), STATE)
 
@@ -73,9 +73,9 @@ def judged(*operations: Any, **facts: Any) -> list[str]:
     ],
     ids=lambda operation: operation.describe(),
 )
-def test_what_the_previous_version_would_stumble_over_is_refused(operation: Any) -> None:
-    assert judged(operation)
-    assert judged(operation, safe_because="nothing uses it since the last version") == []
+def test_an_operation_that_breaks_the_previous_version_is_refused(operation: Any) -> None:
+    assert check(operation)
+    assert check(operation, safe_because="nothing uses it since the last version") == []
 
 
 @pytest.mark.parametrize(
@@ -91,22 +91,22 @@ def test_what_the_previous_version_would_stumble_over_is_refused(operation: Any)
     ],
     ids=lambda operation: operation.describe(),
 )
-def test_what_it_does_not_notice_is_taken(operation: Any) -> None:
-    assert judged(operation) == []
+def test_an_operation_that_the_previous_version_tolerates_is_accepted(operation: Any) -> None:
+    assert check(operation) == []
 
 
-def test_a_new_table_may_have_what_it_likes() -> None:
+def test_any_operation_on_a_new_table_is_accepted() -> None:
     new = ops.CreateModel("Other", [("id", models.BigAutoField(primary_key=True)), ("name", models.TextField())])
     index = models.Index(fields=["name"], name="other_by_name")
-    assert judged(new, ops.AddIndex("other", index)) == []
+    assert check(new, ops.AddIndex("other", index)) == []
 
 
-def test_an_index_beside_writers_cannot_be_in_a_transaction() -> None:
-    assert len(judged(AddIndexConcurrently("thing", INDEX), atomic=True)) == 1
+def test_a_concurrent_index_in_a_transaction_is_refused() -> None:
+    assert len(check(AddIndexConcurrently("thing", INDEX), atomic=True)) == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_index_is_built_beside_writers_and_taken_away_again() -> None:
+def test_an_index_is_built_concurrently_and_removed_again() -> None:
     forwards(BY_TITLE)
     assert "phase_by_title" in indexes()
     backwards(BY_TITLE)
@@ -115,7 +115,7 @@ def test_an_index_is_built_beside_writers_and_taken_away_again() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite builds an index as a whole or not at all")
-def test_an_index_that_was_not_finished_is_built_anew() -> None:
+def test_an_invalid_index_is_rebuilt() -> None:
     for name in ("PH-1", "PH-2"):
         Phase.objects.create(id=name, title="the same")
     with pytest.raises(IntegrityError), connection.cursor() as cursor:
@@ -129,8 +129,8 @@ def test_an_index_that_was_not_finished_is_built_anew() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("key", [key for key in LATER if not LOADER.get_migration(*key).atomic], ids=lambda key: key[1])
-def test_what_runs_without_a_transaction_can_be_repeated_both_ways(key: tuple[str, str]) -> None:
-    """It may have been interrupted after its last operation, before anybody wrote down that it has run."""
+def test_repeating_a_non_atomic_migration_in_either_direction_does_not_raise(key: tuple[str, str]) -> None:
+    """It may have been interrupted after its last operation, before Django recorded it as applied."""
     migration, before_it = LOADER.get_migration(*key), before(key)
     for go in (migration.apply, migration.unapply, migration.unapply, migration.apply):
         with connection.schema_editor(atomic=False) as editor:

@@ -1,16 +1,17 @@
-"""Agents that do what they are given, through the same calls real ones use."""
+"""Agents that claim and finish tasks through the same calls as real ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from statecore import door, scheduling
+from statecore import scheduling, transitions
 from statecore.kernel.actors import THE_SYSTEM, Actor
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.records import Phase
+from statecore.transitions.unit_of_work import UnitOfWork
 
 PHASE = "PH-work"
 
@@ -32,28 +33,28 @@ def gate(name: str, **more: Any) -> dict[str, Any]:
     return {"id": name, "gate_type": "UNIT", "command": "true", **more}
 
 
-def ran(name: str, exit_code: int = 0) -> None:
-    """A gate that was run, and how it ended."""
-    door.transition(TestGate, name, "gate_started", actor=THE_SYSTEM)
+def run_gate(name: str, exit_code: int = 0) -> None:
+    """Start the gate and end it with this exit code."""
+    transitions.transition(TestGate, name, "gate_started", actor=THE_SYSTEM)
     trigger = "gate_failed" if exit_code else "gate_passed"
-    door.transition(TestGate, name, trigger, actor=THE_SYSTEM, params={"exit_code": exit_code})
+    transitions.transition(TestGate, name, trigger, actor=THE_SYSTEM, params={"exit_code": exit_code})
 
 
 def submit(*workstreams: dict[str, Any], **more: Any) -> Run:
     Phase.objects.get_or_create(id=PHASE)
-    outcome = scheduling.submit(plan(*workstreams, **more), actor=THE_SYSTEM)
+    outcome = scheduling.submit_plan(plan(*workstreams, **more), actor=THE_SYSTEM)
     return Run.objects.get(pk=outcome.entity.pk)
 
 
 class Agent:
     def __init__(self, name: str = "w", **fields: Any) -> None:
         self.name, self.actor = name, Actor.agent(name)
-        door.create(Worker, id=name, actor=self.actor, **fields)
-        door.transition(Worker, name, "registration_completed", actor=self.actor)
+        transitions.create(Worker, id=name, actor=self.actor, **fields)
+        transitions.transition(Worker, name, "registration_completed", actor=self.actor)
 
     @classmethod
-    def known(cls, name: str) -> Agent:
-        """One that is registered already, as seen from another process."""
+    def registered(cls, name: str) -> Agent:
+        """Return an agent that is already registered, for use in another process."""
         agent = cls.__new__(cls)
         agent.name, agent.actor = name, Actor.agent(name)
         return agent
@@ -61,12 +62,12 @@ class Agent:
     def claim(self, most: int | None = None) -> list[Task]:
         return scheduling.claim(self.name, actor=self.actor, most=most)
 
-    def finish(self, task: Task, exit_code: int = 0) -> Any:
-        report = {"attempt": task.attempt, "exit_code": exit_code}
-        return door.transition(Task, task.pk, "execution_completed", actor=self.actor, params=report)
+    def finish(self, task: Task, exit_code: int = 0, within: UnitOfWork | None = None) -> Any:
+        given = {"params": {"attempt": task.attempt, "exit_code": exit_code}, "within": within}
+        return transitions.transition(Task, task.pk, "execution_completed", actor=self.actor, **given)
 
     def exchange(self, *done: Task, most: int | None = None) -> scheduling.Exchanged:
-        """Report these as done and claim the next."""
+        """Report these tasks as completed and claim the next."""
         reports = [
             scheduling.Report(task.pk, "execution_completed", {"attempt": task.attempt, "exit_code": 0})
             for task in done
@@ -75,10 +76,10 @@ class Agent:
 
     def fail(self, task: Task, error: str = "it broke") -> Any:
         report = {"attempt": task.attempt, "error": error}
-        return door.transition(Task, task.pk, "execution_failed", actor=self.actor, params=report)
+        return transitions.transition(Task, task.pk, "execution_failed", actor=self.actor, params=report)
 
     def work(self) -> list[str]:
-        """Until there is nothing to claim; what was done, in order."""
+        """Claim and finish tasks until none is left; return their ids in order."""
         done = []
         while held := self.claim():
             for each in held:

@@ -1,6 +1,6 @@
-"""Doing things at the same time: threads on PostgreSQL, forked processes on SQLite or where they are asked for.
+"""Run calls concurrently: in threads on PostgreSQL, in forked processes on SQLite or on request.
 
-A deed is called without arguments; what it returns, or the exception it raises, comes back in its place.
+A call takes no arguments; its result is its return value, or the exception it raised.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from django.db import connection, connections
 
 from tests.races.contest import PATIENCE
 
-Deed = Callable[[], Any]
-SetOff = Callable[[], object]
+Call = Callable[[], Any]
+WaitForStart = Callable[[], object]
 
 
-def at_once(*deeds: Deed) -> list[Any]:
-    return in_step([deeds])[0]
+def at_once(*calls: Call) -> list[Any]:
+    return in_step([calls])[0]
 
 
-def in_step(rounds: Sequence[Sequence[Deed]]) -> list[list[Any]]:
-    """The deeds of each round at once, one round after the other."""
+def in_step(rounds: Sequence[Sequence[Call]]) -> list[list[Any]]:
+    """Run the calls of each round concurrently, one round after the other."""
     columns = list(zip(*rounds, strict=True))
-    found = (in_threads if connection.vendor == "postgresql" else in_processes)(*map(_in_turn, columns), steps=True)
+    found = (in_threads if connection.vendor == "postgresql" else in_processes)(*map(_in_sequence, columns), steps=True)
     return [list(answers) for answers in zip(*found, strict=True)]
 
 
-def _in_turn(deeds: Sequence[Deed]) -> Callable[[SetOff], list[Any]]:
-    return lambda set_off: [_attempt(deed, set_off) for deed in deeds]
+def _in_sequence(calls: Sequence[Call]) -> Callable[[WaitForStart], list[Any]]:
+    return lambda wait_for_start: [_attempt(call, wait_for_start) for call in calls]
 
 
-def _attempt(deed: Deed, set_off: SetOff) -> Any:
+def _attempt(call: Call, wait_for_start: WaitForStart) -> Any:
     connection.ensure_connection()
-    set_off()
+    wait_for_start()
     try:
-        return deed()
-    except Exception as error:  # noqa: BLE001 - whatever escapes is for the test to judge
+        return call()
+    except Exception as error:  # noqa: BLE001 - the test checks the exception
         return error
 
 
-def _live(deed: Callable[..., Any], set_off: SetOff, *, steps: bool) -> Any:
+def _run_and_close(call: Callable[..., Any], wait_for_start: WaitForStart, *, steps: bool) -> Any:
     try:
-        return deed(set_off) if steps else _attempt(deed, set_off)
+        return call(wait_for_start) if steps else _attempt(call, wait_for_start)
     finally:
         connections.close_all()
 
 
-def in_threads(*deeds: Callable[..., Any], steps: bool = False) -> list[Any]:
-    barrier = threading.Barrier(len(deeds), timeout=PATIENCE)
-    with ThreadPoolExecutor(len(deeds)) as pool:
-        return list(pool.map(lambda deed: _live(deed, barrier.wait, steps=steps), deeds))
+def in_threads(*calls: Callable[..., Any], steps: bool = False) -> list[Any]:
+    barrier = threading.Barrier(len(calls), timeout=PATIENCE)
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(lambda call: _run_and_close(call, barrier.wait, steps=steps), calls))
 
 
-def in_processes(*deeds: Callable[..., Any], steps: bool = False) -> list[Any]:
-    """Forked, so that a deed may be anything; nobody may use the parent's connection."""
+def in_processes(*calls: Callable[..., Any], steps: bool = False) -> list[Any]:
+    """Fork, so that a call need not be picklable; the children must not use the parent's connection."""
     connections.close_all()
     context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(len(deeds), timeout=PATIENCE)
+    barrier = context.Barrier(len(calls), timeout=PATIENCE)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the test runner are not used by the child
-        started = [_fork(context, lambda deed=deed: _live(deed, barrier.wait, steps=steps)) for deed in deeds]
-    answers = [_hear(pipe) for _process, pipe in started]
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child does not use the test runner's threads
+        started = [_fork(context, lambda call=call: _run_and_close(call, barrier.wait, steps=steps)) for call in calls]
+    answers = [_receive_result(pipe) for _process, pipe in started]
     for process, pipe in started:
         pipe.close()
         process.join(PATIENCE)
@@ -75,26 +75,26 @@ def in_processes(*deeds: Callable[..., Any], steps: bool = False) -> list[Any]:
     return answers
 
 
-def _fork(context: Any, live: Deed) -> tuple[Any, Any]:
+def _fork(context: Any, run: Call) -> tuple[Any, Any]:
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(live, theirs), daemon=True)
+    process = context.Process(target=_send_result, args=(run, theirs), daemon=True)
     process.start()
     theirs.close()
     return process, ours
 
 
-def _tell(live: Deed, pipe: Any) -> None:
-    told = live()
+def _send_result(run: Call, pipe: Any) -> None:
+    result = run()
     try:
-        said = pickle.dumps(told)
-    except Exception:  # noqa: BLE001 - an answer that cannot be sent is told by its words
-        said = pickle.dumps(RuntimeError(repr(told)))
-    pipe.send_bytes(said)
+        data = pickle.dumps(result)
+    except Exception:  # noqa: BLE001 - a result that cannot be pickled is sent as its repr
+        data = pickle.dumps(RuntimeError(repr(result)))
+    pipe.send_bytes(data)
     pipe.close()
     os._exit(0)
 
 
-def _hear(pipe: Any) -> Any:
+def _receive_result(pipe: Any) -> Any:
     assert pipe.poll(PATIENCE), "a process never answered"
     try:
         return pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own child

@@ -1,11 +1,11 @@
-"""Real processes on a database of their own.
+"""Subprocesses that work on a separate database.
 
-python -m tests.work.program plan TASKS     makes the tables and submits a plan
-python -m tests.work.program agent NAME     works until the run has ended, and says `done TASK` for what it was told
-                                            is done; goes on when the database goes and comes back
-python -m tests.work.program gated TASKS    the same with tasks one after the other, each behind a gate that is run
-python -m tests.work.program call-off       calls the workstream off, and looks again at whom it could not reach
-python -m tests.work.program judge          says as JSON how everything stands
+python -m tests.work.program plan TASKS     creates the tables and submits a plan
+python -m tests.work.program agent NAME     works until the run has ended and prints `done TASK` for each confirmed
+                                            task; survives a restart of the database
+python -m tests.work.program gated TASKS    submits a plan of tasks one after the other, each with an exit gate
+python -m tests.work.program cancel         cancels the workstream and re-checks rows that were locked
+python -m tests.work.program judge          prints the resulting state as JSON
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def gated(tasks: str) -> None:
     )
 
 
-def call_off() -> None:
-    from statecore import door
+def cancel_workstream() -> None:
+    from statecore import transitions
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.machines.workstream import Workstream
 
-    door.transition(Workstream, "a", "cascade_cancelled", actor=THE_SYSTEM)
+    transitions.transition(Workstream, "a", "cascade_cancelled", actor=THE_SYSTEM)
 
 
 def agent(name: str) -> None:
@@ -57,24 +57,24 @@ def agent(name: str) -> None:
     from statecore.machines.task import Task
     from tests.work.agents import Agent
 
-    def registered() -> Any:
+    def register() -> Any:
         try:
             return Agent(name)
         except Refusal:
-            return Agent.known(name)
+            return Agent.registered(name)
 
-    me = patiently(registered)
-    while patiently(lambda: Run.objects.get().state) not in FINAL:
-        # Whatever it holds, also from a claim whose answer was lost.
-        held = patiently(lambda: list(Task.objects.filter(worker=name))) or patiently(lambda: claimed(me))
+    me = retry(register)
+    while retry(lambda: Run.objects.get().state) not in FINAL:
+        # All tasks it holds, including those of a claim with a lost response.
+        held = retry(lambda: list(Task.objects.filter(worker=name))) or retry(lambda: claim_or_nothing(me))
         for each in held:
-            patiently(lambda each=each: reported(me, each))
+            retry(lambda each=each: report(me, each))
             print("done", each.pk, flush=True)
         if not held:
-            time.sleep(0.05)  # nothing to do yet
+            time.sleep(0.05)  # no task is ready yet
 
 
-def claimed(me: Any) -> list[Any]:
+def claim_or_nothing(me: Any) -> list[Any]:
     from statecore.kernel.refusals import Refusal
 
     try:
@@ -84,8 +84,8 @@ def claimed(me: Any) -> list[Any]:
     return found
 
 
-def reported(me: Any, task: Any) -> None:
-    """A report whose answer was lost is sent again, and is then refused because it was heard."""
+def report(me: Any, task: Any) -> None:
+    """Report the task; a repeated report is refused if the first one arrived and its response was lost."""
     from statecore.kernel.refusals import Refusal
     from statecore.machines.task import Task
 
@@ -95,13 +95,13 @@ def reported(me: Any, task: Any) -> None:
         assert Task.objects.get(pk=task.pk).state == "completed"
 
 
-def patiently(deed: Any) -> Any:
-    """Again and again while the database is away."""
+def retry(call: Any) -> Any:
+    """Repeat the call while the database is unavailable."""
     from django.db import InterfaceError, OperationalError, connections
 
     while True:
         try:
-            return deed()
+            return call()
         except (OperationalError, InterfaceError):
             connections.close_all()
             print("away", flush=True)
@@ -109,11 +109,11 @@ def patiently(deed: Any) -> Any:
 
 
 def judge() -> None:
-    from statecore import integrity
     from statecore.journal import Event
     from statecore.machines.run import Run
     from statecore.machines.task import Task
     from statecore.machines.worker import Worker
+    from statecore.operations import integrity
     from tests.work.agents import states
 
     reports = Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True)
@@ -133,8 +133,8 @@ def main() -> None:
 
     django.setup()
     command, *words = sys.argv[1:]
-    deeds = {"plan": plan, "gated": gated, "call-off": call_off, "agent": agent, "judge": judge}
-    deeds[command](*words)
+    commands = {"plan": plan, "gated": gated, "cancel": cancel_workstream, "agent": agent, "judge": judge}
+    commands[command](*words)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Many at the same time: no task is done twice, none is lost, and nobody waits in a circle."""
+"""Concurrent agents: no task runs twice, none is lost, and there are no deadlocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import time_machine
 from django.db import connection
 
-from statecore import door, integrity, scheduling
+from statecore import scheduling, transitions
 from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
@@ -23,11 +23,21 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.operations import integrity
 from statecore.records import Phase
 from statecore.scheduling import timers
 from tests.races.contest import operator
 from tests.support.waiting import until
-from tests.work.agents import PHASE, Agent, gate, plan, states, submit, task, workstream
+from tests.work.agents import (
+    PHASE,
+    Agent,
+    gate,
+    plan,
+    states,
+    submit,
+    task,
+    workstream,
+)
 from tests.work.crowd import in_processes, in_step, in_threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,74 +45,74 @@ ROUNDS = 8
 
 
 def deadlocks() -> int:
-    """How many PostgreSQL has seen in this database, once all others have told it and gone."""
+    """Return PostgreSQL's deadlock count for this database, after all other connections have closed."""
     if connection.vendor != "postgresql":
         return 0
     with connection.cursor() as cursor:
 
-        def everybody_else_is_gone() -> bool:
+        def all_others_have_closed() -> bool:
             cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
             return bool(cursor.fetchone()[0] == 1)
 
-        until(everybody_else_is_gone)
+        until(all_others_have_closed)
         cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
         return int(cursor.fetchone()[0])
 
 
 @contextmanager
-def nobody_waiting_in_a_circle() -> Iterator[None]:
+def no_deadlocks() -> Iterator[None]:
     before = deadlocks()
     yield
-    assert deadlocks() == before, "the door tries again after a deadlock, but the protocol is there to have none"
+    assert deadlocks() == before, "a deadlock occurred; the lock order should rule them out"
 
 
-def all_is_well() -> None:
+def assert_consistent() -> None:
     assert [str(finding) for finding in integrity.check_all()] == []
     for worker in Worker.objects.all():
         assert (worker.state, worker.current_load) == ("idle", 0)
 
 
-def tried(deed: Callable[[], Any]) -> Callable[[], str]:
-    """What became of it in a word, which can be sent to another process."""
+def as_answer(call: Callable[[], Any]) -> Callable[[], str]:
+    """Return a call that yields the resulting state or the refusal's code, which can be pickled."""
 
     def run() -> str:
         try:
-            told = deed()
+            answers = call()
         except Refusal as refusal:
             return refusal.code
-        return str(told.entity.state)
+        return str(answers.entity.state)
 
     return run
 
 
-def finishing(agent: Agent, held: Task) -> Callable[[], str]:
-    return tried(lambda: agent.finish(held))
+def finish_call(agent: Agent, held: Task) -> Callable[[], str]:
+    return as_answer(lambda: agent.finish(held))
 
 
-def failing(agent: Agent, held: Task) -> Callable[[], str]:
-    return tried(lambda: agent.fail(held))
+def fail_call(agent: Agent, held: Task) -> Callable[[], str]:
+    return as_answer(lambda: agent.fail(held))
 
 
-def firing(model: Any, pk: str, trigger: str, **params: Any) -> Callable[[], str]:
+def fire_call(model: Any, pk: str, trigger: str, **params: Any) -> Callable[[], str]:
     actor = operator() if trigger == "run_canceled" else THE_SYSTEM
-    return tried(lambda: door.transition(model, pk, trigger, actor=actor, params=params))
+    return as_answer(lambda: transitions.transition(model, pk, trigger, actor=actor, params=params))
 
 
 # A crowd of agents
 
 
-def life(name: str, seed: int) -> Callable[[], list[str]]:
-    """An agent that works until the run has ended, fails now and then, and says what it has done."""
+def agent_loop(name: str, seed: int) -> Callable[[], list[str]]:
+    """Return an agent loop that works until the run has ended, fails now and then, and returns finished tasks."""
 
-    def live() -> list[str]:
-        luck, done, agent = random.Random(seed), [], Agent.known(name)
+    def run() -> list[str]:
+        luck, done, agent = random.Random(seed), [], Agent.registered(name)
         while Run.objects.get(pk="r").state not in FINAL:
             held = agent.claim(luck.choice([None, 1, 2]))
             if not held:
                 timers.queue_retries()
             for each in held:
-                scheduling.beat(name, actor=agent.actor)
+                scheduling.record_heartbeat(name, actor=agent.actor)
                 if luck.random() < 0.15:
                     agent.fail(each)
                 else:
@@ -110,7 +120,7 @@ def life(name: str, seed: int) -> Callable[[], list[str]]:
                     done.append(each.pk)
         return done
 
-    return live
+    return run
 
 
 CROWDS = [
@@ -120,7 +130,7 @@ CROWDS = [
 
 
 @pytest.mark.parametrize(("together", "size"), CROWDS)
-def test_a_crowd_of_agents_does_every_task_once(together: Callable[..., list[Any]], size: int, settings: Any) -> None:
+def test_concurrent_agents_finish_every_task_once(together: Callable[..., list[Any]], size: int, settings: Any) -> None:
     settings.STATECORE_RETRY_BASE_SECONDS = 0.02
     often = {"max_retries": 50}
     submit(
@@ -130,17 +140,17 @@ def test_a_crowd_of_agents_does_every_task_once(together: Callable[..., list[Any
     )
     for number in range(size):
         Agent(f"w{number}", max_concurrent_tasks=1 + number % 3)
-    with nobody_waiting_in_a_circle():
-        lives = together(*(life(f"w{number}", number) for number in range(size)))
-    assert [each for each in lives if isinstance(each, Exception)] == []
-    done = Counter(name for each in lives for name in each)
+    with no_deadlocks():
+        results = together(*(agent_loop(f"w{number}", number) for number in range(size)))
+    assert [each for each in results if isinstance(each, Exception)] == []
+    done = Counter(name for each in results for name in each)
     assert set(done) == set(states(Task))
     assert set(done.values()) == {1}
     completions = Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True)
     assert Counter(completions) == done
     assert set(states(Task).values()) == {"completed"}
     assert states(Run) == {"r": "succeeded"}
-    all_is_well()
+    assert_consistent()
 
 
 # Round by round
@@ -149,86 +159,86 @@ Rounds = list[tuple[str, list[Any]]]
 
 
 def rounds(prepare: Callable[[str], list[Callable[[], Any]]]) -> Rounds:
-    """The deeds that `prepare` has for each round are done at once; what was told, by the name of the round."""
+    """Run the calls that `prepare` returns for each round concurrently; return the answers by round."""
     names = [f"{number}-" for number in range(ROUNDS)]
-    deeds = [prepare(name) for name in names]
-    with nobody_waiting_in_a_circle():
-        told = in_step(deeds)
-    return list(zip(names, told, strict=True))
+    calls = [prepare(name) for name in names]
+    with no_deadlocks():
+        answers = in_step(calls)
+    return list(zip(names, answers, strict=True))
 
 
 def crew(name: str, count: int, **fields: Any) -> list[Agent]:
-    """Agents who keep to the workstreams of their round."""
+    """Register agents with an affinity to the workstreams of their round."""
     near = {"workstreams": [name + letter for letter in "abcpqr"]}
     return [Agent(f"{name}w{number}", affinity=near, **fields) for number in range(count)]
 
 
-def ended(model: Any, name: str) -> set[str]:
+def final_states(model: Any, name: str) -> set[str]:
     return set(model.objects.filter(pk__startswith=name).values_list("state", flat=True))
 
 
-# The last two at the same moment
+# The last two parts end at the same moment
 
 
-def test_the_last_two_tasks_of_a_workstream_end_it_together() -> None:
+def test_the_last_two_tasks_end_their_workstream_concurrently() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         submit(workstream(r + "a", r + "x", r + "y"), id=r)
-        return [finishing(agent, *agent.claim()) for agent in crew(r, 2)]
+        return [finish_call(agent, *agent.claim()) for agent in crew(r, 2)]
 
-    for _name, told in rounds(prepare):
-        assert told == ["completed", "completed"]
+    for _name, answers in rounds(prepare):
+        assert answers == ["completed", "completed"]
     assert set(states(Run).values()) == {"succeeded"}
-    all_is_well()
+    assert_consistent()
 
 
-def test_the_last_two_workstreams_let_the_next_begin_together() -> None:
+def test_the_last_two_workstreams_release_the_next_concurrently() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         submit(
             workstream(r + "a", r + "a1"), workstream(r + "b", r + "b1"),
             workstream(r + "c", r + "c1", depends_on=[r + "a", r + "b"]), id=r,
         )  # fmt: skip
-        return [finishing(agent, *agent.claim()) for agent in crew(r, 2)]
+        return [finish_call(agent, *agent.claim()) for agent in crew(r, 2)]
 
-    for name, told in rounds(prepare):
-        assert told == ["completed", "completed"]
+    for name, answers in rounds(prepare):
+        assert answers == ["completed", "completed"]
         assert Task.objects.get(pk=name + "c1").state == "queued"
     assert len(Agent().work()) == ROUNDS
     assert set(states(Run).values()) == {"succeeded"}
-    all_is_well()
+    assert_consistent()
 
 
-def test_the_last_that_a_task_waits_for_let_it_go_together() -> None:
+def test_the_last_dependencies_release_a_task_concurrently() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         after = task(r + "z", r + "x", r + "y", entry_gates=[r + "g"])
         submit(workstream(r + "a", r + "x", r + "y", after), id=r, gates=[gate(r + "g")])
-        door.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
-        passing = firing(TestGate, r + "g", "gate_passed", exit_code=0)
-        return [passing, *(finishing(agent, *agent.claim()) for agent in crew(r, 2))]
+        transitions.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
+        passing = fire_call(TestGate, r + "g", "gate_passed", exit_code=0)
+        return [passing, *(finish_call(agent, *agent.claim()) for agent in crew(r, 2))]
 
-    for name, told in rounds(prepare):
-        assert told == ["PASSED", "completed", "completed"]
+    for name, answers in rounds(prepare):
+        assert answers == ["PASSED", "completed", "completed"]
         assert Task.objects.get(pk=name + "z").state == "queued"
-    all_is_well()
+    assert_consistent()
 
 
-def test_the_last_report_and_the_last_gate_end_a_task_together() -> None:
+def test_the_report_and_the_gate_of_a_task_complete_it_concurrently() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         submit(workstream(r + "a", task(r + "x", gates=[r + "g"]), gates=[gate(r + "g")]), id=r)
-        door.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
+        transitions.transition(TestGate, r + "g", "gate_started", actor=THE_SYSTEM)
         (agent,) = crew(r, 1)
-        return [finishing(agent, *agent.claim()), firing(TestGate, r + "g", "gate_passed", exit_code=0)]
+        return [finish_call(agent, *agent.claim()), fire_call(TestGate, r + "g", "gate_passed", exit_code=0)]
 
     rounds(prepare)
     assert set(states(Run).values()) == {"succeeded"}
-    all_is_well()
+    assert_consistent()
 
 
-# Against each other
+# Conflicting calls
 
-OVER = {"completed", "failed", "cancelled"}
+FINAL_STATES = {"completed", "failed", "cancelled"}
 
 
-def test_a_critical_failure_against_a_completion() -> None:
+def test_a_critical_failure_races_with_a_completion() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         critical = task(r + "x", is_critical=True, max_retries=0)
         submit(
@@ -237,77 +247,77 @@ def test_a_critical_failure_against_a_completion() -> None:
             id=r,
         )
         fails, works = crew(r, 2)
-        return [failing(fails, *fails.claim()), finishing(works, *works.claim())]
+        return [fail_call(fails, *fails.claim()), finish_call(works, *works.claim())]
 
-    for name, told in rounds(prepare):
-        assert told[0] == "failed"
-        assert told[1] in ("completed", "cancelled", "terminal_state"), told
+    for name, answers in rounds(prepare):
+        assert answers[0] == "failed"
+        assert answers[1] in ("completed", "cancelled", "terminal_state"), answers
         assert Run.objects.get(pk=name).state == "failed"
-        assert ended(Task, name) <= OVER
-    all_is_well()
+        assert final_states(Task, name) <= FINAL_STATES
+    assert_consistent()
 
 
-def test_canceling_a_run_against_claims_and_completions() -> None:
+def test_canceling_a_run_races_with_claims_and_completions() -> None:
     def prepare(r: str) -> list[Callable[[], Any]]:
         submit(workstream(r + "a", *(f"{r}t{n}" for n in range(4))), id=r)
         holds, *others = crew(r, 3)
-        report = finishing(holds, *holds.claim())
-        return [firing(Run, r, "run_canceled"), report, *(claiming(other) for other in others)]
+        report = finish_call(holds, *holds.claim())
+        return [fire_call(Run, r, "run_canceled"), report, *(claim_call(other) for other in others)]
 
-    for name, told in rounds(prepare):
-        assert told[0] == "canceled"
-        assert told[1] in ("completed", "cancelled", "terminal_state"), told
-        assert ended(Task, name) <= OVER
-        assert ended(Workstream, name) == {"cancelled"}
-    all_is_well()
+    for name, answers in rounds(prepare):
+        assert answers[0] == "canceled"
+        assert answers[1] in ("completed", "cancelled", "terminal_state"), answers
+        assert final_states(Task, name) <= FINAL_STATES
+        assert final_states(Workstream, name) == {"cancelled"}
+    assert_consistent()
 
 
-def claiming(agent: Agent) -> Callable[[], list[str]]:
+def claim_call(agent: Agent) -> Callable[[], list[str]]:
     return lambda: [held.pk for held in agent.claim()]
 
 
-def test_canceling_a_run_against_its_last_completion() -> None:
+def test_canceling_a_run_races_with_its_last_completion() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         submit(workstream(r + "a", r + "x"), id=r)
         (agent,) = crew(r, 1)
-        return [finishing(agent, *agent.claim()), firing(Run, r, "run_canceled")]
+        return [finish_call(agent, *agent.claim()), fire_call(Run, r, "run_canceled")]
 
-    for name, told in rounds(prepare):
-        succeeded = told == ["completed", "terminal_state"]
-        assert Run.objects.get(pk=name).state == ("succeeded" if succeeded else "canceled"), told
-        assert ended(Task, name) <= OVER
-    all_is_well()
+    for name, answers in rounds(prepare):
+        succeeded = answers == ["completed", "terminal_state"]
+        assert Run.objects.get(pk=name).state == ("succeeded" if succeeded else "canceled"), answers
+        assert final_states(Task, name) <= FINAL_STATES
+    assert_consistent()
 
 
-def test_a_retry_against_a_completion() -> None:
+def test_a_retry_races_with_a_completion() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         submit(workstream(r + "a", task(r + "x", max_retries=0), r + "y"), id=r)
         fails, works = crew(r, 2)
         fails.fail(*fails.claim())
-        retrying = tried(lambda: door.retry(Task, r + "x", actor=operator()))
-        return [retrying, finishing(works, *works.claim())]
+        retrying = as_answer(lambda: transitions.retry(Task, r + "x", actor=operator()))
+        return [retrying, finish_call(works, *works.claim())]
 
-    for _name, told in rounds(prepare):
-        assert told == ["queued", "completed"]
+    for _name, answers in rounds(prepare):
+        assert answers == ["queued", "completed"]
     assert len(Agent().work()) == ROUNDS
     assert set(states(Run).values()) == {"succeeded"}
-    all_is_well()
+    assert_consistent()
 
 
-def test_a_retry_against_the_failure_that_ends_its_workstream() -> None:
+def test_a_retry_races_with_the_failure_of_its_workstream() -> None:
     def prepare(r: str) -> list[Callable[[], str]]:
         critical = task(r + "y", is_critical=True, max_retries=0)
         submit(workstream(r + "a", task(r + "x", max_retries=0), critical), id=r)
         fails, ends = crew(r, 2)
         fails.fail(*fails.claim())
-        retrying = tried(lambda: door.retry(Task, r + "x", actor=operator()))
-        return [retrying, failing(ends, *ends.claim())]
+        retrying = as_answer(lambda: transitions.retry(Task, r + "x", actor=operator()))
+        return [retrying, fail_call(ends, *ends.claim())]
 
-    for name, told in rounds(prepare):
-        assert told[0] in ("queued", "cancelled", "guard_failed"), told
-        assert told[1] == "failed"
-        assert set(Task.objects.filter(run=name).values_list("state", flat=True)) <= OVER
-    all_is_well()
+    for name, answers in rounds(prepare):
+        assert answers[0] in ("queued", "cancelled", "guard_failed"), answers
+        assert answers[1] == "failed"
+        assert set(Task.objects.filter(run=name).values_list("state", flat=True)) <= FINAL_STATES
+    assert_consistent()
 
 
 def test_the_same_report_twice_counts_once() -> None:
@@ -315,28 +325,28 @@ def test_the_same_report_twice_counts_once() -> None:
         submit(workstream(r + "a", r + "x"), id=r)
         (agent,) = crew(r, 1)
         (held,) = agent.claim()
-        return [finishing(agent, held), finishing(agent, held), failing(agent, held)]
+        return [finish_call(agent, held), finish_call(agent, held), fail_call(agent, held)]
 
-    for name, told in rounds(prepare):
-        assert sum(said in ("completed", "retrying") for said in told) == 1, told
+    for name, answers in rounds(prepare):
+        assert sum(each in ("completed", "retrying") for each in answers) == 1, answers
         assert Worker.objects.get(pk=name + "w0").current_load == 0
-    all_is_well()
+    assert_consistent()
 
 
-def test_the_same_plan_at_once_is_one_plan() -> None:
+def test_the_same_plan_submitted_concurrently_is_stored_once() -> None:
     Phase.objects.create(id=PHASE)
 
     def prepare(r: str) -> list[Callable[[], str]]:
         wanted = plan(workstream(r + "a", *(f"{r}t{n}" for n in range(5))), id=r)
-        return [tried(lambda: scheduling.submit(wanted, actor=THE_SYSTEM))] * 3
+        return [as_answer(lambda: scheduling.submit_plan(wanted, actor=THE_SYSTEM))] * 3
 
-    for _name, told in rounds(prepare):
-        assert Counter(told) == {"running": 1, "duplicate_id": 2}
-    all_is_well()
+    for _name, answers in rounds(prepare):
+        assert Counter(answers) == {"running": 1, "duplicate_id": 2}
+    assert_consistent()
 
 
-def test_runs_that_share_their_workers_are_canceled_at_once() -> None:
-    """Each lets go of tasks of the same workers."""
+def test_runs_that_share_workers_are_canceled_concurrently() -> None:
+    """Each cancellation releases tasks of the same workers."""
 
     def prepare(r: str) -> list[Callable[[], str]]:
         runs = [r + letter for letter in "pqr"]
@@ -344,29 +354,29 @@ def test_runs_that_share_their_workers_are_canceled_at_once() -> None:
             submit(workstream(run, *(f"{run}{n}" for n in range(4))), id=run)
         for agent in crew(r, 4, max_concurrent_tasks=3):
             agent.claim()
-        return [firing(Run, run, "run_canceled") for run in runs]
+        return [fire_call(Run, run, "run_canceled") for run in runs]
 
-    for _name, told in rounds(prepare):
-        assert told == ["canceled"] * 3
-    all_is_well()
+    for _name, answers in rounds(prepare):
+        assert answers == ["canceled"] * 3
+    assert_consistent()
 
 
-def test_a_workstream_dies_while_many_claim_its_tasks() -> None:
+def test_a_workstream_fails_while_agents_claim_its_tasks() -> None:
     def prepare(r: str) -> list[Callable[[], Any]]:
         critical = task(r + "x", is_critical=True, max_retries=0, priority=1)
         submit(workstream(r + "a", critical, *(f"{r}t{n}" for n in range(4))), id=r)
         fails, *others = crew(r, 4)
-        return [failing(fails, *fails.claim()), *(claiming(other) for other in others)]
+        return [fail_call(fails, *fails.claim()), *(claim_call(other) for other in others)]
 
-    for name, told in rounds(prepare):
-        assert told[0] == "failed"
+    for name, answers in rounds(prepare):
+        assert answers[0] == "failed"
         assert Workstream.objects.get(pk=name + "a").state == "failed"
-        assert ended(Task, name) <= OVER
-    all_is_well()
+        assert final_states(Task, name) <= FINAL_STATES
+    assert_consistent()
 
 
-def test_a_worker_is_given_up_while_it_reports() -> None:
-    """It reports in time, or its task is retried; never both, and never neither."""
+def test_a_worker_is_shut_down_while_it_reports() -> None:
+    """Each task is either reported in time or retried, never both and never neither."""
 
     def prepare(r: str) -> list[Callable[[], str]]:
         with time_machine.travel(now() - timedelta(minutes=10), tick=False) as clock:
@@ -374,14 +384,14 @@ def test_a_worker_is_given_up_while_it_reports() -> None:
             (agent,) = crew(r, 1, max_concurrent_tasks=3)
             held = agent.claim()
             clock.shift(121)
-            door.transition(Worker, agent.name, "health_check_timeout", actor=THE_SYSTEM)
-        given_up = firing(Worker, agent.name, "max_timeout_exceeded")
-        return [given_up, *(finishing(agent, each) for each in held[:2])]
+            transitions.transition(Worker, agent.name, "health_check_timeout", actor=THE_SYSTEM)
+        given_up = fire_call(Worker, agent.name, "max_timeout_exceeded")
+        return [given_up, *(finish_call(agent, each) for each in held[:2])]
 
-    for name, told in rounds(prepare):
-        assert told[0] == "shutdown"
-        assert set(told[1:]) <= {"completed", "lease_lost"}, told
-        reported = {said: told[1:].count(said) for said in told[1:]}
+    for name, answers in rounds(prepare):
+        assert answers[0] == "shutdown"
+        assert set(answers[1:]) <= {"completed", "lease_lost"}, answers
+        reported = {each: answers[1:].count(each) for each in answers[1:]}
         assert Task.objects.filter(run=name, state="completed").count() == reported.get("completed", 0)
         assert Task.objects.filter(run=name, state="retrying").count() == 3 - reported.get("completed", 0)
     assert set(Worker.objects.values_list("state", "current_load")) == {("shutdown", 0)}

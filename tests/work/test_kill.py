@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a run: nothing is lost, and everything catches up."""
+"""Processes killed in the middle of a run: nothing is lost and the run completes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ import pytest
 import time_machine
 from django.db import connections, transaction
 
-from statecore import integrity, scheduling
+from statecore import scheduling
 from statecore.journal import Event
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.operations import integrity
 from statecore.reactions import sweep
 from statecore.scheduling import timers
 from tests.project.test_supervisor import Site, named
 from tests.support import postgres
 from tests.support.sequencer import database_url, lines, positions
-from tests.support.waiting import somebody_waits, until
+from tests.support.waiting import has_lock_waiters, until
 from tests.work.agents import Agent, states, submit, task, workstream
+
+pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -42,18 +45,18 @@ PATIENCE = 120.0
 # An agent
 
 
-def work_for_ever(name: str) -> None:
-    agent = Agent.known(name)
+def work_forever(name: str) -> None:
+    agent = Agent.registered(name)
     while True:
         agent.work()
 
 
 @contextmanager
-def a_working_agent(name: str) -> Iterator[Any]:
+def running_agent(name: str) -> Iterator[Any]:
     connections.close_all()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the test runner are not used by the child
-        process = multiprocessing.get_context("fork").Process(target=work_for_ever, args=(name,), daemon=True)
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child does not use the test runner's threads
+        process = multiprocessing.get_context("fork").Process(target=work_forever, args=(name,), daemon=True)
         process.start()
     try:
         yield process
@@ -62,30 +65,30 @@ def a_working_agent(name: str) -> Iterator[Any]:
         process.join(PATIENCE)
 
 
-def completed() -> int:
+def count_completed() -> int:
     return Task.objects.filter(state="completed").count()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_agents_that_are_killed_in_the_middle_lose_nothing() -> None:
+def test_killed_agents_lose_nothing() -> None:
     count = 120
     submit(workstream("a", *(task(f"t{n:03}", *([f"t{n - 1:03}"] if n % 5 else [])) for n in range(count))))
     for number in range(3):
         name = f"victim-{number}"
         Agent(name, max_concurrent_tasks=3)
-        before = completed()
-        with a_working_agent(name):
-            until(lambda before=before: completed() >= before + 10, PATIENCE)
-        assert completed() < count, "it was killed in the middle"
+        before = count_completed()
+        with running_agent(name):
+            until(lambda before=before: count_completed() >= before + 10, PATIENCE)
+        assert count_completed() < count, "the agent finished before it was killed"
     with time_machine.travel(now(), tick=False) as clock:
-        heir = Agent("heir", max_concurrent_tasks=2)
+        successor = Agent("heir", max_concurrent_tasks=2)
         for seconds in (130, 200, 100, 100):
             clock.shift(seconds)
-            scheduling.beat("heir", actor=heir.actor)
-            timers.miss_heartbeats()
-            timers.give_up_workers()
+            scheduling.record_heartbeat("heir", actor=successor.actor)
+            timers.mark_unresponsive_workers()
+            timers.end_lost_workers()
             timers.queue_retries()
-            heir.work()
+            successor.work()
         assert set(states(Task).values()) == {"completed"}
         assert states(Run) == {"r": "succeeded"}
         reports = Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True)
@@ -94,23 +97,23 @@ def test_agents_that_are_killed_in_the_middle_lose_nothing() -> None:
         assert integrity.check_all() == []
 
 
-# Whoever calls something off
+# A process that cancels
 
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-def test_whom_a_process_could_not_look_at_again_is_found_by_the_sweep(tmp_path: Path) -> None:
-    """Killed between its commit and its second look."""
+def test_the_sweep_re_checks_rows_that_a_killed_process_skipped(tmp_path: Path) -> None:
+    """The process is killed between its commit and its re-check of locked rows."""
     submit(workstream("a", "a1", "a2"))
     with transaction.atomic():
         Task.objects.select_for_update(no_key=True).get(pk="a1")
-        program = Program(database_url(), tmp_path, "call-off")
-        until(lambda: Workstream.objects.get().state == "cancelled" and somebody_waits(), PATIENCE)
+        program = Program(database_url(), tmp_path, "cancel")
+        until(lambda: Workstream.objects.get().state == "cancelled" and has_lock_waiters(), PATIENCE)
         program.stop()
     assert states(Task) == {"a1": "queued", "a2": "cancelled"}
 
     with time_machine.travel(now() + sweep.FRESH + timedelta(seconds=1)):
-        sweep.look_around()
+        sweep.reevaluate_waiting()
 
     assert states(Task) == {"a1": "cancelled", "a2": "cancelled"}
     assert integrity.check_all() == []
@@ -118,21 +121,21 @@ def test_whom_a_process_could_not_look_at_again_is_found_by_the_sweep(tmp_path: 
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_a_process_could_not_count_again_is_counted_by_the_sweep(tmp_path: Path) -> None:
+def test_the_sweep_recounts_a_worker_that_a_killed_process_skipped(tmp_path: Path) -> None:
     submit(workstream("a", "a1"), workstream("b", "b1"))
     agent = Agent(affinity={"workstreams": ["a"]})
     agent.claim()
     with transaction.atomic():
         Worker.objects.select_for_update(no_key=True).get(pk=agent.name)
-        program = Program(database_url(), tmp_path, "call-off")
-        until(lambda: Task.objects.get(pk="a1").state == "cancelled" and somebody_waits(), PATIENCE)
+        program = Program(database_url(), tmp_path, "cancel")
+        until(lambda: Task.objects.get(pk="a1").state == "cancelled" and has_lock_waiters(), PATIENCE)
         program.stop()
     assert (agent.row.state, agent.row.current_load) == ("busy", 1)
-    told = {"state": "busy", "commands": [{"cancel": "a1", "attempt": 1}]}
-    assert scheduling.beat(agent.name, actor=agent.actor) == told
-    assert scheduling.beat(agent.name, actor=agent.actor, holds={("a1", 1)}) == told
+    expected = {"state": "busy", "commands": [{"cancel": "a1", "attempt": 1}]}
+    assert scheduling.record_heartbeat(agent.name, actor=agent.actor) == expected
+    assert scheduling.record_heartbeat(agent.name, actor=agent.actor, holds={("a1", 1)}) == expected
 
-    sweep.look_around()
+    sweep.reevaluate_waiting()
 
     assert (agent.row.state, agent.row.current_load) == ("idle", 0)
     assert integrity.check_all() == []
@@ -142,13 +145,13 @@ def test_a_worker_that_a_process_could_not_count_again_is_counted_by_the_sweep(t
 
 
 def kill(site: Site, supervisor: psutil.Process, name: str, word: str) -> None:
-    """kill -9, and wait until the supervisor has seen it."""
+    """Send SIGKILL and wait until the supervisor has noticed."""
     named(supervisor, word).kill()
-    until(lambda: f"{name} was ended by SIGKILL; it starts again" in site.output(), PATIENCE)
+    until(lambda: f"{name} was killed by SIGKILL; restarting" in site.output(), PATIENCE)
 
 
-def test_a_broker_and_workers_that_are_killed_lose_nothing(tmp_path: Path, django_db_setup: None) -> None:
-    """Every task waits for a gate that the executors run, and hears of it through the broker."""
+def test_a_killed_broker_and_killed_workers_lose_nothing(tmp_path: Path, django_db_setup: None) -> None:
+    """Every task waits for a gate that the executors run and the broker announces."""
     site = Site(tmp_path)
     site.variables |= {"STATECORE_GATE_COMMANDS": sys.executable}
     home, url = tmp_path / "home", site.variables["DATABASE_URL"]
@@ -182,19 +185,19 @@ def test_a_broker_and_workers_that_are_killed_lose_nothing(tmp_path: Path, djang
 
 
 class Program:
-    """A process of tests.work.program, and what it says."""
+    """A subprocess of tests.work.program and its output."""
 
     def __init__(self, url: str, home: Path, *words: str) -> None:
         environment = {**os.environ, "DATABASE_URL": url, "STATECORE_HOME": str(home)}
-        self.said = (home / f"{'-'.join(words)}.out").open("w+")
+        self.output = (home / f"{'-'.join(words)}.out").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.work.program", *words], cwd=ROOT, env=environment, stdout=self.said,
+            [sys.executable, "-m", "tests.work.program", *words], cwd=ROOT, env=environment, stdout=self.output,
             stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def lines(self) -> list[str]:
-        self.said.seek(0)
-        return self.said.read().splitlines()
+        self.output.seek(0)
+        return self.output.read().splitlines()
 
     def done(self) -> list[str]:
         return [line.removeprefix("done ") for line in self.lines() if line.startswith("done ")]
@@ -209,11 +212,11 @@ class Program:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
-        self.said.close()
+        self.output.close()
 
 
 @pytest.mark.postgres
-def test_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+def test_a_killed_and_restarted_database_loses_nothing(tmp_path: Path) -> None:
     count = 60
     with postgres.mortal() as server:
         Program(server.url, tmp_path, "plan", str(count)).ended()
@@ -224,7 +227,7 @@ def test_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Path) 
                 server.kill()
                 until(lambda: any("away" in agent.lines()[-1:] for agent in agents), PATIENCE)
                 server.start()
-            told = [name for agent in agents for name in agent.done()]
+            expected = [name for agent in agents for name in agent.done()]
             for agent in agents:
                 assert agent.process.wait(PATIENCE) == 0, "\n".join(agent.lines()[-30:])
         finally:
@@ -235,6 +238,6 @@ def test_a_database_that_is_killed_and_comes_back_loses_nothing(tmp_path: Path) 
     assert judged["findings"] == []
     assert judged["run"] == "succeeded"
     assert set(judged["tasks"].values()) == {"completed"}
-    assert set(told) <= set(judged["reports"])
+    assert set(expected) <= set(judged["reports"])
     assert set(judged["reports"].values()) == {1}
     assert judged["loads"] == [["idle", 0]] * 2

@@ -1,4 +1,4 @@
-"""A plan is kept whole or not at all, and what is wrong with it is said by place."""
+"""A plan is stored completely or not at all, and errors are reported with their location."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import event as noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statecore import door, integrity, scheduling
-from statecore.door import RequestKey
+from statecore import scheduling, transitions
 from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.refusals import DuplicateId, IdempotencyMismatch, Invalid, PermissionDenied
@@ -20,12 +19,24 @@ from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from statecore.operations import integrity
 from statecore.records import Phase
-from statecore.scheduling import plans
+from statecore.scheduling import plan_document
+from statecore.transitions import RequestKey
 from tests.properties.support import SETTINGS, rolled_back
 from tests.support import world
-from tests.support.waiting import somebody_waits, until
-from tests.work.agents import PHASE, Agent, gate, plan, ran, states, submit, task, workstream
+from tests.support.waiting import has_lock_waiters, until
+from tests.work.agents import (
+    PHASE,
+    Agent,
+    gate,
+    plan,
+    run_gate,
+    states,
+    submit,
+    task,
+    workstream,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -36,10 +47,10 @@ def _phase(db: None) -> None:
 
 
 def errors_of(wanted: Any) -> dict[str, list[str]]:
-    """What the refusal of this plan says, by place; nothing may be left of it."""
+    """Submit an invalid plan, assert that nothing is stored, and return the errors by location."""
     before = Event.objects.count()
     with pytest.raises(Invalid) as refused:
-        scheduling.submit(wanted, actor=THE_SYSTEM)
+        scheduling.submit_plan(wanted, actor=THE_SYSTEM)
     assert Event.objects.count() == before
     assert [model.objects.count() for model in (Run, Workstream, Task)] == [0, 0, 0]
     return refused.value.facts["errors"]
@@ -49,7 +60,7 @@ def places_of(wanted: Any) -> set[str]:
     return set(errors_of(wanted))
 
 
-# What is not a plan
+# Invalid shapes
 
 
 @pytest.mark.parametrize("wanted", [None, [], "plan", 7, True], ids=repr)
@@ -69,7 +80,7 @@ def test_a_plan_without_a_phase_is_refused() -> None:
     assert places_of(plan(workstream("a", "a1"), phase="PH-nowhere")) == {"phase"}
 
 
-def test_unknown_members_are_named() -> None:
+def test_unknown_fields_are_named() -> None:
     assert errors_of(plan(workstream("a", "a1"), colour="red")) == {"colour": ["is not a member of a plan."]}
     assert places_of(plan(workstream("a", "a1", colour="red"))) == {"workstreams[0].colour"}
     assert places_of(plan(workstream("a", "a1", {"id": "a2", "colour": 1}))) == {"workstreams[0].tasks[1].colour"}
@@ -151,7 +162,7 @@ def test_a_gate_needs_its_own_fields() -> None:
     assert places_of(plan(workstream("a", "a1"), gates=[{"id": "g"}])) == {"gates[0].gate_type", "gates[0].command"}
 
 
-def test_everything_that_is_wrong_with_the_shape_is_said_at_once() -> None:
+def test_all_shape_errors_are_reported_together() -> None:
     wanted = plan(
         workstream("a", task("a1", "nobody"), {"id": "?"}, depends_on=["nowhere"]),
         workstream("a", "b1"),
@@ -161,54 +172,54 @@ def test_everything_that_is_wrong_with_the_shape_is_said_at_once() -> None:
     assert errors_of(wanted) == {
         "extra": ["is not a member of a plan."],
         "workstreams[0].tasks[1].id": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"],
-        "workstreams[1].id": ["workstream a is at workstreams[0] already."],
+        "workstreams[1].id": ["workstream a is already defined at workstreams[0]."],
         "workstreams[0].depends_on": ["there is no workstream nowhere in this plan."],
         "workstreams[0].tasks[0].depends_on": ["there is no task nobody in this plan."],
         "gates[0].depends_on": ["there is no gate h in this plan."],
     }
 
 
-def test_a_plan_is_bounded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "MOST", 5)
+def test_the_total_size_of_a_plan_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_document, "MAX_ENTITIES", 5)
     assert errors_of(plan(workstream("a", "a1", "a2"), workstream("b", "b1", "b2"))) == {
         "plan": ["must hold at most 5 entities in all."]
     }
-    monkeypatch.setattr(plans, "MOST", 6)
-    scheduling.submit(plan(workstream("a", "a1", "a2"), workstream("b", "b1", "b2")), actor=THE_SYSTEM)
+    monkeypatch.setattr(plan_document, "MAX_ENTITIES", 6)
+    scheduling.submit_plan(plan(workstream("a", "a1", "a2"), workstream("b", "b1", "b2")), actor=THE_SYSTEM)
 
 
 def test_a_plan_may_name_more_gates_than_a_statement_has_parameters() -> None:
-    """PostgreSQL takes 65,535 of them."""
+    """PostgreSQL allows 65,535 parameters."""
     wanted = plan(workstream("a", task("a1", gates=[f"g{number}" for number in range(70_000)])))
     assert places_of(wanted) == {"workstreams[0].tasks[0].gates"}
 
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-def test_a_gate_that_is_retried_meanwhile_is_followed() -> None:
+def test_a_gate_retried_during_the_submission_is_replaced_by_its_successor() -> None:
     old = world.forced(world.gate(), "FAILED")
     wanted = plan(workstream("a", task("a1", gates=[old.pk])))
 
-    def submitted() -> None:
+    def submit_and_close() -> None:
         try:
-            scheduling.submit(wanted, actor=THE_SYSTEM)
+            scheduling.submit_plan(wanted, actor=THE_SYSTEM)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            heir = door.retry(TestGate, old.pk, actor=THE_SYSTEM).entity
-            submitting = pool.submit(submitted)
-            until(lambda: submitting.done() or somebody_waits())
+            successor = transitions.retry(TestGate, old.pk, actor=THE_SYSTEM).entity
+            submitting = pool.submit(submit_and_close)
+            until(lambda: submitting.done() or has_lock_waiters())
         submitting.result(30)
 
-    assert [gate.pk for gate in Task.objects.get(pk="a1").gates.all()] == [heir.pk]
+    assert [gate.pk for gate in Task.objects.get(pk="a1").gates.all()] == [successor.pk]
 
 
-# Unknown, twice, taken
+# Unknown, duplicate and existing ids
 
 
-def test_unknown_ids_are_named_where_they_are_asked_for() -> None:
+def test_unknown_ids_are_reported_where_they_are_used() -> None:
     wanted = plan(workstream("a", task("a1", "x", "y", gates=["g"], entry_gates=["h"]), depends_on=["b"]))
     assert errors_of(wanted) == {
         "workstreams[0].depends_on": ["there is no workstream b in this plan."],
@@ -218,21 +229,21 @@ def test_unknown_ids_are_named_where_they_are_asked_for() -> None:
     }
 
 
-def test_a_task_is_no_workstream_and_a_workstream_is_no_gate() -> None:
+def test_links_to_another_kind_are_refused() -> None:
     assert places_of(plan(workstream("a", "a1"), workstream("b", "b1", depends_on=["a1"]))) == {
         "workstreams[1].depends_on"
     }
     assert places_of(plan(workstream("a", task("a1", gates=["a"])))) == {"workstreams[0].tasks[0].gates"}
 
 
-def test_ids_that_are_there_twice_are_named_with_both_places() -> None:
+def test_duplicate_ids_are_reported_with_both_locations() -> None:
     wanted = plan(
         workstream("a", "t", gates=[gate("g")]), workstream("b", "t"), workstream("a", "u"), gates=[gate("g")]
     )
     assert errors_of(wanted) == {
-        "workstreams[1].tasks[0].id": ["task t is at workstreams[0].tasks[0] already."],
-        "workstreams[2].id": ["workstream a is at workstreams[0] already."],
-        "gates[0].id": ["gate g is at workstreams[0].gates[0] already."],
+        "workstreams[1].tasks[0].id": ["task t is already defined at workstreams[0].tasks[0]."],
+        "workstreams[2].id": ["workstream a is already defined at workstreams[0]."],
+        "gates[0].id": ["gate g is already defined at workstreams[0].gates[0]."],
     }
 
 
@@ -242,7 +253,7 @@ def test_the_same_id_may_name_things_of_different_kinds() -> None:
     assert Agent().work() == ["r"]
 
 
-def test_a_link_that_is_named_twice_is_one_link() -> None:
+def test_a_duplicate_link_is_stored_once() -> None:
     submit(workstream("a", "a1", task("a2", "a1", "a1")))
     assert Agent().work() == ["a1", "a2"]
 
@@ -257,16 +268,16 @@ def test_a_link_that_is_named_twice_is_one_link() -> None:
     ],
     ids=["run", "workstream", "task", "gate"],
 )
-def test_an_id_that_is_taken_is_refused_and_nothing_is_kept(taken: str, wanted: dict[str, Any]) -> None:
+def test_an_existing_id_is_refused_and_nothing_is_stored(taken: str, wanted: dict[str, Any]) -> None:
     submit(workstream("a", "a1", gates=[gate("g")]))
     before = [*map(states, (Run, Workstream, Task, TestGate)), Event.objects.count()]
     with pytest.raises(DuplicateId) as refused:
-        scheduling.submit(wanted, actor=THE_SYSTEM)
+        scheduling.submit_plan(wanted, actor=THE_SYSTEM)
     assert (refused.value.status, refused.value.facts) == (409, {"id": taken})
     assert [*map(states, (Run, Workstream, Task, TestGate)), Event.objects.count()] == before
 
 
-# Circles
+# Cycles
 
 
 @pytest.mark.parametrize(
@@ -282,17 +293,17 @@ def test_an_id_that_is_taken_is_refused_and_nothing_is_kept(taken: str, wanted: 
     ],
     ids=["itself", "two tasks", "beside the start", "across", "a workstream", "two workstreams", "both kinds"],
 )
-def test_a_circle_is_told_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
+def test_a_cycle_is_reported_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
     assert errors_of(plan(*workstreams)) == {"plan": [f"cycle: {path}"]}
 
 
-def test_gates_in_a_circle_are_told_with_their_path() -> None:
+def test_a_cycle_of_gates_is_reported_with_its_path() -> None:
     gates = [gate("g", depends_on=["h"]), gate("h", depends_on=["g"])]
     assert errors_of(plan(workstream("a", "a1"), gates=gates)) == {"plan": ["cycle: g → h → g"]}
     assert errors_of(plan(workstream("a", "a1"), gates=[gate("g", depends_on=["g"])])) == {"plan": ["cycle: g → g"]}
 
 
-def test_tasks_may_wait_for_tasks_of_a_workstream_that_theirs_does_not_wait_for() -> None:
+def test_tasks_may_depend_on_tasks_of_other_workstreams() -> None:
     submit(workstream("a", task("a1", "b1")), workstream("b", "b1"))
     assert Agent().work() == ["b1", "a1"]
     assert states(Run) == {"r": "succeeded"}
@@ -301,8 +312,8 @@ def test_tasks_may_wait_for_tasks_of_a_workstream_that_theirs_does_not_wait_for(
 LONG = 10_000
 
 
-def forget_that_tables_were_empty() -> None:
-    """Tests leave tables that the planner was told are empty, which those of an installation never are again."""
+def clear_table_statistics() -> None:
+    """Clear planner statistics that say the tables are empty, as they never are in an installation."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(
@@ -311,8 +322,8 @@ def forget_that_tables_were_empty() -> None:
             )
 
 
-def test_a_chain_of_ten_thousand_is_kept_and_begins_at_its_start() -> None:
-    forget_that_tables_were_empty()
+def test_a_chain_of_ten_thousand_tasks_starts_at_its_first() -> None:
+    clear_table_statistics()
     chain = [task("t0"), *(task(f"t{number}", f"t{number - 1}") for number in range(1, LONG))]
     submit(workstream("a", *chain))
     assert Task.objects.filter(state="blocked").count() == LONG - 1
@@ -349,73 +360,73 @@ def test_a_chain_of_ten_thousand_is_kept_and_begins_at_its_start() -> None:
     ],
     ids=["two tasks", "in and out", "a workstream's own"],
 )  # fmt: skip
-def test_a_circle_through_gates_is_told_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
-    """An exit gate is run when its task has done its work."""
+def test_a_cycle_through_gates_is_reported_with_its_path(workstreams: list[dict[str, Any]], path: str) -> None:
+    """An exit gate runs after its task has finished."""
     assert errors_of(plan(*workstreams)) == {"plan": [f"cycle: {path}"]}
 
 
-def test_a_gate_of_several_tasks_needs_one_of_them_only() -> None:
-    """So it is no circle that the second of them waits for the first."""
+def test_a_shared_gate_needs_only_one_of_its_tasks() -> None:
+    """So it is no cycle if the second task waits for the first."""
     submit(workstream("w", task("a", gates=["g"]), task("b", "a", gates=["g"]), gates=[gate("g")]))
     agent = Agent()
     agent.finish(*agent.claim())
-    ran("g")
+    run_gate("g")
     assert agent.work() == ["b"]
     assert states(Workstream) == {"w": "completed"}
 
 
-def test_a_circle_of_ten_thousand_is_found() -> None:
+def test_a_cycle_of_ten_thousand_tasks_is_found() -> None:
     ring = [task(f"t{number}", f"t{(number + 1) % LONG}") for number in range(LONG)]
-    (said,) = errors_of(plan(workstream("a", *ring)))["plan"]
-    assert said.startswith("cycle: t0 → t1 → t2")
-    assert said.endswith(" → t0")
+    (message,) = errors_of(plan(workstream("a", *ring)))["plan"]
+    assert message.startswith("cycle: t0 → t1 → t2")
+    assert message.endswith(" → t0")
 
 
-def test_forty_thousand_unknown_gates_are_an_answer_and_no_error() -> None:
-    """More than a statement of either database takes parameters."""
+def test_forty_thousand_unknown_gates_are_refused_without_an_error() -> None:
+    """More ids than a statement of either database allows parameters."""
     unknown = [f"g{number}" for number in range(40_000)]
     assert places_of(plan(workstream("a", task("a1", gates=unknown)))) == {"workstreams[0].tasks[0].gates"}
 
 
-# What is there already
+# Existing gates
 
 
-def test_a_gate_that_is_there_already_counts_as_it_stands() -> None:
+def test_an_existing_gate_is_used_in_its_current_state() -> None:
     world.gate(id="g", phase=Phase.objects.get())
     submit(workstream("a", task("a1", entry_gates=["g"])))
     assert states(Task) == {"a1": "blocked"}
-    ran("g")
+    run_gate("g")
     assert states(Task) == {"a1": "queued"}
 
 
-def test_a_gate_that_was_run_again_is_answered_for_by_its_successor() -> None:
+def test_a_retried_gate_is_replaced_by_its_successor() -> None:
     world.gate(id="g", phase=Phase.objects.get())
-    ran("g", exit_code=1)
-    again = door.retry(TestGate, "g", actor=world.operator()).entity.pk
-    ran(again)
+    run_gate("g", exit_code=1)
+    again = transitions.retry(TestGate, "g", actor=world.operator()).entity.pk
+    run_gate(again)
     submit(workstream("a", task("a1", entry_gates=["g"]), task("a2", gates=["g"])), gates=[gate("h", depends_on=["g"])])
     assert states(Task) == {"a1": "queued", "a2": "queued"}
-    ran("h")
+    run_gate("h")
     assert Agent().work() == ["a1", "a2"]
     assert states(Run) == {"r": "succeeded"}
 
 
-def test_a_gate_whose_dependency_has_failed_already_is_blocked_until_its_re_run() -> None:
+def test_a_gate_with_a_failed_dependency_is_blocked_until_that_is_retried() -> None:
     world.gate(id="g", phase=Phase.objects.get())
-    ran("g", exit_code=1)
+    run_gate("g", exit_code=1)
     submit(workstream("a", "a1"), gates=[gate("h", depends_on=["g"])])
     assert states(TestGate)["h"] == "BLOCKED"
-    ran(door.retry(TestGate, "g", actor=world.operator()).entity.pk)
+    run_gate(transitions.retry(TestGate, "g", actor=world.operator()).entity.pk)
     assert states(TestGate)["h"] == "PENDING"
 
 
-# Who asks, and how often
+# Permissions and repeated requests
 
 
-def test_the_same_request_twice_is_one_plan() -> None:
+def test_a_repeated_request_returns_the_same_plan() -> None:
     request = RequestKey("key-1", "plans", "hash")
-    first = scheduling.submit(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
-    again = scheduling.submit(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
+    first = scheduling.submit_plan(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
+    again = scheduling.submit_plan(plan(workstream("a", "a1", "a2")), actor=THE_SYSTEM, request=request)
     assert again.replayed
     assert again.as_dict() == first.as_dict()
     assert {name: first.as_dict()[name] for name in ("workstreams", "tasks", "gates")} == {
@@ -425,7 +436,7 @@ def test_the_same_request_twice_is_one_plan() -> None:
     }
     assert Run.objects.count() == 1
     with pytest.raises(IdempotencyMismatch):
-        scheduling.submit(
+        scheduling.submit_plan(
             plan(workstream("b", "b1"), id="s"), actor=THE_SYSTEM, request=RequestKey("key-1", "plans", "other")
         )
 
@@ -433,37 +444,37 @@ def test_the_same_request_twice_is_one_plan() -> None:
 def test_a_refused_request_may_be_sent_again() -> None:
     request = RequestKey("key-1", "plans", "hash")
     with pytest.raises(Invalid):
-        scheduling.submit(plan(workstream("a", task("a1", priority="high"))), actor=THE_SYSTEM, request=request)
-    assert not scheduling.submit(plan(workstream("a", "a1")), actor=THE_SYSTEM, request=request).replayed
+        scheduling.submit_plan(plan(workstream("a", task("a1", priority="high"))), actor=THE_SYSTEM, request=request)
+    assert not scheduling.submit_plan(plan(workstream("a", "a1")), actor=THE_SYSTEM, request=request).replayed
 
 
-def test_an_operator_needs_the_right_to_every_machine_of_a_plan() -> None:
+def test_an_operator_needs_the_permission_for_every_machine_of_a_plan() -> None:
     with pytest.raises(PermissionDenied):
-        scheduling.submit(plan(workstream("a", "a1")), actor=world.operator_with("operate_run", "operate_task"))
+        scheduling.submit_plan(plan(workstream("a", "a1")), actor=world.operator_with("operate_run", "operate_task"))
     everything = [f"operate_{name}" for name in ("run", "workstream", "task", "testgate")]
-    scheduling.submit(plan(workstream("a", "a1")), actor=world.operator_with(*everything, name="eve"))
+    scheduling.submit_plan(plan(workstream("a", "a1")), actor=world.operator_with(*everything, name="eve"))
     assert states(Run) == {"r": "running"}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_plan_that_was_a_deadlocks_victim_is_kept_under_its_own_id() -> None:
-    """The second try is the same plan."""
+def test_a_plan_is_retried_with_the_same_id_after_a_deadlock() -> None:
+    """The retry stores the same plan."""
     tries = []
 
-    def locked_once(execute: Any, sql: str, *more: Any) -> Any:
+    def fail_once(execute: Any, sql: str, *more: Any) -> Any:
         if "INTO" in sql and "statecore_workstream" in sql and not tries:
             tries.append(sql)
             raise OperationalError("database is locked")
         return execute(sql, *more)
 
-    with connection.execute_wrapper(locked_once):
-        scheduling.submit(plan(workstream("a", "a1")), actor=THE_SYSTEM)
+    with connection.execute_wrapper(fail_once):
+        scheduling.submit_plan(plan(workstream("a", "a1")), actor=THE_SYSTEM)
     assert tries
     assert states(Run) == {"r": "running"}
     assert states(Task) == {"a1": "queued"}
 
 
-# Anything at all
+# Random input
 
 WORDS = st.sampled_from(
     ["id", "phase", "workstreams", "tasks", "gates", "entry_gates", "depends_on", "start", "metadata", "state",
@@ -478,18 +489,18 @@ IDS = st.sampled_from("abcdefghij")
 LINKS = st.just([]) | st.just([]) | st.lists(IDS, max_size=2)
 
 
-def nearly(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
-    """An object of nearly the right shape: some of it missing, some of it anything."""
+def almost(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects of nearly the right shape: some fields missing, some with arbitrary values."""
     right = st.fixed_dictionaries({"id": IDS, **fields})
     partial = st.fixed_dictionaries({}, optional={"id": IDS, **fields})
     wrong = st.builds(lambda fits, breaks: {**fits, **breaks}, partial, st.dictionaries(WORDS, JSON, max_size=1))
     return st.integers(0, 9).flatmap(lambda luck: right if luck < 9 else wrong)
 
 
-TASKS = nearly(depends_on=LINKS, gates=LINKS, entry_gates=LINKS, is_critical=st.booleans(), priority=st.integers(0, 9))
-GATES = nearly(gate_type=st.just("UNIT"), command=st.just("true"), depends_on=LINKS)
-WORKSTREAMS = nearly(tasks=st.lists(TASKS, min_size=1, max_size=3), gates=st.lists(GATES, max_size=2), depends_on=LINKS)
-PLANS = nearly(
+TASKS = almost(depends_on=LINKS, gates=LINKS, entry_gates=LINKS, is_critical=st.booleans(), priority=st.integers(0, 9))
+GATES = almost(gate_type=st.just("UNIT"), command=st.just("true"), depends_on=LINKS)
+WORKSTREAMS = almost(tasks=st.lists(TASKS, min_size=1, max_size=3), gates=st.lists(GATES, max_size=2), depends_on=LINKS)
+PLANS = almost(
     phase=st.just(PHASE),
     workstreams=st.lists(WORKSTREAMS, min_size=1, max_size=2),
     gates=st.lists(GATES, max_size=1),
@@ -499,11 +510,11 @@ PLANS = nearly(
 
 @settings(SETTINGS, max_examples=40)
 @given(wanted=JSON | PLANS | PLANS | PLANS)
-def test_whatever_is_submitted_is_a_plan_or_is_refused(wanted: Any) -> None:
+def test_any_input_is_stored_or_refused(wanted: Any) -> None:
     with rolled_back():
         before = Event.objects.count()
         try:
-            outcome = scheduling.submit(wanted, actor=THE_SYSTEM)
+            outcome = scheduling.submit_plan(wanted, actor=THE_SYSTEM)
         except (Invalid, DuplicateId) as refusal:
             assert Event.objects.count() == before
             noted(refusal.code)

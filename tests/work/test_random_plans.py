@@ -1,4 +1,4 @@
-"""Random plans, random faults, any order: the run ends, or something explains why not, and nothing is ever broken."""
+"""Random plans with random faults: the run ends or its wait is explained, and all invariants hold."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from hypothesis import reject, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from statecore import door, integrity, scheduling
+from statecore import scheduling, transitions
 from statecore.executors import gates
-from statecore.integrity.invariants import invariants_hold
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid, Refusal
@@ -28,18 +27,27 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.operations import integrity
+from statecore.operations.integrity.invariants import check_invariants
 from statecore.scheduling import timers
 from tests.properties.support import SETTINGS, rolled_back
-from tests.races.records import is_whole
+from tests.races.records import assert_consistent
 from tests.support import world
 from tests.work import why
-from tests.work.agents import Agent, gate, states, submit, task, workstream
+from tests.work.agents import (
+    Agent,
+    gate,
+    states,
+    submit,
+    task,
+    workstream,
+)
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ANY = st.data()
 MACHINES = (Run, Workstream, Task, TestGate, PatchLedger, Worker)
-# Only a sweep makes these true again, and in the middle it has not come by yet.
+# Only the sweeps restore these, and a step may end before the next sweep.
 TIMELY = {
     "running_tasks_are_within_their_timeout",
     "live_workers_are_heard_from",
@@ -56,11 +64,11 @@ PATCH_WAY = (
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Workstreams, tasks and gates, each waiting only for what came before it."""
-    of_all: list[dict[str, Any]] = []
+    """Workstreams, tasks and gates that depend only on earlier ones."""
+    plan_gates: list[dict[str, Any]] = []
     for number in range(draw(st.integers(0, 3))):
-        of_all.append(gate(f"g{number}", depends_on=draw(some([each["id"] for each in of_all], most=1))))
-    names = [each["id"] for each in of_all]
+        plan_gates.append(gate(f"g{number}", depends_on=draw(some([each["id"] for each in plan_gates], most=1))))
+    names = [each["id"] for each in plan_gates]
     made: list[dict[str, Any]] = []
     tasks: list[str] = []
     for letter in "abc"[: draw(st.integers(1, 3))]:
@@ -76,7 +84,7 @@ def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             tasks.append(f"{letter}{number}")
         before = draw(some([each["id"] for each in made], most=1))
         made.append(workstream(letter, *own, depends_on=before, is_critical=draw(st.booleans())))
-    return made, of_all
+    return made, plan_gates
 
 
 def some(names: list[str], *, most: int) -> st.SearchStrategy[list[str]]:
@@ -94,10 +102,10 @@ class Faults(RuleBasedStateMachine):
         self.agents: dict[str, Agent] = {}
         self.held: dict[str, list[Task]] = {}
         self.is_over = False
-        self.hire(1)
-        self.hire(2)
+        self.add_agent(1)
+        self.add_agent(2)
 
-    def hire(self, capacity: int) -> Agent:
+    def add_agent(self, capacity: int) -> Agent:
         name = f"w{len(self.held)}"
         self.agents[name] = Agent(name, max_concurrent_tasks=capacity)
         self.held[name] = []
@@ -105,24 +113,24 @@ class Faults(RuleBasedStateMachine):
 
     @initialize(planned=plans(), starts=st.sampled_from([True, True, True, False]))
     def a_plan(self, planned: Any, starts: bool) -> None:
-        workstreams, of_all = planned
+        workstreams, plan_gates = planned
         try:
-            submit(*workstreams, gates=of_all, start=starts)
+            submit(*workstreams, gates=plan_gates, start=starts)
         except Invalid as refusal:
             if "cycle" not in str(refusal.facts):
                 raise
-            reject()  # tasks that wait for each other through their gates
+            reject()  # tasks that form a cycle through their gates
 
-    # What happens
+    # Rules
 
-    def attempt(self, deed: Callable[[], Any]) -> Any:
+    def attempt(self, call: Callable[[], Any]) -> Any:
         try:
-            return deed()
+            return call()
         except Refusal as refusal:
             noted(refusal.code)
             return None
 
-    def drawn(self, data: Any, model: Any, **wanted: Any) -> Any:
+    def draw_row(self, data: Any, model: Any, **wanted: Any) -> Any:
         found = list(model.objects.filter(**wanted).order_by("pk"))
         return data.draw(st.sampled_from(found)) if found else None
 
@@ -132,7 +140,7 @@ class Faults(RuleBasedStateMachine):
             return
         name = data.draw(st.sampled_from(sorted(self.agents)))
         agent = self.agents[name]
-        self.attempt(lambda: scheduling.beat(name, actor=agent.actor))
+        self.attempt(lambda: scheduling.record_heartbeat(name, actor=agent.actor))
         if not self.held[name]:
             self.held[name] = self.attempt(agent.claim) or []
         elif data.draw(st.integers(0, 3)):
@@ -151,7 +159,7 @@ class Faults(RuleBasedStateMachine):
 
     @rule(data=ANY)
     def a_gate_runs(self, data: Any) -> None:
-        chosen = self.drawn(data, TestGate, state__in=("PENDING", "RUNNING"))
+        chosen = self.draw_row(data, TestGate, state__in=("PENDING", "RUNNING"))
         if chosen is None:
             return
         exit_code = data.draw(st.sampled_from([0, 0, 0, 1]))
@@ -164,15 +172,17 @@ class Faults(RuleBasedStateMachine):
     @rule(data=ANY)
     def an_operator_retries(self, data: Any) -> None:
         model = data.draw(st.sampled_from([Task, Task, TestGate, TestGate, Workstream]))
-        if chosen := self.drawn(data, model, state__in=model.flow.final, successor=None):
-            self.attempt(lambda: door.retry(model, chosen.pk, actor=world.operator()))
+        if chosen := self.draw_row(data, model, state__in=model.flow.final, successor=None):
+            self.attempt(lambda: transitions.retry(model, chosen.pk, actor=world.operator()))
 
     @rule(data=ANY)
     def an_operator_adds_a_task(self, data: Any) -> None:
         if data.draw(st.integers(0, 3)):
             return
-        if (into := self.drawn(data, Workstream)) and (after := self.drawn(data, Task)):
-            self.attempt(lambda: door.create(Task, workstream=into, depends_on=[after.pk], actor=world.operator()))
+        if (into := self.draw_row(data, Workstream)) and (after := self.draw_row(data, Task)):
+            self.attempt(
+                lambda: transitions.create(Task, workstream=into, depends_on=[after.pk], actor=world.operator())
+            )
 
     @rule(data=ANY)
     def an_operator_stops_something(self, data: Any) -> None:
@@ -186,7 +196,7 @@ class Faults(RuleBasedStateMachine):
         if luck >= len(ways):
             return
         model, sources, trigger = ways[luck]
-        if chosen := self.drawn(data, model, state__in=sources):
+        if chosen := self.draw_row(data, model, state__in=sources):
             self.attempt(lambda: world.fire(chosen, trigger, actor=world.operator()))
 
     @rule(data=ANY)
@@ -202,14 +212,14 @@ class Faults(RuleBasedStateMachine):
         live = {"state__in": [each for each in model.flow.states if each not in model.flow.final]}
         if model is TestGate:
             live = {"state": "RUNNING"}
-        if chosen := self.drawn(data, model, **live):
+        if chosen := self.draw_row(data, model, **live):
             self.attempt(lambda: world.forced(chosen, state))
 
     @rule(data=ANY)
     def a_patch_comes_or_goes_its_way(self, data: Any) -> None:
-        patch = self.drawn(data, PatchLedger)
+        patch = self.draw_row(data, PatchLedger)
         if patch is None:
-            if chosen := self.drawn(data, Workstream, state__in=("ready", "executing")):
+            if chosen := self.draw_row(data, Workstream, state__in=("ready", "executing")):
                 self.attempt(lambda: world.patch(workstream=chosen))
         elif data.draw(st.integers(0, 5)):
             self.advance(patch)
@@ -218,7 +228,7 @@ class Faults(RuleBasedStateMachine):
 
     def advance(self, patch: Any) -> None:
         for trigger, given in PATCH_WAY:
-            if patch.flow.open_moves(patch.state, trigger):
+            if patch.flow.open_transitions(patch.state, trigger):
                 self.attempt(lambda trigger=trigger, given=given: world.fire(patch, trigger, **given))
                 return
 
@@ -229,44 +239,49 @@ class Faults(RuleBasedStateMachine):
 
     def sweep(self) -> None:
         for name, agent in self.agents.items():
-            self.attempt(lambda name=name, agent=agent: scheduling.beat(name, actor=agent.actor))
-        for sweep in (timers.time_out_tasks, timers.queue_retries, timers.miss_heartbeats, timers.give_up_workers):
+            self.attempt(lambda name=name, agent=agent: scheduling.record_heartbeat(name, actor=agent.actor))
+        for sweep in (
+            timers.time_out_tasks,
+            timers.queue_retries,
+            timers.mark_unresponsive_workers,
+            timers.end_lost_workers,
+        ):
             sweep()
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def nothing_is_broken(self) -> None:
         broken = [
-            str(found) for flow in registry.flows() for found in invariants_hold(flow) if found.check not in TIMELY
+            str(found) for flow in registry.flows() for found in check_invariants(flow) if found.check not in TIMELY
         ]
         assert broken == []
         miscounted = Worker.objects.annotate(running=Count("tasks")).exclude(current_load=F("running"))
         assert list(miscounted) == []
 
-    # How it ends
+    # Final state
 
     def drive(self) -> None:
-        """Everybody does what they can, until nothing happens any more."""
+        """Let all agents, gates and patches progress until nothing changes."""
         for _ in range(200):
             before = Event.objects.count()
             self.clock.shift(301)
             self.sweep()
             if not any(worker == "idle" for worker in states(Worker).values()):
-                self.hire(5)
-                before -= 1  # hiring is no progress of the run, but gives hope
+                self.add_agent(5)
+                before -= 1  # a new worker is no progress, but may enable some
             for agent in list(self.agents.values()):
                 for each in self.held[agent.name] + (self.attempt(agent.claim) or []):
                     self.attempt(lambda agent=agent, each=each: agent.finish(each))
                 self.held[agent.name] = []
-            for chosen in TestGate.objects.filter(Q(pk__in=gates.due()) | Q(state="RUNNING")):
+            for chosen in TestGate.objects.filter(Q(pk__in=gates.find_due()) | Q(state="RUNNING")):
                 self.attempt(lambda chosen=chosen: world.fire(chosen, "gate_started"))
                 self.attempt(lambda chosen=chosen: world.fire(chosen, "gate_passed", exit_code=0))
             for patch in PatchLedger.objects.all():
                 self.advance(patch)
             if Event.objects.count() == before:
                 return
-        raise AssertionError("it never comes to rest")
+        raise AssertionError("the run never settles")
 
     def teardown(self) -> None:
         try:
@@ -277,20 +292,20 @@ class Faults(RuleBasedStateMachine):
             self.stack.close()
 
     def judge(self, run: Run) -> None:
-        said = f"{states(Workstream)} {states(Task)} {states(TestGate)} {states(PatchLedger)}"
+        details = f"{states(Workstream)} {states(Task)} {states(TestGate)} {states(PatchLedger)}"
         if run.state not in FINAL:
             reasons = why.why_not_ended(run)
-            assert reasons, f"{run} is {run.state} and nobody knows why: {said}"
+            assert reasons, f"{run} is {run.state} without an explanation: {details}"
             noted("explained")
         else:
             noted(str(run.state))
-            assert not Task.objects.exclude(state__in=Task.flow.final).exists(), said
-            assert not Workstream.objects.exclude(state__in=Workstream.flow.final).exists(), said
+            assert not Task.objects.exclude(state__in=Task.flow.final).exists(), details
+            assert not Workstream.objects.exclude(state__in=Workstream.flow.final).exists(), details
         assert [str(found) for found in integrity.check_all()] == []
         for model in MACHINES:
             for entity in model.objects.all():
-                is_whole(entity)
+                assert_consistent(entity)
 
 
-def test_a_run_ends_or_something_explains_why_not() -> None:
+def test_a_run_ends_or_its_wait_is_explained() -> None:
     run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=7, stateful_step_count=25))

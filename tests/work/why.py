@@ -1,4 +1,4 @@
-"""Why a run has not ended, worked out from the rows alone and not from what the product thinks."""
+"""Explains from the rows alone, independent of the product's code, why a run has not ended."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from statecore.machines.workstream import Workstream
 
 
 def why_not_ended(run: Run) -> list[str]:
-    """What somebody would have to decide; empty when nobody knows why, which is a bug."""
+    """Return the decisions the run waits for; an empty list means an unexplained wait, which is a bug."""
     if run.state == "pending":
         return ["the run was not started"]
-    parts = [w for w in standing(Workstream.objects.filter(run=run)) if w.state not in ("completed", "skipped")]
+    parts = [w for w in latest(Workstream.objects.filter(run=run)) if w.state not in ("completed", "skipped")]
     return _all_of([of_workstream(part, set()) for part in parts])
 
 
-def standing(rows: Any) -> list[Any]:
-    """What was retried is answered for by its successor."""
+def latest(rows: Any) -> list[Any]:
+    """Return the rows without a successor."""
     return list(rows.filter(successor=None).order_by("pk"))
 
 
 def _all_of(reasons: list[list[str]]) -> list[str]:
-    """Each must have a reason; one that has none leaves all of it unexplained."""
+    """Merge the reasons, or return none if one part has no reason."""
     return sorted({each for found in reasons for each in found}) if reasons and all(reasons) else []
 
 
@@ -42,22 +42,22 @@ def of_workstream(workstream: Workstream, seen: set[Any]) -> list[str]:
     if workstream.state == "blocked":
         others = workstream.depends_on.exclude(state="completed")
         return _any_of([of_workstream(other, seen) for other in others])
-    tasks = [task for task in standing(workstream.tasks) if task.state != "completed"]
+    tasks = [task for task in latest(workstream.tasks) if task.state != "completed"]
     if workstream.state in ("ready", "executing"):
         return _all_of([of_task(task, seen) for task in tasks])
     if workstream.state == "validating" and not tasks:
-        gates = [gate for gate in standing(workstream.gates) if gate.state != "PASSED"]
-        patches = [patch for patch in standing(workstream.patches) if patch.state not in ("committed", "dropped")]
-        patches += lost_before(workstream)
+        gates = [gate for gate in latest(workstream.gates) if gate.state != "PASSED"]
+        patches = [patch for patch in latest(workstream.patches) if patch.state not in ("committed", "dropped")]
+        patches += quarantined_before(workstream)
         return _all_of([of_gate(gate) for gate in gates] + [of_patch(patch) for patch in patches])
     return []
 
 
-def lost_before(workstream: Workstream) -> list[PatchLedger]:
-    """What those it succeeds have in quarantine, unless the task it was for is done again."""
+def quarantined_before(workstream: Workstream) -> list[PatchLedger]:
+    """Return quarantined patches of its predecessors, except those of tasks that were retried."""
     older, found = workstream.retry_of, []
     while older:
-        lost = [patch for patch in standing(older.patches) if patch.state == "quarantined"]
+        lost = [patch for patch in latest(older.patches) if patch.state == "quarantined"]
         found += [patch for patch in lost if not any(Task.objects.filter(retry_of=t) for t in patch.tasks.all())]
         older = older.retry_of
     return found
@@ -71,7 +71,7 @@ def of_task(task: Task, seen: set[Any]) -> list[str]:
         return [f"{task} is {task.state}"]
     if task.state == "blocked":
         before = [of_task(other, seen) for other in task.depends_on.exclude(state="completed")]
-        # A task may wait for one of a workstream that has yet to begin.
+        # A task may depend on a task of a workstream that has not started.
         asleep = [
             of_workstream(other.workstream, seen)
             for other in task.depends_on.filter(state="pending").exclude(workstream=task.workstream)

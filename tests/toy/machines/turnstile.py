@@ -1,4 +1,4 @@
-"""A turnstile: a coin unlocks it, a push locks it again, and one day it is scrapped."""
+"""A turnstile: a coin unlocks it, a push locks it again, and an operator scraps it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django.db import models
 from statecore.kernel import constraints
 from statecore.kernel.actors import AGENT, OPERATOR, SYSTEM
 from statecore.kernel.entity import Entity
+from statecore.kernel.fields import StateField
 from statecore.kernel.flow import Flow, Rest
-from statecore.kernel.moves import Facts, Severity, move
 from statecore.kernel.refusals import Unmet
-from statecore.kernel.state_field import StateField
+from statecore.kernel.transition import Facts, Severity, transition
 
 
 class State(models.TextChoices):
@@ -35,10 +35,10 @@ class Turnstile(Entity):
         collection="turnstiles",
         final=FINAL,
         timing={
-            State.LOCKED: Rest("nobody has to come"),
+            State.LOCKED: Rest("a visitor may never come"),
             State.UNLOCKED: timedelta(minutes=1),
         },
-        rising=("attempt", "earned"),
+        monotonic=("attempt", "earned"),
     )
 
     state = StateField(State, initial=State.LOCKED)
@@ -52,16 +52,18 @@ class Turnstile(Entity):
             constraints.set_exactly_in("turnstile", "scrapped_at", FINAL),
         )
 
-    def settle(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.scrapped_at = at if self.state in FINAL else None
 
-    @move("coin_inserted", source=State.LOCKED, target=State.UNLOCKED, by={AGENT, SYSTEM}, guards=[the_coin_is_enough])
+    @transition(
+        "coin_inserted", source=State.LOCKED, target=State.UNLOCKED, by={AGENT, SYSTEM}, guards=[the_coin_is_enough]
+    )
     def unlock(self, coin: int) -> None:
         self.earned += coin
 
-    @move("pushed", source=State.UNLOCKED, target=State.LOCKED, by={AGENT, SYSTEM})
+    @transition("pushed", source=State.UNLOCKED, target=State.LOCKED, by={AGENT, SYSTEM})
     def lock(self) -> None: ...
 
-    @move("scrap_ordered", source={State.LOCKED, State.UNLOCKED}, target=State.SCRAPPED, by={OPERATOR},
+    @transition("scrap_ordered", source={State.LOCKED, State.UNLOCKED}, target=State.SCRAPPED, by={OPERATOR},
           severity=Severity.WARNING)  # fmt: skip
     def scrap(self) -> None: ...

@@ -1,0 +1,35 @@
+"""A page preloads every module that its scripts import."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from dashboard.assets import find_imports
+from dashboard.templatetags.console import module
+
+SCRIPTS = Path(settings.STATICFILES_DIRS[0]) / "dashboard"
+
+
+def test_what_is_imported_by_what_is_imported_is_needed_once():
+    needed = find_imports("dashboard/machine.js")
+
+    assert {"vendor/dagre.esm.js", "dashboard/board.js", "dashboard/socket.js", "dashboard/freshness.js"} <= set(needed)
+    assert len(set(needed)) == len(needed)
+    assert "dashboard/machine.js" not in needed
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.js")), ids=lambda path: path.stem)
+def test_every_import_is_found(script):
+    imported = re.findall(r'\bfrom\s+"([^"]+)"|\bimport\s+"([^"]+)"', script.read_text())
+
+    names = {Path(first or second).name for first, second in imported}
+    assert names <= {Path(name).name for name in find_imports(f"dashboard/{script.name}")}
+
+
+def test_the_script_comes_after_what_it_needs():
+    told = module("dashboard/wall.js")
+
+    assert told.index('rel="modulepreload" href="/static/dashboard/socket.js"') < told.index("<script")
+    assert told.endswith('<script type="module" src="/static/dashboard/wall.js"></script>')

@@ -1,0 +1,270 @@
+"""Every number on a page counts what exists, not what the page has room to show."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.test import Client
+from django.urls import reverse
+
+from statecore.delivery.sinks import alert_rules
+from statecore.delivery.sinks.alerts import Alerts
+from statecore.delivery.sinks.sink import read_batch
+from statecore.kernel.clock import now
+from statecore.machines.task import FINAL, Task
+from statecore.read_models import board, stuck
+from statecore.read_models.board.stuck_counts import cache
+from statecore.records import Alert
+from tests.dashboard.scene import Scene, number_all
+from tests.support import world
+from tests.support.plans import insert_copies
+
+
+def make_overdue(task: Any) -> Any:
+    task.refresh_from_db()
+    type(task).objects.filter(pk=task.pk).update(state_entered_at=task.state_entered_at - timedelta(days=2))
+    task.refresh_from_db()
+    return task
+
+
+def text_of(response: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", response.content.decode()).split())
+
+
+@pytest.fixture
+def viewer(people: dict[str, Any], client: Client) -> Client:
+    client.force_login(people["viewer"])
+    return client
+
+
+def test_progress_counts_every_task_of_a_large_run(viewer: Client, scene: Scene) -> None:
+    insert_copies(scene.first, 2_000)
+    insert_copies(scene.forced, 100)
+    tasks = Task.objects.filter(run=scene.run)
+
+    page = viewer.get(reverse("console:run", args=[scene.run.pk]))
+
+    assert page.context["total"] == tasks.count() == 2_103
+    assert page.context["ended"] == tasks.filter(state__in=FINAL).count() == 101
+    assert "101 of 2103 tasks" in text_of(page)
+
+
+def test_a_graph_that_is_cut_names_both_numbers(viewer: Client, scene: Scene) -> None:
+    insert_copies(scene.first, 1_600)
+
+    page = viewer.get(reverse("console:run", args=[scene.run.pk]))
+
+    assert len(page.context["drawn"]["nodes"]) == 1_500
+    assert "1500 of 1604 parts" in text_of(page)
+
+
+def test_an_explanation_counts_everything_that_is_waited_for(scene: Scene) -> None:
+    workstream = scene.first.workstream
+    insert_copies(scene.first, 200)
+    open_tasks = Task.objects.filter(workstream=workstream).exclude(state="completed")
+
+    found = stuck.explain(type(workstream), workstream.pk).waiting_on[0]
+
+    assert found.others == open_tasks.count() - 1 == 202
+
+
+def test_the_stuck_page_counts_all_its_pages(viewer: Client, scene: Scene) -> None:
+    insert_copies(make_overdue(scene.first), 285)
+
+    first = viewer.get(reverse("console:stuck"), {"machine": "task"})
+
+    assert len(first.context["rows"]) == 100
+    assert dict(first.context["kinds"])["overdue"] == 286
+    second = viewer.get(f"{reverse('console:stuck')}?machine=task&{first.context['more']}")
+    assert dict(second.context["kinds"])["overdue"] == 286
+    assert "286 overdue" in text_of(second)
+
+
+def test_the_stuck_page_counts_each_kind(viewer: Client, scene: Scene) -> None:
+    make_overdue(scene.first)
+    for _ in range(3):
+        workstream = world.forced(world.workstream(), "executing")
+        world.forced(world.task(workstream=workstream), "failed")
+
+    page = viewer.get(reverse("console:stuck"))
+
+    listed = [row["item"].kind for row in page.context["rows"]]
+    assert {kind: count for kind, count in page.context["kinds"] if count} == {
+        kind.value: listed.count(kind) for kind in set(listed)
+    }
+    assert listed.count(stuck.Kind.NEEDS_DECISION) >= 3
+
+
+def test_an_overdue_row_is_counted_as_an_approval_only_where_one_is_offered(
+    viewer: Client, scene: Scene, settings: Any
+) -> None:
+    """A draining worker is given up only when it is silent too; until then it is just overdue."""
+    settings.STATECORE_RECOVERY = {"uet_worker": "approval"}
+    long_ago = now() - timedelta(days=2)
+    with time_machine.travel(long_ago, tick=False):
+        workers = [world.forced(world.created("UetWorker", worker_type="test"), "DRAINING") for _ in range(3)]
+    for worker in workers[1:]:
+        world.touched(worker, last_heartbeat=now())
+
+    page = viewer.get(reverse("console:stuck"), {"machine": "uet_worker"})
+
+    listed = [row["item"].kind for row in page.context["rows"]]
+    assert sorted(listed) == ["needs approval", "overdue", "overdue"]
+    assert dict(page.context["kinds"]) == {"overdue": 2, "needs approval": 1, "needs a decision": 0}
+
+
+def test_the_board_counts_all_that_is_overdue(scene: Scene) -> None:
+    insert_copies(make_overdue(scene.first), 1_200)
+    cache.clear()
+
+    found = board.get_stats()["stuck"]
+
+    assert found["machines"]["task"] == 1_201
+    assert found["listed"] == len(stuck.list_stuck(5_000))
+
+
+def test_the_board_counts_all_that_needs_a_decision(scene: Scene) -> None:
+    workstream = world.forced(world.workstream(), "executing")
+    insert_copies(workstream, 150)
+    for copy in type(workstream).objects.filter(pk__startswith=f"{workstream.pk}-"):
+        world.forced(world.task(workstream=copy), "failed")
+    cache.clear()
+
+    found = board.get_stats()["stuck"]
+
+    assert found["waiting"]["workstream"] == 151  # with the one of the scene
+    assert found["listed"] == len(stuck.list_stuck(1_000))
+
+
+def test_the_state_chips_count_what_the_search_finds(viewer: Client, scene: Scene) -> None:
+    other = world.queued_task()
+    number_all()
+    page = reverse("console:machine", args=["tasks"])
+
+    def chips(query: str) -> dict[str, int]:
+        shown = viewer.get(page, {"q": query}).context["chips"]
+        return {share.look.state: share.count for share, *_ in shown if share.count}
+
+    assert chips("run:scene") == {"queued": 1, "blocked": 1, "cancelled": 1}
+    assert chips("run:scene state:blocked") == {"queued": 1, "blocked": 1, "cancelled": 1}
+    assert chips(other.pk) == {"queued": 1}
+    assert chips("")["queued"] == chips("state:queued")["queued"] == 2
+
+
+def test_a_chip_has_no_number_when_counting_takes_too_long(
+    viewer: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.queries import counts, time_limit
+
+    def give_up(*_: Any) -> Any:
+        raise time_limit.TimedOut
+
+    monkeypatch.setattr(counts, "count_matching", give_up)
+    page = viewer.get(reverse("console:machine", args=["tasks"]), {"q": "run:scene"})
+
+    assert page.status_code == 200
+    assert {share.count for share, *_ in page.context["chips"]} == {None}
+
+
+def test_no_alert_calls_a_half_open_breaker_open(viewer: Client, scene: Scene) -> None:
+    world.open_breaker("helm")
+    breaker = world.model("CircuitBreaker").objects.get(pk="helm")
+    breaker = world.forced(breaker, "HALF_OPEN")
+    number_all()
+    Alerts().deliver(read_batch(0, 10_000))
+
+    alert = Alert.objects.get(rule="breaker_open", key="helm")
+    assert alert.resolved_at is None  # going back and forth is one alert
+    assert "is open" not in alert.detail
+    assert "half-open" in alert.detail
+    assert board.get_stats()["counts"]["circuit_breaker"]["OPEN"] == 0
+
+    world.forced(breaker, "OPEN")
+    before = read_batch(0, 10_000)
+    number_all()
+    Alerts().deliver(read_batch(len(before), 10_000))
+    assert "is open" in Alert.objects.get(rule="breaker_open", key="helm").detail
+
+
+def test_a_resolved_alert_names_what_it_was_opened_for(scene: Scene) -> None:
+    world.open_breaker("helm")
+    breaker = world.model("CircuitBreaker").objects.get(pk="helm")
+    world.forced(world.forced(breaker, "HALF_OPEN"), "CLOSED")
+    number_all()
+    Alerts().deliver(read_batch(0, 10_000))
+
+    alert = Alert.objects.get(rule="breaker_open", key="helm")
+    assert alert.resolved_at is not None
+    assert "is open" in alert.detail
+
+
+def test_every_state_of_an_entry_rule_has_a_sentence_or_ends_the_alert() -> None:
+    for rule in alert_rules.ENTRY_RULES:
+        left = set(rule.flow.states) - {rule.state} - set(rule.ends_in) - set(rule.still_open)
+        assert rule.minutes or not left, rule.name
+
+
+def test_a_stuck_alert_counts_beyond_the_ids_it_lists(scene: Scene) -> None:
+    insert_copies(make_overdue(scene.first), 40)
+
+    found = next(each for each in alert_rules.find_stuck(now() + timedelta(days=1)) if each.key == "task.queued")
+
+    assert found.facts["count"] == 41
+    assert found.detail.startswith("41 ")
+    assert len(found.facts["ids"]) == alert_rules.MAX_STUCK_IDS
+
+
+def test_the_alerts_page_counts_all_open_alerts_and_lists_the_severest(viewer: Client, scene: Scene) -> None:
+    at = now()
+    Alert.objects.create(rule="r", key="old", severity="critical", detail="d", opened_at=at - timedelta(days=9))
+    Alert.objects.bulk_create(
+        Alert(rule="r", key=str(number), severity="warning", detail="d", opened_at=at) for number in range(250)
+    )
+    total = Alert.objects.filter(resolved_at=None).count()
+
+    page = viewer.get(reverse("console:alerts"))
+
+    assert page.context["open_count"] == total
+    assert len(page.context["open_now"]) == 200
+    assert page.context["open_now"][0].key == "old"
+    assert f"{total} open" in text_of(page)
+
+
+def test_a_relation_that_is_cut_counts_all_of_it(viewer: Client, scene: Scene) -> None:
+    insert_copies(scene.first, 60)
+    workstream = scene.first.workstream
+    page = viewer.get(reverse("console:entity", args=["workstreams", workstream.pk]), {"tab": "related"})
+
+    tasks = next(relation for relation in page.context["relations"] if relation.name == "Tasks")
+    assert (len(tasks.entities), tasks.total) == (25, 63)
+    assert "25 of 63" in text_of(page)
+    assert f"/machines/tasks/?q=workstream%3A{workstream.pk}" in page.content.decode()
+
+
+def test_the_share_of_forced_transitions_is_not_a_sample(viewer: Client, scene: Scene) -> None:
+    for _ in range(3):
+        world.forced(world.queued_task(), "cancelled")
+    number_all()
+
+    edges = viewer.get(reverse("console:overrides")).context["edges"]
+
+    shown = {(machine, source, target): (forced, total) for machine, source, target, forced, total in edges}
+    assert shown["task", "queued", "cancelled"] == (4, 4)
+
+
+def test_all_matching_is_counted_beyond_what_one_job_may_hold(
+    people: dict[str, Any], client: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.pages import bulk
+
+    monkeypatch.setattr(bulk, "MAX_SELECTED", 10)
+    insert_copies(scene.first, 30)
+    client.force_login(people["operator"])
+    place = reverse("console:matching", args=["tasks"])
+
+    assert client.get(place, {"q": "state:queued"}).content == b"the first 10 of 31"
+    assert client.get(place, {"q": "state:blocked"}).content == b"all 1"

@@ -1,3 +1,0 @@
-from tests.sinks.conftest import home
-
-__all__ = ["home"]
