@@ -1,1 +1,1 @@
-"""How fast the door is, measured against what it is built on and what it could be replaced by."""
+"""Benchmarks of Statecore against raw SQL and comparable libraries."""

@@ -1,4 +1,4 @@
-"""Claiming and completing tasks, beside raw SKIP LOCKED and procrastinate in the same interleaved run.
+"""Measures claiming and completing tasks against raw SKIP LOCKED and procrastinate, in alternating rounds.
 
 python -m benchmarks.claim [--quick]
 """
@@ -17,7 +17,7 @@ from django.db import connection
 from benchmarks import seed
 from benchmarks.contenders import CLAIMERS
 from benchmarks.report import Lines, Report, Target
-from benchmarks.support import Clients, environ, once, postgres, ratio
+from benchmarks.support import Clients, environ, postgres, ratio, run_in_process
 
 RESULTS = Path(__file__).parent / "results"
 AGENTS, WORKSTREAMS = 8, 20
@@ -33,12 +33,12 @@ def main() -> None:
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS, "claim", "Claiming, measured")
+        report.write(RESULTS, "claim", "Claim benchmark")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claim", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; writes no results")
     options = parser.parse_args()
     options.queued, options.finished = (4_000, 10_000) if options.quick else (20_000, 1_000_000)
     options.rounds, options.each = (4, 20) if options.quick else (12, 40)
@@ -46,34 +46,34 @@ def _options() -> argparse.Namespace:
 
 
 def _measure(report: Report, settings: dict[str, str], options: argparse.Namespace) -> None:
-    once(settings, prepare, options.queued, options.finished)
+    run_in_process(settings, prepare, options.queued, options.finished)
     rates: dict[str, list[float]] = {name: [] for name in CLAIMERS}
     with Clients(AGENTS, settings) as clients:
         shares = [(f"agent-{number}", options.each) for number in range(AGENTS)]
         for number in range(options.rounds + 1):
             for name in CLAIMERS:
-                seconds, _answers = clients.ask(name, shares)
+                seconds, _results = clients.run(name, shares)
                 if number:
                     rates[name].append(options.each * AGENTS / seconds)
     raw = rates["raw SKIP LOCKED"]
     lines: Lines = [("contender", "tasks/s", "ratio to raw")]
     lines += [(name, f"{median(found):,.0f}", f"{ratio(found, raw):.2f}") for name, found in rates.items()]
-    ours = rates["report and claim"]  # as the agent works
+    statecore = rates["report and claim"]  # what the agent does
     targets = [
-        Target("claim and complete, to raw SKIP LOCKED", 0.5, ratio(ours, raw)),
-        Target("claim and complete, to procrastinate", 2, ratio(ours, rates["procrastinate"])),
+        Target("claim and complete, to raw SKIP LOCKED", 0.5, ratio(statecore, raw)),
+        Target("claim and complete, to procrastinate", 2, ratio(statecore, rates["procrastinate"])),
         Target("ten at a time, to one at a time", 3, ratio(rates["claim ten"], rates["claim, then report"])),
     ]
     report.add("Claim and complete, eight agents, PostgreSQL", lines, rates, targets)
 
 
 def prepare(queued: int, finished: int) -> None:
-    """A plan that is under way, many tasks that are done, and the same for the others. Nobody calls ANALYZE."""
-    from statecore import door, scheduling
-    from statecore.kernel import triggers
+    """Fills a running plan and many finished tasks, and the same for each contender, without ANALYZE."""
+    from statecore import scheduling, transitions
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.machines.worker import Worker
     from statecore.records import Phase
+    from statecore.storage import triggers
 
     seed.migrate()
     Phase.objects.create(id="phase")
@@ -83,12 +83,12 @@ def prepare(queued: int, finished: int) -> None:
         for number in range(WORKSTREAMS)
     ]
     plan = {"id": "run", "phase": "phase", "workstreams": workstreams, "start": True}
-    scheduling.submit(plan, actor=THE_SYSTEM)
+    scheduling.submit_plan(plan, actor=THE_SYSTEM)
     for number in range(AGENTS):
         for name in (f"agent-{number}", f"busy-agent-{number}"):
-            door.create(Worker, id=name, max_concurrent_tasks=10, actor=THE_SYSTEM)
-            door.transition(Worker, name, "registration_completed", actor=THE_SYSTEM)
-    with triggers.lowered(connection), connection.cursor() as cursor:
+            transitions.create(Worker, id=name, max_concurrent_tasks=10, actor=THE_SYSTEM)
+            transitions.transition(Worker, name, "registration_completed", actor=THE_SYSTEM)
+    with triggers.disabled(connection), connection.cursor() as cursor:
         seed.fill_finished(cursor, "ws-0:0", finished)
         seed.make_twins(cursor)
         _fill_procrastinate(cursor, queued, finished)

@@ -1,4 +1,4 @@
-"""Those who claim tasks and complete them; each takes the name of its worker and how many tasks to do."""
+"""Contenders that claim and complete tasks. Each takes the name of its worker and the number of tasks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db import connection
 
-from benchmarks.raw import FINISH, HASH, Contender, Way, event, session
-from statecore import door, scheduling
+from benchmarks.raw import FINISH, HASH, Contender, Edge, event, session
+from statecore import scheduling, transitions
 from statecore.kernel.actors import Actor
 from statecore.machines.task import Task
 
 REPORT = {"attempt": 1, "exit_code": 0}
-START = Way("worker_started", "queued", "running")
+START = Edge("worker_started", "queued", "running")
 CHOOSE = (
     "SELECT id, version FROM twin_task WHERE state = 'queued' "
     "ORDER BY priority DESC, state_entered_at, id LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -30,7 +30,7 @@ COMPLETE = (
 
 
 def raw(share: tuple[str, int]) -> None:
-    """Two transactions, each a change and an audit row; no worker, no workstream, no chain."""
+    """Two transactions per task, each with an update and an audit row; no worker, workstream or hash chain."""
     _name, count = share
     session_ = session()
     for _ in range(count):
@@ -44,18 +44,18 @@ def raw(share: tuple[str, int]) -> None:
         session_.write(COMPLETE, row, event("task", entity_id, version + 2, FINISH, at))
 
 
-def ours(share: tuple[str, int]) -> None:
+def claim_then_report(share: tuple[str, int]) -> None:
     name, count = share
     agent = Actor.agent(name)
     for _ in range(count):
         (task,) = scheduling.claim(name, actor=agent, most=1)
-        door.transition(Task, task.pk, "execution_completed", actor=agent, params=REPORT)
+        transitions.transition(Task, task.pk, "execution_completed", actor=agent, params=REPORT)
 
 
-def ours_in_one() -> Contender:
-    """Each task is reported with the claim of the next, on and on: the last of a share is reported in the next share.
+def report_and_claim() -> Contender:
+    """Each task is reported together with the claim of the next one, across shares.
 
-    So its worker is always busy, and is nobody else's.
+    The worker is therefore always busy, and no other contender uses it.
     """
     reports: list[scheduling.Report] = []
 
@@ -64,25 +64,25 @@ def ours_in_one() -> Contender:
         name, count = f"busy-{share[0]}", share[1]
         agent = Actor.agent(name)
         for _ in range(count):
-            told, (task,) = scheduling.report_and_claim(name, reports, actor=agent, most=1)
-            assert all(item.outcome for item in told)  # noqa: S101 - a refusal would be fast and wrong
+            results, (task,) = scheduling.report_and_claim(name, reports, actor=agent, most=1)
+            assert all(item.outcome for item in results)  # noqa: S101 - refusals would distort the rate
             reports = [scheduling.Report(task.pk, "execution_completed", REPORT)]
 
     return work
 
 
-def ours_by_ten(share: tuple[str, int]) -> None:
-    """One claim of ten, one report of ten."""
+def claim_ten(share: tuple[str, int]) -> None:
+    """One claim and one report for ten tasks."""
     name, count = share
     agent = Actor.agent(name)
     for _ in range(count // 10):
         held = [task.pk for task in scheduling.claim(name, actor=agent, most=10)]
-        items = door.transition_many(Task, held, "execution_completed", actor=agent, params=REPORT)
-        assert sum(1 for item in items if item.outcome) == 10  # noqa: S101 - a refusal would be fast and wrong
+        items = transitions.transition_many(Task, held, "execution_completed", actor=agent, params=REPORT)
+        assert sum(1 for item in items if item.outcome) == 10  # noqa: S101 - refusals would distort the rate
 
 
 def procrastinate() -> Contender:
-    """Its own job manager, as its worker calls it, on a connection of its own."""
+    """Procrastinate's job manager, called like its worker does, on a separate connection."""
     from procrastinate import PsycopgConnector, jobs
     from procrastinate.manager import JobManager
 
@@ -102,7 +102,7 @@ def procrastinate() -> Contender:
             worker.append(await manager.register_worker())
         for _ in range(count):
             job: Any = await manager.fetch_job(queues=None, worker_id=worker[0])
-            assert job is not None  # noqa: S101 - an empty fetch would be fast and wrong
+            assert job is not None  # noqa: S101 - empty fetches would distort the rate
             await manager.finish_job(job, jobs.Status.SUCCEEDED, delete_job=False)
 
     return lambda share: loop.run_until_complete(work(share[1]))

@@ -1,4 +1,4 @@
-"""Everybody who makes moves, by name; each takes a list of ids and moves them."""
+"""The contenders by name. Each is a function that takes a list of ids and applies one transition to each."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ CLAIMERS = ("raw SKIP LOCKED", "claim, then report", "report and claim", "claim 
 
 @cache
 def contender(name: str) -> Contender:
-    """Imported at first use: the peers' modules exist in the peers' processes only."""
+    """Imports the contender on first use, because the peers' models exist only in the peers' processes."""
     if name in CLAIMERS:
         return _claimer(name)
-    return _theirs(name) if name in PEERS else _ours(name)
+    return _peer(name) if name in PEERS else _statecore_or_raw(name)
 
 
 def _claimer(name: str) -> Contender:
@@ -23,33 +23,33 @@ def _claimer(name: str) -> Contender:
 
     return {
         "raw SKIP LOCKED": claimers.raw,
-        "claim, then report": claimers.ours,
-        "report and claim": claimers.ours_in_one(),
-        "claim ten": claimers.ours_by_ten,
+        "claim, then report": claimers.claim_then_report,
+        "report and claim": claimers.report_and_claim(),
+        "claim ten": claimers.claim_ten,
         "procrastinate": claimers.procrastinate(),
     }[name]
 
 
-def _theirs(name: str) -> Contender:
+def _peer(name: str) -> Contender:
     from benchmarks import peers
 
     return {"django-fsm-log": peers.fsm_log, "ORM": peers.orm, "ORM loop": peers.orm_loop}[name]
 
 
-def _ours(name: str) -> Contender:
-    from benchmarks import ours, raw, verify
+def _statecore_or_raw(name: str) -> Contender:
+    from benchmarks import raw, transition_service, verify
 
     return {
         "raw": raw.finish,
         "raw uet_worker": raw.take_and_release(),
         "raw batch": raw.finish_many,
-        "door": ours.finish,
-        "door uet_worker": ours.take_and_release(),
-        "door, guards with queries": ours.queue,
-        "door batch": ours.finish_many,
-        "memory": ours.memory,
+        "Statecore": transition_service.finish,
+        "Statecore uet_worker": transition_service.take_and_release(),
+        "Statecore, guards with queries": transition_service.queue,
+        "Statecore batch": transition_service.finish_many,
+        "memory": transition_service.memory,
         "fill journal": verify.fill,
         "verify_chain": verify.verify,
         "hash stored bytes": verify.hash_stored_bytes(),
-        "ORM iterator": verify.through_the_orm,
+        "ORM iterator": verify.hash_through_the_orm,
     }[name]

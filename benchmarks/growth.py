@@ -1,4 +1,4 @@
-"""Whether a move costs more in a large database: the same moves in two, taking turns."""
+"""Compares the cost of a transition in a small and a large database, in alternating rounds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import seed
-from benchmarks.moves import Plan, Rows
-from benchmarks.support import Clients, environ, once, ratio
+from benchmarks.rounds import Plan, Rows
+from benchmarks.support import Clients, environ, ratio, run_in_process
 
 SMALL = 10_000
-MEMORY_MOVES = 110
+MEMORY_TRANSITIONS = 110
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Rates round by round and bytes, of the small and the large database."""
+    """Rates per round, and bytes of memory, for the small and the large database."""
 
     rows: tuple[int, int]
     rates: dict[str, tuple[list[float], list[float]]]
     memory: tuple[dict[str, int], dict[str, int]]
 
-    def time(self, contender: str) -> float:
-        """How many times as long a move takes in the large one."""
+    def time_ratio(self, contender: str) -> float:
+        """Returns the time per transition in the large database divided by that in the small one."""
         small, large = self.rates[contender]
         return ratio(small, large)
 
-    def space(self, where: str) -> float:
+    def memory_ratio(self, where: str) -> float:
         return self.memory[1][where] / self.memory[0][where]
 
 
@@ -38,10 +38,10 @@ def measure(base: Path, database: Callable[[str], str], plan: Plan, large: int) 
         groups = []
         for size in sizes:
             settings = environ(base / "home", database(f"rows_{size}"), "settings")
-            once(settings, seed.prepare, size, 1, 1)
+            run_in_process(settings, seed.prepare, size, 1, 1)
             groups.append(stack.enter_context(Clients(plan.clients, settings)))
-        rows = [Rows(plan, apart=size // (plan.total + MEMORY_MOVES)) for size in sizes]
-        rates = {name: _take_turns(name, groups, rows) for name in ("raw", "door")}
+        rows = [Rows(plan, apart=size // (plan.total + MEMORY_TRANSITIONS)) for size in sizes]
+        rates = {name: _take_turns(name, groups, rows) for name in ("raw", "Statecore")}
         return Growth(sizes, rates, _memory(groups, rows))
 
 
@@ -50,19 +50,19 @@ def _take_turns(name: str, groups: list[Clients], rows: list[Rows]) -> tuple[lis
     rates: tuple[list[float], list[float]] = ([], [])
     for number in range(plan.warm_up + plan.rounds):
         for index, clients in enumerate(groups):
-            seconds, _answers = clients.ask(name, rows[index].shares(name))
+            seconds, _answers = clients.run(name, rows[index].shares(name))
             if number >= plan.warm_up:
-                rates[index].append(plan.moves * plan.clients / seconds)
+                rates[index].append(plan.transitions * plan.clients / seconds)
     return rates
 
 
 def _memory(groups: list[Clients], rows: list[Rows]) -> tuple[dict[str, int], dict[str, int]]:
     small, large = (
-        clients.ask("memory", [[f"running_{n * each.apart + 1:09d}" for n in _last(each.plan)]])[1][0]
+        clients.run("memory", [[f"running_{n * each.apart + 1:09d}" for n in _last(each.plan)]])[1][0]
         for clients, each in zip(groups, rows, strict=True)
     )
     return small, large
 
 
 def _last(plan: Plan) -> range:
-    return range(plan.total, plan.total + MEMORY_MOVES)
+    return range(plan.total, plan.total + MEMORY_TRANSITIONS)

@@ -1,4 +1,4 @@
-"""Clients that cost little: each a socket that stays open, requests ready-made, answers read to their length."""
+"""Cheap HTTP clients: persistent sockets with prepared requests, in one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 
 def post(address: Address, token: str, requests: Sequence[Sequence[Request]]) -> tuple[float, list[float]]:
-    """One client for each list of requests; the seconds for all of them, and those of each request."""
+    """Sends each list of requests on its own connection. Returns the total seconds and those of each request."""
     return asyncio.run(_all(address, token, requests))
 
 

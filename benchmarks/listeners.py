@@ -1,7 +1,7 @@
-"""Many sockets in one process: what each of them is told, and when.
+"""Many WebSocket clients in one process that record what each receives and when.
 
-They share the machine with the server, so they do little. A frame is stamped when the last of its bytes has been read,
-before anything looks at it. Who stands at the same place is told the same bytes, which are understood once for all.
+They share the machine with the server, so they do little work. A frame is timestamped when its last byte was read,
+before parsing. Connections at the same position receive identical bytes, which are parsed once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 class Receipt(NamedTuple):
-    """When a frame was here, and its events: from this position to that, none left out."""
+    """The time a frame arrived, and the first and last position of its consecutive events."""
 
     at: float
     since: int
@@ -28,7 +28,7 @@ class Receipt(NamedTuple):
 
 
 class Listener(asyncio.Protocol):
-    """One socket; `first` is the first thing it is told."""
+    """One socket. `first` resolves to its first message."""
 
     transport: asyncio.Transport
 
@@ -45,32 +45,32 @@ class Listener(asyncio.Protocol):
         request = self.protocol.connect()
         request.headers["Authorization"] = f"Bearer {self.token}"
         self.protocol.send_request(request)
-        self._answer()
+        self._flush()
 
     def data_received(self, data: bytes) -> None:
         at = time.time()
         self.protocol.receive_data(data)
         for event in self.protocol.events_received():
             if isinstance(event, Frame) and event.opcode is Opcode.TEXT:
-                self._hear(at, bytes(event.data))
-        self._answer()
+                self._record(at, bytes(event.data))
+        self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
 
-    def _hear(self, at: float, text: bytes) -> None:
+    def _record(self, at: float, text: bytes) -> None:
         self.frames += 1
         if not self.first.done():
             self.first.set_result(orjson.loads(text))
-        elif told := _span(text):
-            self.receipts.append(Receipt(at, *told))
+        elif span := _span(text):
+            self.receipts.append(Receipt(at, *span))
 
-    def _answer(self) -> None:
-        """To pings, above all."""
+    def _flush(self) -> None:
+        """Sends pending data, mostly replies to pings."""
         for data in self.protocol.data_to_send():
             self.transport.write(data)
 
-    def has_heard(self, position: int) -> bool:
+    def has_received(self, position: int) -> bool:
         if self.is_lost:
             raise ConnectionError(f"a socket was closed: {self.protocol.close_rcvd}")
         return bool(self.receipts) and self.receipts[-1].until >= position
@@ -78,19 +78,19 @@ class Listener(asyncio.Protocol):
 
 @lru_cache(256)
 def _span(text: bytes) -> tuple[int, int] | None:
-    """The first and the last position a frame tells of; None when it is about something else."""
+    """Returns the first and last position of a frame, or None for frames without events."""
     positions = [each["position"] for each in orjson.loads(text).get("events", ())]
     if not positions:
         return None
     if positions != [*range(positions[0], positions[-1] + 1)]:
-        raise ValueError(f"not one after the other: {positions}")
+        raise ValueError(f"positions are not consecutive: {positions}")
     return positions[0], positions[-1]
 
 
-async def opened(port: int, token: str, what: str = "events") -> Listener:
-    """A socket that has been told the first thing."""
+async def connect(port: int, token: str, what: str = "events") -> Listener:
+    """Opens a socket and waits for its first message."""
     address = f"ws://127.0.0.1:{port}/ws/{what}/"
     loop = asyncio.get_running_loop()
-    _transport, made = await loop.create_connection(lambda: Listener(address, token), "127.0.0.1", port)
-    await asyncio.wait_for(made.first, PATIENCE)
-    return made
+    _transport, listener = await loop.create_connection(lambda: Listener(address, token), "127.0.0.1", port)
+    await asyncio.wait_for(listener.first, PATIENCE)
+    return listener

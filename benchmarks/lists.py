@@ -1,4 +1,4 @@
-"""A page of a list over REST, from the first to the last of many rows.
+"""Measures list pages over REST at different depths of a large table.
 
 python -m benchmarks.lists [--quick] [--rows N]
 """
@@ -21,17 +21,17 @@ from django.db import connection
 from benchmarks import seed
 from benchmarks.http_clients import Address
 from benchmarks.report import Lines, Report, Target
-from benchmarks.rest import redis, server, token_of_an_operator
-from benchmarks.support import environ, once, postgres
+from benchmarks.rest import create_operator_token, redis, server
+from benchmarks.support import environ, postgres, run_in_process
 
 RESULTS = Path(__file__).parent / "results"
 DEPTHS = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99)
-TOGETHER = 1_000  # tasks that were submitted as one plan, so in the same moment
+SAME_MOMENT = 1_000  # tasks submitted as one plan share their creation time
 LISTS = {
     "newest first": "?page_size=100",
     "oldest first": "?page_size=100&ordering=created_at",
     "by id": "?page_size=100&ordering=id",
-    "newest first, of a state": "?page_size=100&state=completed",
+    "newest first, one state": "?page_size=100&state=completed",
 }
 WANTED_MS = 30
 
@@ -43,20 +43,20 @@ def main() -> None:
     try:
         with postgres(base / "pg") as database, ExitStack() as stack:
             settings = environ(base / "home", database("lists"), "settings")
-            token, starts = once(settings, prepare, options.rows)
+            token, starts = run_in_process(settings, prepare, options.rows)
             given = {**settings, "REDIS_URL": stack.enter_context(redis(base / "redis.sock"))}
             address = stack.enter_context(server("statecore.project.wsgi:application", given))
-            _tell(report, _measure(address, token, starts, options.pages))
+            _report(report, _measure(address, token, starts, options.pages))
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS, "lists", "Lists, measured")
+        report.write(RESULTS, "lists", "List benchmark")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lists", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
-    parser.add_argument("--rows", type=int, help="tasks in the list (10,000,000)")
+    parser.add_argument("--quick", action="store_true", help="fewer pages; writes no results")
+    parser.add_argument("--rows", type=int, help="tasks in the list (default 10,000,000)")
     options = parser.parse_args()
     options.rows = options.rows or (200_000 if options.quick else 10_000_000)
     options.pages = 25 if options.quick else 100
@@ -67,23 +67,23 @@ Starts = dict[tuple[str, float], str]
 
 
 def prepare(rows: int) -> tuple[str, Starts]:
-    """The tasks, a token to call with, and where in each list each depth begins."""
-    from statecore import door
-    from statecore.kernel import triggers
+    """Creates the tasks. Returns a token and the query that starts at each depth of each list."""
+    from statecore import transitions
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.machines.run import Run
     from statecore.machines.task import Task
     from statecore.machines.workstream import Workstream
     from statecore.records import Phase
+    from statecore.storage import triggers
 
     seed.migrate()
     Phase.objects.create(id="phase")
-    door.create(Run, actor=THE_SYSTEM, id="run", phase="phase")
-    door.create(Workstream, actor=THE_SYSTEM, id="workstream", run="run")
-    door.create(Task, actor=THE_SYSTEM, id="task", workstream="workstream")
-    earlier = {"created_at": f"t.created_at - (n / {TOGETHER}) * interval '1 minute'"}
+    transitions.create(Run, actor=THE_SYSTEM, id="run", phase="phase")
+    transitions.create(Workstream, actor=THE_SYSTEM, id="workstream", run="run")
+    transitions.create(Task, actor=THE_SYSTEM, id="task", workstream="workstream")
+    earlier = {"created_at": f"t.created_at - (n / {SAME_MOMENT}) * interval '1 minute'"}
     with (
-        triggers.lowered(connection),
+        triggers.disabled(connection),
         connection.cursor() as cursor,
         seed.in_bulk(cursor, "statecore_task"),
     ):
@@ -94,26 +94,26 @@ def prepare(rows: int) -> tuple[str, Starts]:
         starts = {
             (name, depth): _start(cursor, query, depth, rows) for name, query in LISTS.items() for depth in DEPTHS
         }
-    return token_of_an_operator(), starts
+    return create_operator_token(), starts
 
 
 def _start(cursor: Any, query: str, depth: float, rows: int) -> str:
-    """The page that begins so deep in a list: by the cursor that the page before would have told."""
-    from api.pages import NEWEST_FIRST, Cursor, written
+    """Returns the query for the page at this depth, with the cursor the previous page would have returned."""
+    from api.pages import NEWEST_FIRST, Cursor, encode_cursor
 
     ordering = query.partition("ordering=")[2] or NEWEST_FIRST
     if not depth:
         return query
-    # The rows are numbered from the newest to the oldest.
+    # Rows are numbered from newest to oldest.
     number = int(depth * rows) if ordering in (NEWEST_FIRST, "id") else int((1 - depth) * rows)
     key = f"done_{number:09d}"
     cursor.execute("SELECT created_at FROM statecore_task WHERE id = %s", [key])
     value = key if ordering == "id" else cursor.fetchone()[0]
-    return f"{query}&cursor={written(Cursor(back=False, ordering=ordering, value=value, key=key))}"
+    return f"{query}&cursor={encode_cursor(Cursor(back=False, ordering=ordering, value=value, key=key))}"
 
 
 def _measure(address: Address, token: str, starts: Starts, pages: int) -> dict[tuple[str, float], list[float]]:
-    """The seconds of each page, going on by `next`; the lists and depths take turns, and the first pages warm up."""
+    """Follows `next` and returns the milliseconds of each page. Lists and depths alternate; two pages warm up."""
     client = HTTPConnection(*address)
     headers = {"Authorization": f"Bearer {token}", "Host": "localhost"}
     places = dict(starts)
@@ -127,14 +127,14 @@ def _measure(address: Address, token: str, starts: Starts, pages: int) -> dict[t
             seconds = time.perf_counter() - begin
             if answer.status != 200:
                 raise RuntimeError(text.decode())
-            told = json.loads(text)
-            places[start] = "?" + (told["next"] or "").partition("?")[2] if told["next"] else starts[start]
+            page = json.loads(text)
+            places[start] = "?" + (page["next"] or "").partition("?")[2] if page["next"] else starts[start]
             if number >= 2:
                 took[start].append(seconds * 1000)
     return took
 
 
-def _tell(report: Report, took: dict[tuple[str, float], list[float]]) -> None:
+def _report(report: Report, took: dict[tuple[str, float], list[float]]) -> None:
     worst = {start: quantiles(each, n=100)[98] for start, each in took.items()}
     lines: Lines = [("list", "depth", "median ms", "p99 ms")]
     lines += [
@@ -142,7 +142,7 @@ def _tell(report: Report, took: dict[tuple[str, float], list[float]]) -> None:
         for (name, depth), each in took.items()
     ]
     deepest = max(worst, key=worst.__getitem__)
-    target = Target(f"p99 of a page in ms, the slowest: {deepest[0]}", WANTED_MS, worst[deepest], at_most=True)
+    target = Target(f"p99 per page in ms, slowest list: {deepest[0]}", WANTED_MS, worst[deepest], at_most=True)
     samples = {f"{name} at {depth}": each for (name, depth), each in took.items()}
     report.add(f"Pages of 100 of {report.options['rows']:,} tasks", lines, samples, [target])
 

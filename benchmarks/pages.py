@@ -1,4 +1,4 @@
-"""What the console's pages cost at two sizes of the tables, what a first load weighs, and when it can be used.
+"""Measures the console's pages at two table sizes, and the size and time of a first load in a browser.
 
 python -m benchmarks.pages [--quick] [--tasks N]
 """
@@ -21,15 +21,15 @@ from benchmarks import seed
 from benchmarks.live import web
 from benchmarks.report import Lines, Report, Target
 from benchmarks.sequencer import running
-from benchmarks.support import environ, once, postgres
+from benchmarks.support import environ, postgres, run_in_process
 from tests.support import chromium
 
 RESULTS = Path(__file__).parent / "results"
-LENGTH = 5  # events of each task
-WHOLE = 1_000  # first and last tasks whose events have whole bodies: no page shows any other's
-SMALL = 20  # the tables are measured first at this part of their size
+LENGTH = 5  # events per task
+FULL_BODIES = 1_000  # only the first and last tasks have full event bodies; pages show no others
+SMALL = 20  # pages are measured first with 1/20 of the rows
 ROUNDS = 60
-PASSWORD = "only for the benchmark"  # noqa: S105 - of a database that is deleted at the end
+PASSWORD = "only for the benchmark"  # noqa: S105 - the database is deleted at the end
 PAGES = {
     "overview": "/",
     "machine": "/machines/tasks/",
@@ -48,22 +48,22 @@ WANTED_BYTES, WANTED_SECONDS, THROTTLE = 250_000, 1.0, 4
 
 
 class Cost(NamedTuple):
-    """Seconds of each request by the clock and of this process, those in the database, and the most questions."""
+    """Per request: elapsed, process CPU and database seconds; and the maximum number of queries."""
 
     total: list[float]
     process: list[float]
     database: list[float]
     queries: int
 
-    def at(self, share: float) -> float:
+    def percentile_ms(self, share: float) -> float:
         return sorted(self.total)[int(len(self.total) * share)] * 1e3
 
     @property
-    def own(self) -> float:
+    def process_ms(self) -> float:
         return median(self.process) * 1e3
 
     @property
-    def raw(self) -> float:
+    def database_ms(self) -> float:
         return median(self.database) * 1e3
 
 
@@ -74,46 +74,58 @@ def main() -> None:
             "quick": options.quick,
             "tasks": options.tasks,
             "events": options.tasks * LENGTH,
-            "whole bodies": 4 * WHOLE * LENGTH,
+            "events with full bodies": 4 * FULL_BODIES * LENGTH,
         }
     )
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg", log="2GB") as database:
             settings = environ(base / "home", database("pages"), "settings")
-            once(settings, prepare)
-            before = once(settings, measure, "done", options.tasks // SMALL)
-            after = once(settings, measure, "more", options.tasks - options.tasks // SMALL)
+            run_in_process(settings, prepare)
+            before = run_in_process(settings, measure, "done", options.tasks // SMALL)
+            after = run_in_process(settings, measure, "more", options.tasks - options.tasks // SMALL)
             _report_pages(report, before, after)
             with running(base / "home", settings, with_sequencer=False), web(settings) as (_process, port):
                 _report_first_load(report, first_load(port))
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS, "pages", "Pages, measured")
+        report.write(RESULTS, "pages", "Console page benchmark")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
-    parser.add_argument("--tasks", type=int, help="finished tasks, with five events each (10,000,000)")
+    parser.add_argument("--quick", action="store_true", help="fewer rows; writes no results")
+    parser.add_argument("--tasks", type=int, help="finished tasks with five events each (default 10,000,000)")
     options = parser.parse_args()
     options.tasks = options.tasks or (200_000 if options.quick else 10_000_000)
     return options
 
 
 def _report_pages(report: Report, before: dict[str, Cost], after: dict[str, Cost]) -> None:
-    lines: Lines = [("page", "p50 ms", "p95 ms", "process ms", "database ms", "queries", f"p50 to that at 1/{SMALL}")]
+    lines: Lines = [
+        ("page", "p50 ms", "p95 ms", "process ms", "database ms", "queries", f"p50 ratio to 1/{SMALL} size")
+    ]
     for name, cost in after.items():
-        growth = cost.at(0.5) / before[name].at(0.5)
-        shares = (f"{cost.at(0.5):.1f}", f"{cost.at(0.95):.1f}", f"{cost.own:.1f}", f"{cost.raw:.1f}")
+        growth = cost.percentile_ms(0.5) / before[name].percentile_ms(0.5)
+        shares = (
+            f"{cost.percentile_ms(0.5):.1f}",
+            f"{cost.percentile_ms(0.95):.1f}",
+            f"{cost.process_ms:.1f}",
+            f"{cost.database_ms:.1f}",
+        )
         lines.append((name, *shares, str(cost.queries), f"{growth:.2f}"))
     headline = [after[name] for name in HEADLINE]
-    slowest_growth = max(after[name].at(0.5) / before[name].at(0.5) for name in HEADLINE)
+    slowest_growth = max(after[name].percentile_ms(0.5) / before[name].percentile_ms(0.5) for name in HEADLINE)
     targets = [
-        Target("p95 of overview, machine and entity in ms", WANTED_MS, max(c.at(0.95) for c in headline), at_most=True),
-        Target("queries for a page", WANTED_QUERIES, max(cost.queries for cost in headline), at_most=True),
-        Target("p50 at full size to that at a small one", WANTED_GROWTH, slowest_growth, at_most=True),
+        Target(
+            "p95 of overview, machine and entity in ms",
+            WANTED_MS,
+            max(c.percentile_ms(0.95) for c in headline),
+            at_most=True,
+        ),
+        Target("queries per page", WANTED_QUERIES, max(cost.queries for cost in headline), at_most=True),
+        Target("p50 ratio, full size to 1/20", WANTED_GROWTH, slowest_growth, at_most=True),
     ]
     tasks = report.options["tasks"]
     samples = {name: cost._asdict() for name, cost in after.items()}
@@ -127,18 +139,16 @@ def _report_first_load(report: Report, found: dict[str, float]) -> None:
     ]
     targets = [
         Target("bytes of the first load", WANTED_BYTES, found["bytes"], at_most=True),
-        Target(
-            f"seconds until it can be used, {THROTTLE} times slower", WANTED_SECONDS, found["seconds"], at_most=True
-        ),
+        Target(f"seconds until usable, CPU slowed {THROTTLE} times", WANTED_SECONDS, found["seconds"], at_most=True),
     ]
-    report.add("The first load", lines, found, targets)
+    report.add("First load", lines, found, targets)
 
 
-# In a process of its own, under Django
+# Runs in a separate process with Django
 
 
 def prepare() -> None:
-    """A plan that waits for workers, and somebody who may see it."""
+    """Submits a plan that waits for workers, and creates a user who may see it."""
     from django.contrib.auth.models import Group, User
 
     from statecore import scheduling
@@ -149,21 +159,21 @@ def prepare() -> None:
     Phase.objects.create(id="phase")
     tasks = [{"id": f"hot:{number}"} for number in range(200)]
     plan = {"id": "hot", "phase": "phase", "start": True, "workstreams": [{"id": "hot-w", "tasks": tasks}]}
-    scheduling.submit(plan, actor=THE_SYSTEM)
+    scheduling.submit_plan(plan, actor=THE_SYSTEM)
     User.objects.create_user("bench", password=PASSWORD).groups.add(Group.objects.get(name="supervisor"))
 
 
 def measure(prefix: str, more: int) -> dict[str, Cost]:
-    """What each page costs once so many more tasks have ended."""
+    """Adds finished tasks and returns the cost of each page."""
     from django.contrib.auth.models import User
     from django.test import Client
 
-    from statecore.kernel import triggers
-    from statecore.sinks import counters
+    from statecore.delivery.sinks import counters
+    from statecore.storage import triggers
 
     filled = ("statecore_task", "statecore_event", "statecore_position")
-    with triggers.lowered(connection), connection.cursor() as cursor, seed.in_bulk(cursor, *filled):
-        seed.fill_histories(cursor, "hot:0", prefix, more, LENGTH, WHOLE)
+    with triggers.disabled(connection), connection.cursor() as cursor, seed.in_bulk(cursor, *filled):
+        seed.fill_histories(cursor, "hot:0", prefix, more, LENGTH, FULL_BODIES)
     counters.reconcile()
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
@@ -173,14 +183,14 @@ def measure(prefix: str, more: int) -> dict[str, Cost]:
 
 
 def _cost(client: Any, path: str) -> Cost:
-    """Each page again and again; the first times fill the caches of the process and of the database."""
+    """Requests a page repeatedly; the first requests fill the caches and are not counted."""
     found = Cost([], [], [], 0)
     for number in range(ROUNDS + 5):
-        with _asked() as times:
+        with _query_times() as times:
             start, busy = time.perf_counter(), time.process_time()
             answer = client.get(path)
             seconds, busy = time.perf_counter() - start, time.process_time() - busy
-        assert answer.status_code == 200, path  # noqa: S101 - a refusal would be fast and wrong
+        assert answer.status_code == 200, path  # noqa: S101 - error pages would distort the times
         if number >= 5:
             found.total.append(seconds)
             found.process.append(busy)
@@ -190,7 +200,7 @@ def _cost(client: Any, path: str) -> Cost:
 
 
 @contextmanager
-def _asked() -> Iterator[list[float]]:
+def _query_times() -> Iterator[list[float]]:
     times: list[float] = []
 
     def timed(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
@@ -204,11 +214,11 @@ def _asked() -> Iterator[list[float]]:
         yield times
 
 
-# In a browser
+# Runs in a browser
 
 
 def first_load(port: int) -> dict[str, float]:
-    """Of the overview: what comes over the wire, and when it is live, on a slow processor. The best of three."""
+    """Loads the overview three times on a throttled CPU. Returns the most bytes and the fewest seconds until live."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -232,7 +242,7 @@ def _logged_in(browser: Any, port: int) -> Any:
     return state
 
 
-# The page itself notes when it is; whoever asks it again and again would be a load of its own.
+# The page records the time, because polling it would add load.
 NOTE_WHEN_LIVE = """
 new MutationObserver((_, observer) => {
   if (!document.querySelector("#freshness[data-state=live]")) return;
@@ -243,13 +253,13 @@ new MutationObserver((_, observer) => {
 
 
 def _load(browser: Any, port: int, state: Any) -> tuple[float, float]:
-    """Usable is when the scripts have run and both sockets have spoken: from then on it answers to keys and clicks."""
+    """Returns bytes and seconds until the scripts have run and both sockets have received a message."""
     context = browser.new_context(storage_state=state)
     context.add_init_script(NOTE_WHEN_LIVE)
     page = context.new_page()
     client = context.new_cdp_session(page)
     sizes: list[float] = []
-    client.on("Network.loadingFinished", lambda told: sizes.append(told["encodedDataLength"]))
+    client.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
     client.send("Network.enable")
     client.send("Emulation.setCPUThrottlingRate", {"rate": THROTTLE})
     page.goto(f"http://127.0.0.1:{port}/", wait_until="commit")

@@ -1,4 +1,4 @@
-"""The settings of the peers' processes: django-fsm-log listens to every transition, so the door runs elsewhere."""
+"""Settings of the peers' processes. django-fsm-log hooks into every transition, so Statecore runs separately."""
 
 from benchmarks.settings import *  # noqa: F403
 from benchmarks.settings import INSTALLED_APPS

@@ -1,4 +1,4 @@
-"""What a Django project would use instead of the door."""
+"""What a Django project would use instead of Statecore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGED = ("state", "version", "updated_at", "state_entered_at", "exit_code", "w
 
 
 def fsm_log(ids: Ids) -> None:
-    """django-fsm under a row lock, django-fsm-log writing the log, only the changed fields saved."""
+    """django-fsm under a row lock, with django-fsm-log; saves only the changed fields."""
     for number in ids:
         with transaction.atomic():
             task = PeerTask.objects.select_for_update().get(pk=number)
@@ -25,19 +25,19 @@ def fsm_log(ids: Ids) -> None:
 
 
 def orm(ids: Ids) -> None:
-    """No machine at all: lock, compare, save, create."""
+    """No state machine: lock, compare, save, create."""
     for number in ids:
         with transaction.atomic():
-            _orm_move(number)
+            _change_with_orm(number)
 
 
 def orm_loop(ids: Ids) -> None:
     with transaction.atomic():
         for number in ids:
-            _orm_move(number)
+            _change_with_orm(number)
 
 
-def _orm_move(number: int) -> None:
+def _change_with_orm(number: int) -> None:
     task = PeerTask.objects.select_for_update().get(pk=number)
     if task.state != FINISH.source:
         raise ValueError(task.state)

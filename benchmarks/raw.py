@@ -1,4 +1,4 @@
-"""The yardstick: a guarded UPDATE and an INSERT of a ready-made event, in one transaction, through the driver alone."""
+"""The baseline: a guarded UPDATE and an INSERT of a prepared event in one transaction, using only the driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ids = Sequence[Any]
 Contender = Callable[[Ids], Any]
 
 HASH = "ab" * 32
-BODY = '{"event_id":"' + "x" * 690 + '"}'  # as long as the event of a task
+BODY = '{"event_id":"' + "x" * 690 + '"}'  # the size of a task's event
 TASK = (
     "UPDATE twin_task SET state = %s, version = %s, chain_head = %s, updated_at = %s, state_entered_at = %s, "
     "exit_code = 0, worker_id = NULL, lease_expires_at = NULL WHERE id = %s AND state = %s AND version = %s"
@@ -27,26 +27,26 @@ UET_WORKER = (
 EVENT = f"INSERT INTO twin_event VALUES ({', '.join(['%s'] * 16)})"  # noqa: S608 - only placeholders
 
 
-class Way(NamedTuple):
+class Edge(NamedTuple):
     trigger: str
     source: str
     target: str
 
 
-FINISH = Way("execution_completed", "running", "validating")
-TAKE, RELEASE = Way("task_assigned", "IDLE", "BUSY"), Way("task_completed", "BUSY", "IDLE")
+FINISH = Edge("execution_completed", "running", "validating")
+TAKE, RELEASE = Edge("task_assigned", "IDLE", "BUSY"), Edge("task_completed", "BUSY", "IDLE")
 
 
-def event(entity_type: str, entity_id: str, version: int, way: Way, at: Any) -> tuple[Any, ...]:
-    """No chain, no canonical bytes, no hash: all of that is what the door does more."""
+def event(entity_type: str, entity_id: str, version: int, edge: Edge, at: Any) -> tuple[Any, ...]:
+    """Returns the columns of an event without chaining, canonical bytes or hashing."""
     return (
-        f"evt_{time.time_ns():026d}", entity_type, entity_id, version, "normal", *way, "info", "bench", "rest",
+        f"evt_{time.time_ns():026d}", entity_type, entity_id, version, "normal", *edge, "info", "bench", "rest",
         at, "", HASH, BODY, HASH,
     )  # fmt: skip
 
 
 class Postgres:
-    """psycopg with every statement prepared, BEGIN and COMMIT as the driver sends them."""
+    """psycopg with prepared statements and the driver's BEGIN and COMMIT."""
 
     def __init__(self) -> None:
         import psycopg
@@ -63,13 +63,13 @@ class Postgres:
 
     def write(self, update: str, row: Sequence[Any], event: Sequence[Any], count: int = 1, insert: str = EVENT) -> None:
         self.cursor.execute(update, row)
-        assert self.cursor.rowcount == count  # noqa: S101 - the guard of the yardstick
+        assert self.cursor.rowcount == count  # noqa: S101 - the row must have matched
         self.cursor.execute(insert, event)
         self.connection.commit()
 
 
 class Sqlite:
-    """sqlite3 with the pragmas of the project."""
+    """sqlite3 with the project's pragmas."""
 
     def __init__(self) -> None:
         given = connection.settings_dict
@@ -82,7 +82,7 @@ class Sqlite:
     def write(self, update: str, row: Sequence[Any], event: Sequence[Any]) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         cursor = self.connection.execute(update.replace("%s", "?"), row)
-        assert cursor.rowcount == 1  # noqa: S101 - the guard of the yardstick
+        assert cursor.rowcount == 1  # noqa: S101 - the row must have matched
         self.connection.execute(EVENT.replace("%s", "?"), event)
         self.connection.execute("COMMIT")
 
@@ -107,9 +107,9 @@ def take_and_release() -> Contender:
         write, now = session().write, session().now
         for entity_id in ids:
             at, version = now(), versions.get(entity_id, 1)
-            way = TAKE if version % 2 else RELEASE
-            row = (way.target, version + 1, HASH, at, at, entity_id, way.source, version)
-            write(UET_WORKER, row, event("uet_worker", entity_id, version + 1, way, at))
+            edge = TAKE if version % 2 else RELEASE
+            row = (edge.target, version + 1, HASH, at, at, entity_id, edge.source, version)
+            write(UET_WORKER, row, event("uet_worker", entity_id, version + 1, edge, at))
             versions[entity_id] = version + 1
 
     return run
@@ -129,7 +129,7 @@ MANY_EVENTS = (
 
 
 def finish_many(ids: Ids) -> None:
-    """Set-based: what differs from row to row in arrays, the rest as single values."""
+    """Updates all rows with one statement: arrays for columns that differ, single values for the rest."""
     at, count = session().now(), len(ids)
     start = time.time_ns()
     event_ids = [f"evt_{start + number:026d}" for number in range(count)]

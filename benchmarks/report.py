@@ -1,4 +1,4 @@
-"""What was found, as a table for people and as JSON for programs."""
+"""Benchmark results as Markdown tables and as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Target:
     def __str__(self) -> str:
         sign = "≤" if self.at_most else "≥"
         verdict = "met" if self.is_met else "NOT MET"
-        return f"{verdict}: {self.what} {_number(self.measured)}, wanted {sign} {_number(self.wanted)}"
+        return f"{verdict}: {self.what}: {_number(self.measured)}, target {sign} {_number(self.wanted)}"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""REST: a transition and a heartbeat by 16 keep-alive clients against one process, beside the raw limit and Prefect.
+"""Measures transitions and heartbeats over REST against a raw WSGI application and Prefect.
 
 python -m benchmarks.rest [--quick] [--without-prefect]
 """
@@ -19,69 +19,76 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks import rest_peer
+from benchmarks import prefect_peer
 from benchmarks.http_clients import Address, Request, free_port, post
 from benchmarks.report import Lines, Report, Target
-from benchmarks.support import Environ, environ, once, postgres, ratio
+from benchmarks.support import Environ, environ, postgres, ratio, run_in_process
 
 RESULTS = Path(__file__).parent / "results"
 CLIENTS = 16
-# Of Prefect a part of the calls of the others: it would take most of the time.
-PART = 4
+# Prefect gets a quarter of the requests; otherwise it would take most of the time.
+PREFECT_DIVISOR = 4
 BODY = b'{"trigger": "analyze"}'
 
 
 def main() -> None:
     options = _options()
-    report = Report({"quick": options.quick, "clients": CLIENTS, "rounds": options.rounds, "each": options.each})
+    report = Report(
+        {
+            "quick": options.quick,
+            "clients": CLIENTS,
+            "rounds": options.rounds,
+            "requests per client and round": options.each,
+        }
+    )
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database, ExitStack() as stack:
             settings = environ(base / "home", database("rest"), "settings")
             address = stack.enter_context(redis(base / "redis.sock"))
-            token = once(settings, prepare, options)
+            token = run_in_process(settings, prepare, options)
             given = {**settings, "REDIS_URL": address}
-            ours = stack.enter_context(server("statecore.project.wsgi:application", given))
+            statecore = stack.enter_context(server("statecore.project.wsgi:application", given))
             raw = stack.enter_context(server("benchmarks.rest_raw:application", given))
-            calls = Calls({"raw": raw, "transition": ours, "heartbeat": ours}, options)
+            calls = Calls({"raw": raw, "transition": statecore, "heartbeat": statecore}, options)
             if options.prefect:
-                peer = stack.enter_context(rest_peer.server(base / "prefect", database("prefect")))
+                peer = stack.enter_context(prefect_peer.server(base / "prefect", database("prefect")))
                 calls.add_prefect(peer)
             _measure(report, calls, token, options)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
-        report.write(RESULTS, "rest", "REST, measured")
+        report.write(RESULTS, "rest", "REST benchmark")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rest", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a first impression; writes nothing")
-    parser.add_argument("--without-prefect", dest="prefect", action="store_false", help="without the peer")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; writes no results")
+    parser.add_argument("--without-prefect", dest="prefect", action="store_false", help="skip Prefect")
     options = parser.parse_args()
     options.rounds, options.each = (4, 16) if options.quick else (20, 40)
     return options
 
 
 def prepare(options: argparse.Namespace) -> str:
-    """Enough rows for every round, and a token to call with."""
+    """Creates the rows for all rounds. Returns a token."""
     from django.db import connection
 
     from benchmarks import seed
     from benchmarks.rest_raw import TABLES
-    from statecore import door
+    from statecore import transitions
     from statecore.kernel.actors import Actor
     from statecore.machines.pipeline_job import PipelineJob
     from statecore.machines.worker import Worker
 
     seed.migrate()
-    text = token_of_an_operator()
+    text = create_operator_token()
     agent = Actor.agent("bench")
     for name in _rows(options):
-        door.create(PipelineJob, id=name, actor=agent)
+        transitions.create(PipelineJob, id=name, actor=agent)
     for number in range(CLIENTS):
-        door.create(Worker, id=f"w{number}", actor=agent)
-        door.transition(Worker, f"w{number}", "registration_completed", actor=agent)
+        transitions.create(Worker, id=f"w{number}", actor=agent)
+        transitions.transition(Worker, f"w{number}", "registration_completed", actor=agent)
     with connection.cursor() as cursor:
         cursor.execute(TABLES)
         cursor.execute("INSERT INTO raw_row (id, state) SELECT id, 'new' FROM statecore_pipelinejob")
@@ -89,8 +96,8 @@ def prepare(options: argparse.Namespace) -> str:
     return text
 
 
-def token_of_an_operator() -> str:
-    """The owner is as most who own tokens are: of a group, and no superuser."""
+def create_operator_token() -> str:
+    """The owner gets its permissions from a group, like most token owners."""
     from django.contrib.auth.models import Group, User
 
     from statecore.records import token as tokens
@@ -107,23 +114,25 @@ def _rows(options: argparse.Namespace) -> list[str]:
 
 
 class Calls:
-    """Who is called where, and with what in each round."""
+    """The address of each contender and its requests per round."""
 
     def __init__(self, addresses: dict[str, Address], options: argparse.Namespace) -> None:
         self.addresses, self.each = addresses, options.each
-        self.rounds = options.rounds + 1  # the first one warms up
+        self.rounds = options.rounds + 1  # the first round is a warm-up
         self.rows = _rows(options)
         self.runs: list[str] = []
 
     def add_prefect(self, address: Address) -> None:
         self.addresses["Prefect"] = address
-        self.runs = rest_peer.runs(address, self.rounds * CLIENTS * (self.each // PART))
+        self.runs = prefect_peer.runs(address, self.rounds * CLIENTS * (self.each // PREFECT_DIVISOR))
 
-    def of(self, name: str, number: int) -> list[list[Request]]:
-        """One list for each client."""
+    def requests_for(self, name: str, number: int) -> list[list[Request]]:
+        """Returns one list of requests per client."""
         if name == "heartbeat":
             return [[(f"/api/v1/workers/w{client}/heartbeat/", b"{}")] * self.each for client in range(CLIENTS)]
-        ids, make = (self.runs, rest_peer.moves) if name == "Prefect" else (self.rows, _moves)
+        ids, make = (
+            (self.runs, prefect_peer.set_state_requests) if name == "Prefect" else (self.rows, _transition_requests)
+        )
         share = len(ids) // self.rounds
         ids = ids[number * share : (number + 1) * share]
         return [make(ids[client::CLIENTS]) for client in range(CLIENTS)]
@@ -134,19 +143,19 @@ def _measure(report: Report, calls: Calls, token: str, options: argparse.Namespa
     took: dict[str, list[float]] = {name: [] for name in rates}
     for number in range(calls.rounds):
         for name, address in calls.addresses.items():
-            requests = calls.of(name, number)
+            requests = calls.requests_for(name, number)
             seconds, each = post(address, token, requests)
             if number:
                 rates[name].append(sum(map(len, requests)) / seconds)
                 took[name] += each
-    _tell(report, rates, took)
+    _report(report, rates, took)
 
 
-def _moves(ids: list[str]) -> list[Request]:
+def _transition_requests(ids: list[str]) -> list[Request]:
     return [(f"/api/v1/pipeline-jobs/{each}/transitions/", BODY) for each in ids]
 
 
-def _tell(report: Report, rates: dict[str, list[float]], took: dict[str, list[float]]) -> None:
+def _report(report: Report, rates: dict[str, list[float]], took: dict[str, list[float]]) -> None:
     worst = {name: quantiles(each, n=100)[98] * 1000 for name, each in took.items()}
     lines: Lines = [("call", "requests/s", "ratio to raw", "p99 ms")]
     for name, found in rates.items():

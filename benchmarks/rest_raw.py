@@ -1,4 +1,4 @@
-"""The yardstick for REST: a bare WSGI application that answers a POST with one guarded UPDATE and one INSERT."""
+"""The REST baseline: a bare WSGI application that runs one guarded UPDATE and one INSERT per POST."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import orjson
 import psycopg
 
-EVENT = "x" * 700  # as long as an event
+EVENT = "x" * 700  # the size of an event
 UPDATE = "UPDATE raw_row SET state = %s, version = version + 1 WHERE id = %s AND state = %s"
 INSERT = "INSERT INTO raw_event (entity_id, body) VALUES (%s, %s)"
 TABLES = """
 CREATE TABLE raw_row (id text PRIMARY KEY, state text NOT NULL, version integer NOT NULL DEFAULT 1);
 CREATE TABLE raw_event (id bigserial PRIMARY KEY, entity_id text NOT NULL, body text NOT NULL);
 """
-_own = threading.local()
+_local = threading.local()
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -33,7 +33,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 
 
 def _connection() -> psycopg.Connection[Any]:
-    if not hasattr(_own, "connection"):
-        _own.connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
-    found: psycopg.Connection[Any] = _own.connection
+    if not hasattr(_local, "connection"):
+        _local.connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
+    found: psycopg.Connection[Any] = _local.connection
     return found

@@ -1,6 +1,6 @@
-"""Tables, and the rows the contenders move: copies of a few real entities, made set-based."""
+"""Creates the tables and fills them with copies of a few real entities, set-based."""
 
-# ruff: noqa: S608 - every name and number put into a statement is this module's own
+# ruff: noqa: S608 - all interpolated names and numbers come from this module
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def migrate() -> None:
 
 
 def prepare(running: int, pending: int, workers: int) -> None:
-    """The schema, then that many rows for each contender; every row with the event of its creation."""
+    """Creates the schema and the rows for each contender, each with its creation event."""
     migrate()
     _templates()
-    from statecore.kernel import triggers
+    from statecore.storage import triggers
 
-    with triggers.lowered(connection), connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         fill(cursor, "statecore_task", "task", "pending", pending)
         cursor.execute(f"UPDATE statecore_task SET {RUNNING} WHERE id = 'task'")
         fill(cursor, "statecore_task", "task", "running", running)
@@ -49,14 +49,14 @@ def prepare(running: int, pending: int, workers: int) -> None:
 
 
 def _templates() -> None:
-    """One entity of each kind, made by the door, so that the copies are what the door makes."""
-    from statecore import door
+    """Creates one entity of each kind through the transition service, as templates for the copies."""
+    from statecore import transitions
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.kernel.registry import flow
     from statecore.records import Phase
 
     def create(entity_type: str, name: str, **fields: Any) -> None:
-        door.create(flow(entity_type).model, actor=THE_SYSTEM, id=name, **fields)
+        transitions.create(flow(entity_type).model, actor=THE_SYSTEM, id=name, **fields)
 
     Phase.objects.create(id="phase")
     create("run", "run", phase="phase")
@@ -83,7 +83,7 @@ def fill(
     other: Mapping[str, str] | None = None,
     body: str = "t.body",
 ) -> None:
-    """Rows named prefix_000000001 and on, like the template but for what is `other`, with its event as theirs."""
+    """Copies a row and its first event as prefix_000000001 and so on, with the columns in `other` replaced."""
     fill_rows(cursor, table, template, prefix, count, other or {})
     given = {"event_id": _named(f"evt_{prefix}"), "entity_id": _named(prefix), "body": body}
     columns = _columns(cursor, "statecore_event")
@@ -95,7 +95,7 @@ def fill(
 
 
 def fill_rows(cursor: Any, table: str, template: str, prefix: str, count: int, other: Mapping[str, str]) -> None:
-    """The rows alone; `n` in what is `other` is the number of the row."""
+    """Copies a row without its event; expressions in `other` can use the row number `n`."""
     names = [name for name in _columns(cursor, table) if name != "id"]
     values = ", ".join(other.get(name, f"t.{name}") for name in names)
     cursor.execute(
@@ -106,9 +106,9 @@ def fill_rows(cursor: Any, table: str, template: str, prefix: str, count: int, o
 
 @contextmanager
 def in_bulk(cursor: Any, *tables: str) -> Iterator[None]:
-    """For millions of rows: foreign keys are not asked, and indexes are built when the rows are there.
+    """Disables foreign keys and builds the indexes after the rows were inserted, for millions of rows.
 
-    Building an index tells the planner how many rows there are, and nothing of what is in them.
+    Building an index updates the planner's row count, but not its column statistics.
     """
     if not _on_postgres():
         yield
@@ -129,16 +129,16 @@ def in_bulk(cursor: Any, *tables: str) -> Iterator[None]:
 
 
 def fill_finished(cursor: Any, template: str, count: int) -> None:
-    """Tasks that are completed, each with the event of its creation."""
+    """Adds completed tasks, each with its creation event."""
     fill(cursor, "statecore_task", template, "done", count, DONE)
 
 
-def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int, whole: int) -> None:
-    """Finished tasks with so many events each, all of them numbered, as the sequencer would have.
+def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: int, full: int) -> None:
+    """Adds finished tasks with `length` events each, numbered like the sequencer would.
 
-    Only so many first and last ones have the `whole` bodies of theirs: millions would need more disk than there is.
+    Only the first and last `full` tasks have full event bodies, because of the disk space.
     """
-    body = f"CASE WHEN n BETWEEN {whole + 1} AND {count - whole} THEN '{{}}' ELSE t.body END"
+    body = f"CASE WHEN n BETWEEN {full + 1} AND {count - full} THEN '{{}}' ELSE t.body END"
     fill(cursor, "statecore_task", template, prefix, count, DONE | {"version": str(length)}, body)
     columns = _columns(cursor, "statecore_event")
     for sequence in range(2, length + 1):
@@ -148,23 +148,23 @@ def fill_histories(cursor: Any, template: str, prefix: str, count: int, length: 
             f"INSERT INTO statecore_event ({', '.join(columns)}) SELECT {', '.join(given.get(n, n) for n in columns)} "
             f"FROM statecore_event WHERE event_id LIKE 'evt_{prefix}_%'"
         )
-    # What is without a body comes first: the latest events are looked at.
+    # Events without a body get the lower positions, because pages show the latest events.
     for such in ("=", "<>"):
         _number(cursor, f"e.body {such} '{{}}'")
-    _note_the_head(cursor)
+    _store_head(cursor)
 
 
 def _number(cursor: Any, condition: str) -> None:
-    told = "event_id, entity_type, kind, severity, actor"
+    columns = "event_id, entity_type, kind, severity, actor"
     cursor.execute(
-        f"INSERT INTO statecore_position (position, run_id, {told}) "
+        f"INSERT INTO statecore_position (position, run_id, {columns}) "
         "SELECT row_number() OVER () + (SELECT coalesce(max(position), 0) FROM statecore_position), '', "
-        f"{told} FROM statecore_event AS e WHERE {condition} "
+        f"{columns} FROM statecore_event AS e WHERE {condition} "
         "AND NOT EXISTS (SELECT 1 FROM statecore_position AS p WHERE p.event_id = e.event_id)"
     )
 
 
-def _note_the_head(cursor: Any) -> None:
+def _store_head(cursor: Any) -> None:
     cursor.execute("DELETE FROM statecore_numbering")
     cursor.execute(
         "INSERT INTO statecore_numbering (id, head, seen, cluster) "
@@ -191,7 +191,7 @@ def _named(prefix: str) -> str:
 
 
 def make_twins(cursor: Any) -> None:
-    """What raw SQL writes: the same columns, indexes and checks, without the triggers."""
+    """Creates the tables for raw SQL, with the same columns, indexes and checks but without triggers."""
     for table in ("statecore_task", "statecore_uetworker", "statecore_event"):
         twin = table.replace("statecore_", "twin_")
         if _on_postgres():

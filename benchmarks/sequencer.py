@@ -1,4 +1,4 @@
-"""Measures the sequencer with every sink on, while the door writes: `python -m benchmarks.sequencer`."""
+"""Measures the sequencer with all sinks while transitions are written: `python -m benchmarks.sequencer`."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from typing import Any
 
 from benchmarks import seed
 from benchmarks.report import Report, Target
-from benchmarks.support import Environ, environ, once, postgres, processes
+from benchmarks.support import Environ, environ, postgres, processes, run_in_process
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-BEAT = 0.02  # the writer makes this many seconds' worth of events in one transaction
-LOOK = 0.005
+BATCH_SECONDS = 0.02  # each transaction writes the events of this interval
+POLL_SECONDS = 0.005
 ROUNDING = 0.999
 
 
 def main() -> None:
     options = _options()
-    report = Report({"seconds": options.seconds, "sinks": "all", "writer": "one process, the batch door"})
+    report = Report({"seconds": options.seconds, "sinks": "all", "writer": "one process, batch transitions"})
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
             settings = environ(base / "home", database("sequencer"), "settings")
-            once(settings, seed.prepare, 1, 1, int(max(options.rates) * BEAT) + 1)
+            run_in_process(settings, seed.prepare, 1, 1, int(max(options.rates) * BATCH_SECONDS) + 1)
             with running(base / "home", settings):
-                once(settings, wait_until_it_has_caught_up, 60.0)
+                run_in_process(settings, wait_until_delivered, 60.0)
                 for rate in options.rates:
                     measure(report, settings, rate, options.seconds)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if options.write:
-        report.write(RESULTS, "sequencer", "The sequencer, measured")
+        report.write(RESULTS, "sequencer", "Sequencer benchmark")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sequencer", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long each rate is kept up (30)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="duration per rate (default 30)")
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 5_000], help="events per second")
     parser.add_argument("--write", action="store_true", help="write results/sequencer.md and .json")
     return parser.parse_args()
@@ -55,7 +55,7 @@ def _options() -> argparse.Namespace:
 
 @contextmanager
 def running(home: Path, settings: Environ, *, with_sequencer: bool = True) -> Iterator[None]:
-    """A real Redis and the real command, as scripts/up starts them."""
+    """Runs Redis and the sequencer command like scripts/up does."""
     from statecore.project import redis_server, redis_url
 
     home.mkdir(parents=True, exist_ok=True)
@@ -72,24 +72,24 @@ def running(home: Path, settings: Environ, *, with_sequencer: bool = True) -> It
 
 def measure(report: Report, settings: Environ, rate: int, seconds: float) -> None:
     here, there = processes.Pipe()
-    watcher = processes.Process(target=_watch_in_a_process, args=(there, settings))
+    watcher = processes.Process(target=_watch, args=(there, settings))
     watcher.start()
-    here.recv()  # it watches
-    before, written, took = once(settings, write, rate, seconds)
-    drained = once(settings, wait_until_it_has_caught_up, 120.0)
+    here.recv()  # the watcher is ready
+    before, written, took = run_in_process(settings, write, rate, seconds)
+    drained = run_in_process(settings, wait_until_delivered, 120.0)
     here.send(None)
-    looks = here.recv()
+    observations = here.recv()
     watcher.join()
-    lags = once(settings, lags_of, before, looks)
+    lags = run_in_process(settings, compute_lags, before, observations)
     found = {
-        "written per second": written / took,
-        "seconds until the last was delivered": drained,
+        "events written per second": written / took,
+        "seconds until the last event was delivered": drained,
         "lag p50 (ms)": lags[len(lags) // 2] * 1000,
         "lag p99 (ms)": lags[int(len(lags) * 0.99)] * 1000,
         "lag max (ms)": lags[-1] * 1000,
     }
     lines = [("what", "measured"), *((name, f"{value:,.2f}") for name, value in found.items())]
-    targets = [Target(f"events per second at a wanted {rate:,}", ROUNDING * rate, written / took)]
+    targets = [Target(f"events per second at a rate of {rate:,}", ROUNDING * rate, written / took)]
     if rate <= 1_000:
         targets.append(Target(f"lag p99 in ms at {rate:,} events/s", 250, found["lag p99 (ms)"], at_most=True))
     else:
@@ -98,73 +98,73 @@ def measure(report: Report, settings: Environ, rate: int, seconds: float) -> Non
 
 
 def write(rate: int, seconds: float) -> tuple[int, int, float]:
-    """Workers go to and fro, a beat's worth in one transaction; how many events, and in how many seconds.
+    """Writes events at the given rate. Returns the events before, the events written and the seconds it took.
 
-    All of them are written: who was late has to catch up, and takes longer if it cannot.
+    Workers alternate between two states. Late batches are caught up with; if that fails, the run takes longer.
     """
-    from statecore import door
+    from statecore import transitions
     from statecore.journal import Event
     from statecore.kernel.actors import THE_SYSTEM
     from statecore.machines.uet_worker import UetWorker
 
-    size = int(rate * BEAT)
+    size = int(rate * BATCH_SECONDS)
     ids = list(UetWorker.objects.filter(state="IDLE", pk__startswith="uet_").values_list("pk", flat=True)[:size])
     total = math.ceil(rate * seconds / size) * size
     before, start, written = Event.objects.count(), time.perf_counter(), 0
     while written < total:
-        # Each portion when its time begins; one that is late, and all that are late with it, at once.
+        # Each batch starts at its scheduled time; late batches follow immediately.
         if (early := start + written / rate - time.perf_counter()) > 0:
             time.sleep(early)
         trigger = "task_completed" if written // size % 2 else "task_assigned"
-        items = door.transition_many(UetWorker, ids, trigger, actor=THE_SYSTEM)
-        assert all(item.outcome for item in items)  # noqa: S101 - a refusal would be fast and wrong
+        items = transitions.transition_many(UetWorker, ids, trigger, actor=THE_SYSTEM)
+        assert all(item.outcome for item in items)  # noqa: S101 - refusals would distort the rate
         written += size
     return before, written, max(time.perf_counter() - start, written / rate)
 
 
-def wait_until_it_has_caught_up(patience: float) -> float:
-    """Until every sink has had every event; the seconds it took."""
+def wait_until_delivered(patience: float) -> float:
+    """Waits until every sink has processed every event. Returns the seconds it took."""
     from statecore.journal import Event
 
     total, start = Event.objects.count(), time.perf_counter()
     while _delivered() < total:
         if time.perf_counter() - start > patience:
             raise RuntimeError(f"{_delivered()} of {total} events were delivered in {patience} seconds")
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     return time.perf_counter() - start
 
 
 def _delivered() -> int:
-    """Up to where every sink has come."""
+    """Returns the lowest position of all sinks."""
+    from statecore.delivery.sinks import create_sinks
     from statecore.records import SinkCursor
-    from statecore.sinks import all_sinks
 
-    places = list(SinkCursor.objects.values_list("position", flat=True))
-    return min(places) if len(places) == len(all_sinks()) else 0
+    positions = list(SinkCursor.objects.values_list("position", flat=True))
+    return min(positions) if len(positions) == len(create_sinks()) else 0
 
 
-def _watch_in_a_process(pipe: Any, settings: Environ) -> None:
+def _watch(pipe: Any, settings: Environ) -> None:
     from benchmarks.support import _set_up
 
     _set_up(settings)
-    looks = [(_delivered(), time.time())]
+    observations = [(_delivered(), time.time())]
     pipe.send(None)
-    while not pipe.poll(LOOK):
-        if (place := _delivered()) > looks[-1][0]:
-            looks.append((place, time.time()))
-    pipe.send(looks)
+    while not pipe.poll(POLL_SECONDS):
+        if (position := _delivered()) > observations[-1][0]:
+            observations.append((position, time.time()))
+    pipe.send(observations)
 
 
-def lags_of(before: int, looks: list[tuple[int, float]]) -> list[float]:
-    """From the time an event tells, which is before its commit, to the first look that saw it with every sink."""
-    from statecore.records import Position
+def compute_lags(before: int, observations: list[tuple[int, float]]) -> list[float]:
+    """Returns the sorted lags, from an event's timestamp (before its commit) until all sinks were past it."""
+    from statecore.journal import Position
 
-    places = [place for place, _at in looks]
+    positions = [position for position, _at in observations]
     later = Position.objects.filter(position__gt=before).values_list("position", "event__timestamp")
     return sorted(
-        looks[bisect_left(places, position)][1] - moment.timestamp()
+        observations[bisect_left(positions, position)][1] - moment.timestamp()
         for position, moment in later.iterator()
-        if position <= places[-1]
+        if position <= positions[-1]
     )
 
 

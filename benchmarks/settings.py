@@ -1,4 +1,4 @@
-"""The project's settings without its admin, which is not measured."""
+"""The project's settings without its admin site."""
 
 from statecore.project.settings import *  # noqa: F403
 from statecore.project.settings import INSTALLED_APPS

@@ -1,7 +1,7 @@
-"""What a transition costs on disk: `python -m benchmarks.storage`. Sizes, not times: a busy machine changes nothing.
+"""Measures what a transition costs on disk: `python -m benchmarks.storage`.
 
-Tasks of a plan are claimed and completed through the doors, the sequencer numbers every event, and what the tables, the
-indexes and the write-ahead log have grown by is divided by the number of events.
+The tasks of a plan are claimed and completed and the sequencer numbers every event. The growth of tables, indexes and
+write-ahead log is divided by the number of events. Other load on the machine does not affect the result.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from django.db import connection
 
 from benchmarks import seed
 from benchmarks.report import Lines, Report
-from benchmarks.support import environ, once, postgres
+from benchmarks.support import environ, postgres, run_in_process
 
 RESULTS = Path(__file__).parent / "results"
-TASKS, TOGETHER = 10_000, 10
+TASKS, BATCH = 10_000, 10
 TABLES = {
     "events": "statecore_event",
     "positions": "statecore_position",
     "tasks": "statecore_task",
-    "everything": None,
+    "whole database": None,
 }
 
 
 def main() -> None:
-    report = Report({"tasks": TASKS, "claimed": f"{TOGETHER} at a time"})
+    report = Report({"tasks": TASKS, "claimed": f"{BATCH} at a time"})
     base = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         with postgres(base / "pg") as database:
-            found = once(environ(base / "home", database("storage"), "settings"), measure)
+            found = run_in_process(environ(base / "home", database("storage"), "settings"), measure)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    lines: Lines = [("what", "bytes for each event")]
+    lines: Lines = [("what", "bytes per event")]
     lines += [(name, f"{size / found['count']:,.0f}") for name, size in found["sizes"].items()]
     report.add("A transition on disk, PostgreSQL", lines, found, [])
-    report.write(RESULTS, "storage", "Storage, measured")
+    report.write(RESULTS, "storage", "Storage benchmark")
 
 
 def measure() -> dict[str, Any]:
+    from statecore.delivery.sequencer import Sequencer
     from statecore.journal import Event
-    from statecore.sequencer import Sequencer
 
     seed.migrate()
     before, wal, count = _sizes(), _wal(), Event.objects.count()
     _work()
     numbering = Sequencer(())
-    numbering.numberer.begin()
-    while numbering.round():
+    numbering.numberer.load_mark()
+    while numbering.run_round():
         pass
     after = _sizes()
     sizes = {name: after[name] - before[name] for name in after}
@@ -58,7 +58,7 @@ def measure() -> dict[str, Any]:
 
 
 def _work() -> None:
-    from statecore import door, scheduling
+    from statecore import scheduling, transitions
     from statecore.kernel.actors import THE_SYSTEM, Actor
     from statecore.machines.task import Task
     from statecore.machines.worker import Worker
@@ -67,12 +67,12 @@ def _work() -> None:
     Phase.objects.create(id="phase")
     tasks = [{"id": f"task-{number}"} for number in range(TASKS)]
     parts = [{"id": f"ws-{first}", "tasks": tasks[first : first + 500]} for first in range(0, TASKS, 500)]
-    scheduling.submit({"id": "run", "phase": "phase", "workstreams": parts, "start": True}, actor=THE_SYSTEM)
+    scheduling.submit_plan({"id": "run", "phase": "phase", "workstreams": parts, "start": True}, actor=THE_SYSTEM)
     agent = Actor.agent("agent")
-    scheduling.register(Worker, actor=agent, id="worker", max_concurrent_tasks=TOGETHER)
-    while held := scheduling.claim("worker", actor=agent, most=TOGETHER):
+    scheduling.register(Worker, actor=agent, id="worker", max_concurrent_tasks=BATCH)
+    while held := scheduling.claim("worker", actor=agent, most=BATCH):
         report = {"attempt": 1, "exit_code": 0}
-        door.transition_many(Task, [task.pk for task in held], "execution_completed", actor=agent, params=report)
+        transitions.transition_many(Task, [task.pk for task in held], "execution_completed", actor=agent, params=report)
 
 
 def _sizes() -> dict[str, int]:

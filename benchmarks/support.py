@@ -1,4 +1,4 @@
-"""Servers, client processes and medians."""
+"""Database server, client processes and ratios for the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import Any, Self
 Environ = dict[str, str]
 processes = multiprocessing.get_context("spawn")
 
-# A checkpoint would fall on whoever happens to run; fsync and all that makes a commit durable stay on.
+# A checkpoint would slow down whichever contender runs at that time. fsync and other durability settings stay on.
 SERVER = ("checkpoint_timeout = '1h'",)
 
 
 @contextmanager
 def postgres(directory: Path, *, log: str = "16GB") -> Iterator[Callable[[str], str]]:
-    """A PostgreSQL 18 that lives as long as the block; yields what makes a database and tells its URL.
+    """Runs PostgreSQL 18 and yields a function that creates a database and returns its URL.
 
-    Who fills most of the disk has less of it for the `log`.
+    `log` limits the write-ahead log; benchmarks that fill most of the disk lower it.
     """
     import psycopg
 
@@ -61,50 +61,50 @@ def environ(home: Path, url: str, settings: str) -> Environ:
     }
 
 
-def once(environ: Environ, work: Callable[..., Any], *args: Any) -> Any:
-    """Do one piece of work in a process of its own, under Django."""
+def run_in_process(environ: Environ, work: Callable[..., Any], *args: Any) -> Any:
+    """Runs `work` in a new process after Django's setup and returns its result; exceptions are raised here."""
     here, there = processes.Pipe()
-    process = processes.Process(target=_do, args=(there, environ, work, args))
+    process = processes.Process(target=_run, args=(there, environ, work, args))
     process.start()
-    answer = _answer(here)
+    result = _receive(here)
     process.join()
-    return answer
+    return result
 
 
-def _do(pipe: Connection, environ: Environ, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _run(pipe: Connection, environ: Environ, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
     def under_django() -> Any:
         _set_up(environ)
         return work(*args)
 
-    _reply(pipe, under_django)
+    _send_result(pipe, under_django)
 
 
 def _set_up(environ: Environ) -> None:
     import django
 
-    from statecore.project.memory import keep_what_is_loaded
+    from statecore.project.process_limits import freeze_loaded_objects
 
     os.environ.update(environ)
     django.setup()
-    keep_what_is_loaded()
+    freeze_loaded_objects()
 
 
-def _reply(pipe: Connection, work: Callable[[], Any]) -> None:
+def _send_result(pipe: Connection, work: Callable[[], Any]) -> None:
     try:
         pipe.send((True, work()))
-    except Exception:  # noqa: BLE001 - told to the process that asked
+    except Exception:  # noqa: BLE001 - raised again in the parent process
         pipe.send((False, traceback.format_exc()))
 
 
-def _answer(pipe: Connection) -> Any:
-    fine, answer = pipe.recv()
-    if not fine:
-        raise RuntimeError(answer)
-    return answer
+def _receive(pipe: Connection) -> Any:
+    succeeded, result = pipe.recv()
+    if not succeeded:
+        raise RuntimeError(result)
+    return result
 
 
 class Clients:
-    """Processes that stay, each with connections that stay, all working for one contender at a time."""
+    """Client processes with persistent connections, all running the same contender at a time."""
 
     def __init__(self, count: int, environ: Environ) -> None:
         self.pipes: list[Connection] = []
@@ -117,18 +117,18 @@ class Clients:
             self.started.append(process)
         self.starting = list(self.pipes)
 
-    def ask(self, contender: str, shares: Sequence[Any]) -> tuple[float, list[Any]]:
-        """Give each client its share of the work; the seconds until the last was done, and the answers."""
+    def run(self, contender: str, shares: Sequence[Any]) -> tuple[float, list[Any]]:
+        """Runs the contender with one share of ids per client. Returns the elapsed seconds and the results."""
         self._await_start()
         start = time.perf_counter()
         for pipe, share in zip(self.pipes, shares, strict=False):
             pipe.send((contender, share))
-        answers = [_answer(pipe) for pipe, _share in zip(self.pipes, shares, strict=False)]
-        return time.perf_counter() - start, answers
+        results = [_receive(pipe) for pipe, _share in zip(self.pipes, shares, strict=False)]
+        return time.perf_counter() - start, results
 
     def _await_start(self) -> None:
         for pipe in self.starting:
-            _answer(pipe)
+            _receive(pipe)
         self.starting = []
 
     def __enter__(self) -> Self:
@@ -148,9 +148,9 @@ def _serve(pipe: Connection, environ: Environ) -> None:
     pipe.send((True, None))
     while (order := pipe.recv()) is not None:
         name, share = order
-        _reply(pipe, lambda name=name, share=share: contender(name)(share))  # type: ignore[misc]
+        _send_result(pipe, lambda name=name, share=share: contender(name)(share))  # type: ignore[misc]
 
 
 def ratio(these: Sequence[float], those: Sequence[float]) -> float:
-    """The median over the rounds of one contender's rate to the other's in the same round."""
+    """Returns the median of the ratios within each round."""
     return median(a / b for a, b in zip(these, those, strict=True))

@@ -1,4 +1,4 @@
-"""Verifying the journal from the database, against hashing bytes that are in memory already."""
+"""Measures journal verification against hashing bytes in memory and reading through the ORM."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks.raw import Contender
 Sample = dict[str, float]
 
 
-def measure(ask: Callable[[str, Any], Any], entities: int, moves: int, rounds: int) -> dict[str, Sample]:
-    """Events per second of each way: by the clock, and by the processors' time here and in the server."""
-    events = ask("fill journal", (entities, moves))
+def measure(run: Callable[[str, Any], Any], entities: int, transitions: int, rounds: int) -> dict[str, Sample]:
+    """Returns events per second for each method: elapsed, by process CPU, and by process and server CPU."""
+    events = run("fill journal", (entities, transitions))
     ways = ("verify_chain", "hash stored bytes", "ORM iterator")
     samples: dict[str, list[Sample]] = {way: [] for way in ways}
     for number in range(rounds + 1):
         for way in ways:
-            sample = ask(way, None)
-            if number:  # the first is the warm-up
+            sample = run(way, None)
+            if number:  # the first round is a warm-up
                 samples[way].append(sample)
     return {
         way: {unit: events / median(sample[unit] for sample in found) for unit in found[0]}
@@ -34,30 +34,30 @@ def measure(ask: Callable[[str, Any], Any], entities: int, moves: int, rounds: i
 
 
 def fill(size: Sequence[int]) -> int:
-    """Real chains, made by the door."""
-    from benchmarks.ours import AGENT
-    from statecore import door
+    """Creates hash chains through the transition service. Returns the number of events."""
+    from benchmarks.transition_service import AGENT
+    from statecore import transitions
     from statecore.journal import Event
     from statecore.machines.uet_worker import UetWorker
 
-    entities, moves = size
+    entities, length = size
     ids = [f"uet-{number:06d}" for number in range(entities)]
     for entity_id in ids:
-        door.create(UetWorker, actor=AGENT, id=entity_id, worker_type="bench")
-    door.transition_many(UetWorker, ids, "initialization_completed", actor=AGENT)
-    for number in range(moves):
+        transitions.create(UetWorker, actor=AGENT, id=entity_id, worker_type="bench")
+    transitions.transition_many(UetWorker, ids, "initialization_completed", actor=AGENT)
+    for number in range(length):
         trigger = "task_completed" if number % 2 else "task_assigned"
-        door.transition_many(UetWorker, ids, trigger, actor=AGENT)
+        transitions.transition_many(UetWorker, ids, trigger, actor=AGENT)
     with connection.cursor() as cursor:
         cursor.execute(f"VACUUM ANALYZE {Event._meta.db_table}")
     return int(Event.objects.count())
 
 
 def verify(_: Any) -> Sample:
-    from statecore.integrity import verify_chain
+    from statecore.operations.integrity import verify_chain
 
     def work() -> None:
-        assert verify_chain() is None  # noqa: S101 - a finding would stop it early
+        assert verify_chain() is None  # noqa: S101 - a finding ends the verification early
 
     return _timed(work)
 
@@ -75,7 +75,7 @@ def hash_stored_bytes() -> Contender:
     return run
 
 
-def through_the_orm(_: Any) -> Sample:
+def hash_through_the_orm(_: Any) -> Sample:
     from statecore.journal import Event, digest
 
     return _timed(lambda: [digest(each.body) == each.hash for each in Event.objects.iterator()])
@@ -88,7 +88,7 @@ def _timed(work: Callable[[], Any]) -> Sample:
     clock, here, there = time.perf_counter(), time.process_time(), _server_time(backend)
     work()
     here, there = time.process_time() - here, _server_time(backend) - there
-    return {"elapsed": time.perf_counter() - clock, "here": here, "here and in the server": here + there}
+    return {"elapsed": time.perf_counter() - clock, "process CPU": here, "process and server CPU": here + there}
 
 
 def _server_time(pid: int) -> float:

@@ -1,1 +1,1 @@
-"""The same tables as plain Django models, for the peers."""
+"""The same tables as plain Django models, for the other libraries."""

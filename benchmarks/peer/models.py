@@ -1,4 +1,4 @@
-"""The task as a django-fsm user would write it, and the journal as a plain table: same columns, same indexes."""
+"""The task as a django-fsm user would write it and the journal as a plain table, with the same columns and indexes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.db import models
 from django_fsm import FSMField, transition
 
 from statecore.journal import Event
-from statecore.kernel.ulid import ID_LENGTH
+from statecore.kernel.ids import ID_LENGTH
 from statecore.machines.task import Task
 
 
 def plain(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
-    """The field without its foreign key: the peers are spared the checks, as raw SQL is."""
+    """Returns the field without its foreign key, so that peers skip those checks like raw SQL does."""
     if not field.is_relation:
         return field.clone()
     return models.CharField(max_length=ID_LENGTH, null=True, unique=field.unique, db_index=True, db_column=field.column)
@@ -26,7 +26,7 @@ def columns_of(model: type[models.Model]) -> type[models.Model]:
 
 
 def indexes_of(model: type[models.Model]) -> list[models.Index]:
-    """All of them, over the columns of the same names."""
+    """Returns copies of the model's indexes over the same columns."""
 
     def column(name: str) -> str:
         sign, bare = name[: name.startswith("-")], name.removeprefix("-")
@@ -47,7 +47,7 @@ def the_exit_code_is_expected(task: Any) -> bool:
 
 
 class PeerTask(columns_of(Task)):  # type: ignore[misc]
-    """django-fsm-log keeps the id of an entity in an integer column, so this one's id is a number."""
+    """The id is an integer, because django-fsm-log stores entity ids in an integer column."""
 
     id = models.BigAutoField(primary_key=True)
     state = FSMField(default="pending", max_length=32)

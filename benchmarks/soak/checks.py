@@ -1,4 +1,4 @@
-"""What an hour has left behind, asked of the database and the files themselves."""
+"""Reads the outcome of a soak test from the database and the files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-LOOK = 0.5
-SILENT = "live_workers_are_heard_from"  # those who vanished are missed only after minutes
+POLL_SECONDS = 0.5
+SILENT = "live_workers_are_heard_from"  # vanished workers are noticed only after minutes
 
 
-def judge(home: str) -> dict[str, Any]:
-    """Under Django, in a process of its own; what ought to be empty says what is wrong."""
-    from statecore import integrity
+def collect(home: str) -> dict[str, Any]:
+    """Returns counts and the lists of violations. Runs in a separate process with Django."""
     from statecore.journal import Event
     from statecore.machines.run import Run
     from statecore.machines.task import Task
+    from statecore.operations import integrity
 
     reports = Counter(Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True))
     return {
@@ -33,19 +33,19 @@ def judge(home: str) -> dict[str, Any]:
     }
 
 
-def count() -> int:
+def count_events() -> int:
     from statecore.journal import Event
 
     return Event.objects.count()
 
 
-def settle(patience: float) -> None:
-    """Wait until every run has ended and every sink has had every event."""
+def wait_until_settled(patience: float) -> None:
+    """Waits until every run has ended and every sink has processed every event."""
     began = monotonic()
     while not _is_settled():
         if monotonic() - began > patience:
-            raise RuntimeError(f"not everything had ended after {patience:.0f} seconds")
-        sleep(LOOK)
+            raise RuntimeError(f"runs or sinks had not finished after {patience:.0f} seconds")
+        sleep(POLL_SECONDS)
 
 
 def _is_settled() -> bool:
@@ -54,5 +54,5 @@ def _is_settled() -> bool:
     from statecore.records import SinkCursor
 
     total = Event.objects.count()
-    places = list(SinkCursor.objects.values_list("position", flat=True))
-    return not run.Run.objects.exclude(state__in=run.FINAL).exists() and bool(places) and min(places) >= total
+    positions = list(SinkCursor.objects.values_list("position", flat=True))
+    return not run.Run.objects.exclude(state__in=run.FINAL).exists() and bool(positions) and min(positions) >= total

@@ -1,6 +1,6 @@
-"""The peer of REST: Prefect 3's own server, on the same PostgreSQL, in a virtual environment of its own.
+"""Prefect 3's server on the same PostgreSQL, as a peer for the REST benchmark.
 
-The environment is made by the first run and kept in .peers/; its packages are none of ours.
+The first run creates a separate virtual environment in .peers/; its packages are not among our requirements.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATIENCE = 120.0
 
 
 def python() -> str:
-    """The interpreter of its environment, which is made anew when the requirements have changed."""
+    """Returns the interpreter of Prefect's environment, which is rebuilt when the requirements change."""
     own = str(FOLDER / "bin" / "python")
     stamp = FOLDER / REQUIREMENTS.name
     if not stamp.exists() or stamp.read_text() != REQUIREMENTS.read_text():
@@ -41,7 +41,7 @@ def python() -> str:
 
 @contextmanager
 def server(home: Path, database: str) -> Iterator[Address]:
-    """One process, the API alone: nothing that runs beside it, no page, no word to its makers."""
+    """Runs the API in one process, without background services, UI and analytics."""
     address = ("127.0.0.1", free_port())
     given = {
         "PREFECT_HOME": str(home),
@@ -52,7 +52,7 @@ def server(home: Path, database: str) -> Iterator[Address]:
         "PREFECT_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
     }
-    # -P: else the folder of the script would stand before its packages.
+    # -P: otherwise the script's folder would shadow its packages.
     command = [python(), "-P", str(SERVER), address[0], str(address[1])]
     process = subprocess.Popen(command, env=os.environ | given)
     try:
@@ -64,11 +64,11 @@ def server(home: Path, database: str) -> Iterator[Address]:
 
 
 def _await(address: Address, process: subprocess.Popen[bytes]) -> None:
-    """It makes its tables before it answers."""
+    """Waits for the server, which creates its tables first."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            _asked(HTTPConnection(*address, timeout=5), "GET", "/api/health")
+            _request(HTTPConnection(*address, timeout=5), "GET", "/api/health")
         except OSError:
             time.sleep(0.5)
         else:
@@ -77,14 +77,14 @@ def _await(address: Address, process: subprocess.Popen[bytes]) -> None:
 
 
 def runs(address: Address, count: int) -> list[str]:
-    """New flow runs of one flow, all of them pending."""
+    """Creates pending flow runs of one flow. Returns their ids."""
     connection = HTTPConnection(*address, timeout=PATIENCE)
-    flow = _asked(connection, "POST", "/api/flows/", {"name": "bench"})["id"]
+    flow = _request(connection, "POST", "/api/flows/", {"name": "bench"})["id"]
     wanted = {"flow_id": flow, "state": {"type": "PENDING"}}
-    return [_asked(connection, "POST", "/api/flow_runs/", wanted)["id"] for _ in range(count)]
+    return [_request(connection, "POST", "/api/flow_runs/", wanted)["id"] for _ in range(count)]
 
 
-def _asked(connection: HTTPConnection, method: str, path: str, body: Any = None) -> Any:
+def _request(connection: HTTPConnection, method: str, path: str, body: Any = None) -> Any:
     connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     text = answer.read()
@@ -93,5 +93,5 @@ def _asked(connection: HTTPConnection, method: str, path: str, body: Any = None)
     return json.loads(text)
 
 
-def moves(ids: list[str]) -> list[Request]:
+def set_state_requests(ids: list[str]) -> list[Request]:
     return [(f"/api/flow_runs/{each}/set_state", BODY) for each in ids]

@@ -1,4 +1,4 @@
-"""The installation of the tests of deploy/, on PostgreSQL and Redis that can be killed; what ends is started again."""
+"""The installation of tests/deploy on a PostgreSQL and Redis that can be killed, with automatic restarts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support import postgres
 from tests.support.postgres import Mortal
 from tests.support.waiting import until
 
-RESTART_AFTER = 2.0  # seconds, as in the units
-# Time passes faster too: what failed is due again within seconds.
+RESTART_AFTER = 2.0  # seconds, as in the systemd units
+# Retries are accelerated too: failed tasks are due again within seconds.
 FASTER = {"STATECORE_RETRY_BASE_SECONDS": "1", "STATECORE_RETRY_CAP_SECONDS": "2"}
-# The whole crowd has one token.
+# All clients share one token.
 UNTHROTTLED = {"STATECORE_CALLS_PER_MINUTE": "1000000"}
 REDIS, NGINX = "redis", "nginx"
 
@@ -43,46 +43,46 @@ class Installation(Topology):
     def parts(self) -> list[str]:
         return list(self.running)
 
-    def strike(self, name: str) -> None:
-        """Without a word, and for `keep_up` to notice."""
-        with suppress(ProcessLookupError):  # it has ended by itself
+    def crash(self, name: str) -> None:
+        """Sends SIGKILL; `restart_ended` restarts the process later."""
+        with suppress(ProcessLookupError):  # it has already ended
             os.killpg(self.running[name].pid, signal.SIGKILL)
         self.running[name].wait(20)
 
-    def strike_database(self) -> None:
-        """Its clients are cut off, and it recovers from its log."""
+    def crash_database(self) -> None:
+        """Kills PostgreSQL, which drops all connections, and waits until it has recovered."""
         self.server.kill()
         until(self._database_is_back)
 
     def _database_is_back(self) -> bool:
         try:
             self.server.start()
-        except (subprocess.SubprocessError, RuntimeError):  # on a busy machine it recovers still
+        except (subprocess.SubprocessError, RuntimeError):  # still recovering, on a busy machine
             return False
         return True
 
-    def keep_up(self) -> None:
-        """Start again what has ended, a while later: systemd's Restart=always and RestartSec=."""
+    def restart_ended(self) -> None:
+        """Restarts ended processes after a delay, like systemd's Restart=always with RestartSec=."""
         for name, process in list(self.running.items()):
             if process.poll() is None:
                 continue
             if monotonic() - self.ended.setdefault(name, monotonic()) >= RESTART_AFTER:
                 del self.ended[name]
-                self._start_again(name)
+                self._restart(name)
 
-    def _start_again(self, name: str) -> None:
+    def _restart(self, name: str) -> None:
         if name == REDIS:
             self._start_redis()
         elif name == NGINX:
             self._run_nginx()
         else:
-            self.started(next(unit for unit in self.units if unit.name == name))
+            self.start_unit(next(unit for unit in self.units if unit.name == name))
 
 
 def _database(server: Mortal) -> str:
     with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE hour")
-    return str(server.url.replace("/postgres?", "/hour?"))
+        connection.execute("CREATE DATABASE soak")
+    return str(server.url.replace("/postgres?", "/soak?"))
 
 
 @contextmanager

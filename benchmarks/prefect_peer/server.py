@@ -1,7 +1,7 @@
-"""Prefect's server as `prefect server start --no-services` runs it: one process, uvicorn; run by the peer's own Python.
+"""Prefect's server like `prefect server start --no-services`: one uvicorn process, run by the peer's interpreter.
 
-The PostgreSQL from the wheel has no extension pg_trgm. Prefect has indexes of it for the search by parts of names,
-which nothing that is measured here asks for: they are left out.
+The PostgreSQL from the wheel lacks the extension pg_trgm. Prefect uses it for indexes on partial names, which the
+benchmark does not need; they are skipped.
 """
 
 import sys
