@@ -106,14 +106,14 @@ class Transitions(MachineView):
         entities.get_entity(self.model, entity_id)
         events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
         found = pages.paginate_log(request, events)
-        return json_response({**found, "retired": self._archive_of(entity_id, found["results"])})
+        return json_response({**found, "archived": self._archive_of(entity_id, found["results"])})
 
     def _archive_of(self, entity_id: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the archive that holds the events before these; None if there are none or none are archived."""
         if events and events[0]["sequence"] == 1:
             return None
         anchor = list_anchors(self.flow.entity_type, entity_id).first()
-        return {"upto_sequence": anchor.sequence, **anchor.retirement.as_dict()} if anchor else None
+        return {"upto_sequence": anchor.sequence, **anchor.archived_range.as_dict()} if anchor else None
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body = RequestBody(request, Firing, takes_more=True)

@@ -22,7 +22,7 @@ RECORDS = (
     "patch",
     "compensationstep",
     "position",
-    "retirement",
+    "archivedrange",
     "signedcheckpoint",
     "witness",
 )

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from .journal import COLUMNS, Event, Retirement
+from .journal import COLUMNS, ArchivedRange, Event
 from .kernel import registry
 from .records import Approval, CompensationStep, Patch, Phase, account_names
 
@@ -99,9 +99,9 @@ class RecordAdmin(ReadOnly):
     search_fields = ("id__startswith",)
 
 
-@admin.register(Retirement)
-class RetirementAdmin(ReadOnly):
-    list_display = ("first_position", "last_position", "until", "file", "operator", "reason", "retired_at")
+@admin.register(ArchivedRange)
+class ArchivedRangeAdmin(ReadOnly):
+    list_display = ("first_position", "last_position", "until", "file", "operator", "reason", "archived_at")
     ordering = ("-last_position",)
 
 

@@ -6,11 +6,11 @@ from pkgutil import iter_modules
 from . import machines
 from .journal import (
     Anchor,
+    ArchivedRange,
     Event,
     IdempotencyRecord,
     Numbering,
     Position,
-    Retirement,
     SignedCheckpoint,
     TreeHashes,
     Witness,
@@ -22,6 +22,13 @@ for _module in iter_modules(machines.__path__):
     import_module(f"{machines.__name__}.{_module.name}")
 
 __all__ = [
-    "Anchor", "Event", "IdempotencyRecord", "Numbering", "Position", "Retirement", "SignedCheckpoint", "TreeHashes",
+    "Anchor",
+    "ArchivedRange",
+    "Event",
+    "IdempotencyRecord",
+    "Numbering",
+    "Position",
+    "SignedCheckpoint",
+    "TreeHashes",
     "Witness",
 ]  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 from api.client import (
+    Archived,
     BreakerOpen,
     Conflict,
     Invalid,
     NotAuthenticated,
     NotFound,
     PermissionDenied,
-    Retired,
     StatecoreError,
     Throttled,
     Unreachable,
@@ -39,7 +39,7 @@ CODES: tuple[tuple[type[StatecoreError], Exit], ...] = (
     (NotAuthenticated, Exit.NOT_ALLOWED),
     (PermissionDenied, Exit.NOT_ALLOWED),
     (NotFound, Exit.NOT_FOUND),
-    (Retired, Exit.NOT_FOUND),
+    (Archived, Exit.NOT_FOUND),
     (Invalid, Exit.INVALID),
     (Unsendable, Exit.INVALID),
     (IdempotencyMismatch, Exit.INVALID),

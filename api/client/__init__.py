@@ -26,6 +26,7 @@ from .records import (
     Worker,
 )
 from .refusals import (
+    Archived,
     BreakerOpen,
     Conflict,
     GuardFailed,
@@ -36,7 +37,6 @@ from .refusals import (
     NotFound,
     PermissionDenied,
     Refused,
-    Retired,
     StaleVersion,
     StatecoreError,
     Throttled,
@@ -50,6 +50,7 @@ from .synchronous import Client
 
 __all__ = [
     "Approval",
+    "Archived",
     "AsyncClient",
     "BreakerOpen",
     "Client",
@@ -73,7 +74,6 @@ __all__ = [
     "PositionedEvent",
     "Refused",
     "ReportAndClaimResult",
-    "Retired",
     "RetryPolicy",
     "StaleVersion",
     "StatecoreError",

@@ -107,15 +107,15 @@ class IdempotencyMismatch(Refused):
     statuses = (422,)
 
 
-class Retired(Refused):
-    """The requested events are in an archive file and no longer in the journal, up to position `retired_upto`."""
+class Archived(Refused):
+    """The requested events are in an archive file and no longer in the journal, up to position `archived_upto`."""
 
-    codes = ("retired",)
+    codes = ("archived",)
     statuses = (410,)
 
     @property
-    def retired_upto(self) -> int | None:
-        return self.facts.get("retired_upto")
+    def archived_upto(self) -> int | None:
+        return self.facts.get("archived_upto")
 
 
 class Throttled(Refused):
@@ -140,7 +140,7 @@ class BreakerOpen(Refused):
 
 REFUSALS: tuple[type[Refused], ...] = (
     Invalid, NotAuthenticated, PermissionDenied, NotFound, GuardFailed, LeaseLost, StaleVersion, Conflict,
-    IdempotencyMismatch, Retired, Throttled, BreakerOpen,
+    IdempotencyMismatch, Archived, Throttled, BreakerOpen,
 )  # fmt: skip
 BY_CODE = {code: refusal for refusal in REFUSALS for code in refusal.codes}
 BY_STATUS = {status: refusal for refusal in REFUSALS for status in refusal.statuses}

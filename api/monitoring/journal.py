@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpResponse
 
 from statecore.journal import Event
-from statecore.journal.archive import build_retired_refusal, get_latest_retirement
+from statecore.journal.archive import build_archived_refusal, get_latest_archived_range
 from statecore.journal.position import head
 from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid, NotFound
@@ -59,9 +59,9 @@ def _read_page(params: RequestParams, filters: Filters, *, newest_first: bool) -
     been archived, so that a reader never misses them unknowingly.
     """
     after, before = params.get_number("after"), params.get_number("before")
-    record = get_latest_retirement()
+    record = get_latest_archived_range()
     if record is not None and not newest_first and 0 < (after or 0) < record.last_position:
-        raise build_retired_refusal(record, f"the part of the journal after position {after}")
+        raise build_archived_refusal(record, f"the part of the journal after position {after}")
     forward, back = ("before", "after") if newest_first else ("after", "before")
     is_range = after is not None and before is not None
     pages_back = params.get_number(back) is not None and not is_range
@@ -77,7 +77,7 @@ def _read_page(params: RequestParams, filters: Filters, *, newest_first: bool) -
         if events and not is_range and (page.more if pages_back else params.get_number(forward))
         else None,
         "results": events,
-        "retired_upto": record.last_position if record else 0,
+        "archived_upto": record.last_position if record else 0,
     }
 
 

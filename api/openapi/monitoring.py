@@ -135,7 +135,7 @@ def describe_acknowledge(view: Any, method: str) -> Operation:
 def describe_events(view: Any, method: str) -> Operation:
     return Operation(
         "List events by position",
-        {200: page_of(obj({"position": COUNT, "event": ref("Event")}), retired_upto=COUNT)},
+        {200: page_of(obj({"position": COUNT, "event": ref("Event")}), archived_upto=COUNT)},
         parameters=[
             repeatable("entity_type", entity_types()),
             repeatable("entity"),
@@ -152,7 +152,7 @@ def describe_events(view: Any, method: str) -> Operation:
         ],
         description="With both `after` and `before`, the range between them is read. With `Accept: text/event-stream`, "
         "events are sent as they happen, and the id of each is its position; the stream does not support `since`, "
-        "`until`, `before`, `ordering` and `page_size`. Events up to the position `retired_upto` are "
+        "`until`, `before`, `ordering` and `page_size`. Events up to the position `archived_upto` are "
         "archived; 0 means none.",
         may_be_archived=True,
         other_types={"text/event-stream": STRING},

@@ -116,7 +116,7 @@ def describe_detail(view: collections.Detail, method: str) -> Operation:
 def describe_transitions(view: collections.Transitions, method: str) -> Operation:
     flow = view.flow
     if method == "GET":
-        responses: dict[int, Schema | None] = {200: schemas.page_of(ref("Event"), retired=schemas.ARCHIVED)}
+        responses: dict[int, Schema | None] = {200: schemas.page_of(ref("Event"), archived=schemas.ARCHIVED)}
         return Operation("List the events of an entity, oldest first", responses, parameters=[AFTER, SIZE])
     return Operation(
         "Fire a trigger", {200: schemas.transition_result(flow)}, body=schemas.trigger_body(flow), conflicts=True

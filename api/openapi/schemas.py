@@ -166,7 +166,7 @@ ARCHIVED: Schema = nullable(
     obj(
         {
             "upto_sequence": COUNT, "first_position": COUNT, "last_position": COUNT, "file": STRING, "sha256": STRING,
-            "until": TIME, "retired_at": TIME, "operator": STRING, "reason": STRING,
+            "until": TIME, "archived_at": TIME, "operator": STRING, "reason": STRING,
         }
     )
 )  # fmt: skip

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from dashboard import navigation, permissions, rendering
 from dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.journal import EventKind
-from statecore.journal.archive import get_latest_retirement
+from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
 from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
@@ -51,7 +51,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         return rendering.render(request, "dashboard/audit.html", {**context, "timed_out": True})
     events = [{**each["event"], "position": each["position"]} for each in page.events]
     more = events[-1]["position"] if page.more else None
-    record = None if page.more else get_latest_retirement()
+    record = None if page.more else get_latest_archived_range()
     return rendering.render(
         request, "dashboard/audit.html", {**context, "events": events, "more": more, "record": record}
     )

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from dashboard import permissions, rendering
 from dashboard.queries.history import count_consequences
 from statecore.delivery.sinks.counters import RATE_RETENTION
-from statecore.journal.archive import get_latest_retirement
+from statecore.journal.archive import get_latest_archived_range
 from statecore.read_models import history
 from statecore.records import AuditNote, TransitionRate
 from statecore.records.audit_note import Kind
@@ -33,7 +33,7 @@ def overrides(request: HttpRequest) -> HttpResponse:
         "events": [{**event, "consequences": consequences[event["event_id"]]} for event in page.events],
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
-        "record": None if page.more else get_latest_retirement(),
+        "record": None if page.more else get_latest_archived_range(),
         "edges": _list_forced_edges(visible) if before is None else [],
         "edge_hours": RATE_RETENTION // timedelta(hours=1),
         "refused": _list_refused(visible) if before is None else [],

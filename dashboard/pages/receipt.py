@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 from dashboard import navigation, permissions, rendering
 from dashboard.queries import history
 from statecore.journal import Event
-from statecore.journal.archive import get_latest_retirement
+from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel import registry
 from statecore.kernel.clock import format_utc
 
@@ -37,7 +37,7 @@ def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
 
 
 def _not_found_text() -> str:
-    if (record := get_latest_retirement()) is None:
+    if (record := get_latest_archived_range()) is None:
         return "There is no event with this id."
     until = format_utc(record.until)
     return f"There is no event with this id here. Events up to {until} were archived; the latest file is {record.file}."

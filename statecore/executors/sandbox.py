@@ -116,7 +116,7 @@ def visible() -> list[Path]:
 def _hidden() -> list[Path]:
     """Folders with secrets, in case a visible folder contains them."""
     database = settings.DATABASES["default"]
-    kept = [settings.STATECORE_HOME, settings.STATECORE_BACKUP_DIR, settings.STATECORE_RETIRED_DIR]
+    kept = [settings.STATECORE_HOME, settings.STATECORE_BACKUP_DIR, settings.STATECORE_ARCHIVE_DIR]
     if database["ENGINE"].endswith("sqlite3"):
         kept.append(Path(database["NAME"]).parent)
     return [path for path in map(Path, kept) if path.is_dir() and set(path.parents) & set(visible())]

@@ -1,6 +1,6 @@
 """The append-only record of every change: events in hash chains, their positions, Merkle tree and archives."""
 
-from .archive import Anchor, Retirement
+from .archive import Anchor, ArchivedRange
 from .checkpoints import SignedCheckpoint, Witness
 from .events import (
     COLUMNS,
@@ -25,8 +25,28 @@ from .position import Numbering, Position
 from .tree import TreeHashes
 
 __all__ = [
-    "COLUMNS", "ENDPOINT_LENGTH", "EVENT_ID_LENGTH", "GENESIS", "KEY_LENGTH", "MIRRORED", "OVERRIDDEN", "Anchor",
-    "Entry", "Event", "EventKind", "IdempotencyRecord", "Numbering", "Position", "Retirement", "SignedCheckpoint",
-    "TreeHashes", "Witness",
-    "actor_kind_prefix", "build_entry", "digest", "dwell_seconds", "expire_idempotency_records", "parse_event",
+    "COLUMNS",
+    "ENDPOINT_LENGTH",
+    "EVENT_ID_LENGTH",
+    "GENESIS",
+    "KEY_LENGTH",
+    "MIRRORED",
+    "OVERRIDDEN",
+    "Anchor",
+    "ArchivedRange",
+    "Entry",
+    "Event",
+    "EventKind",
+    "IdempotencyRecord",
+    "Numbering",
+    "Position",
+    "SignedCheckpoint",
+    "TreeHashes",
+    "Witness",
+    "actor_kind_prefix",
+    "build_entry",
+    "digest",
+    "dwell_seconds",
+    "expire_idempotency_records",
+    "parse_event",
 ]  # fmt: skip

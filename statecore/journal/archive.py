@@ -20,13 +20,15 @@ from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import format_utc, rfc3339
 from ..kernel.fields import STATE_LENGTH
 from ..kernel.ids import ID_LENGTH
-from ..kernel.refusals import Retired
+from ..kernel.refusals import Archived
 from .events import EVENT_ID_LENGTH, EventKind
 
-PERMISSION = "statecore.retire_events"
+PERMISSION = "statecore.archive_events"
 
 
-class Retirement(models.Model):
+class ArchivedRange(models.Model):
+    """A range of positions that is in a file and no longer in the database."""
+
     append_only = True
 
     last_position = models.BigIntegerField(primary_key=True)
@@ -39,23 +41,25 @@ class Retirement(models.Model):
     until = models.DateTimeField()
     # A digest of its anchors, and the counts of its transitions and overrides.
     anchors = models.CharField(max_length=64)
-    moves = models.JSONField()
+    transitions = models.JSONField(db_column="moves")
     forced = models.JSONField()
     operator = models.CharField(max_length=NAME_LENGTH)
     reason = models.TextField()
-    retired_at = models.DateTimeField()
+    archived_at = models.DateTimeField(db_column="retired_at")
     prev_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
 
     class Meta:
+        # Table and columns keep their former names, which the previous version still uses during an upgrade.
+        db_table = "statecore_retirement"
         default_permissions = ("view",)
-        permissions = (("retire_events", "Can take old events out of the journal"),)
+        permissions = (("archive_events", "Can take old events out of the journal"),)
 
     def __str__(self) -> str:
         return f"positions {self.first_position} to {self.last_position}, archived in {self.file}"
 
     def digest(self) -> str:
-        """Returns the hash over every column except `hash`; `prev_hash` chains the retirements."""
+        """Returns the hash over every column except `hash`; `prev_hash` chains the ranges."""
         values = [getattr(self, field.attname) for field in self._meta.concrete_fields if field.name != "hash"]
         plain = [rfc3339(value) if isinstance(value, datetime) else value for value in values]
         return hashlib.sha256(orjson.dumps(plain)).hexdigest()
@@ -67,7 +71,7 @@ class Retirement(models.Model):
             "file": self.file,
             "sha256": self.sha256,
             "until": rfc3339(self.until),
-            "retired_at": rfc3339(self.retired_at),
+            "archived_at": rfc3339(self.archived_at),
             "operator": self.operator,
             "reason": self.reason,
         }
@@ -78,7 +82,7 @@ class Anchor(models.Model):
 
     append_only = True
 
-    retirement = models.ForeignKey(Retirement, models.PROTECT, related_name="+")
+    archived_range = models.ForeignKey(ArchivedRange, models.PROTECT, related_name="+", db_column="retirement_id")
     entity_type = models.CharField(max_length=32)
     entity_id = models.CharField(max_length=ID_LENGTH)
     sequence = models.PositiveIntegerField()
@@ -135,29 +139,29 @@ def digest_anchors(anchors: Iterable[AnchorValues]) -> str:
 
 def get_last_archived_position() -> int:
     """Returns the last archived position; 0 if nothing is archived."""
-    return Retirement.objects.order_by("-last_position").values_list("last_position", flat=True).first() or 0
+    return ArchivedRange.objects.order_by("-last_position").values_list("last_position", flat=True).first() or 0
 
 
-def get_latest_retirement() -> Retirement | None:
-    return Retirement.objects.order_by("-last_position").first()
+def get_latest_archived_range() -> ArchivedRange | None:
+    return ArchivedRange.objects.order_by("-last_position").first()
 
 
-def build_retired_refusal(record: Retirement, subject: str) -> Retired:
+def build_archived_refusal(record: ArchivedRange, subject: str) -> Archived:
     """Returns the refusal of a request that needs archived events; `subject` describes them in the singular."""
-    detail = f"{subject} was archived on {format_utc(record.retired_at)} in {record.file}"
-    return Retired(detail, retired_upto=record.last_position, file=record.file, until=rfc3339(record.until))
+    detail = f"{subject} was archived on {format_utc(record.archived_at)} in {record.file}"
+    return Archived(detail, archived_upto=record.last_position, file=record.file, until=rfc3339(record.until))
 
 
 def list_anchors(entity_type: str, entity_id: str) -> models.QuerySet[Anchor]:
-    """Returns the entity's anchors with their retirements, newest first."""
+    """Returns the entity's anchors with their ranges, newest first."""
     found = Anchor.objects.filter(entity_type=entity_type, entity_id=entity_id)
-    return found.select_related("retirement").order_by("-sequence")
+    return found.select_related("archived_range").order_by("-sequence")
 
 
 def sum_counters(column: str) -> Counter[tuple[Any, ...]]:
-    """Returns the counts of all archived events; `column` is `moves` (transitions) or `forced` (overrides)."""
+    """Returns the counts of all archived events; `column` is `transitions` or `forced` (overrides)."""
     found: Counter[tuple[Any, ...]] = Counter()
-    for listed in Retirement.objects.values_list(column, flat=True):
+    for listed in ArchivedRange.objects.values_list(column, flat=True):
         for *key, count in listed:
             found[tuple(key)] += count
     return found

@@ -36,7 +36,7 @@ class EventKind(models.TextChoices):
 class Event(models.Model):
     """One change of one entity: written by the transition service, never updated, deleted only by retention."""
 
-    append_only = retires = True
+    append_only = is_archivable = True
 
     event_id = IdField(primary_key=True, max_length=EVENT_ID_LENGTH)
     entity_type = models.CharField(max_length=32)

@@ -20,7 +20,7 @@ class Position(models.Model):
     After the last archived position there are no gaps.
     """
 
-    append_only = retires = True
+    append_only = is_archivable = True
 
     position = models.BigIntegerField(primary_key=True)
     # Without a constraint: an event is deleted only together with its position, and the check would double the cost.

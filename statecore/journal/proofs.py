@@ -10,7 +10,7 @@ from ..kernel.refusals import Invalid, NotFound, Refusal
 from ..transparency.merkle import prove_consistency, prove_inclusion
 from ..transparency.notes import VerifierKey, encode
 from ..transparency.proofs import format_proof
-from .archive import Anchor, Retirement, build_retired_refusal, get_latest_retirement
+from .archive import Anchor, ArchivedRange, build_archived_refusal, get_latest_archived_range
 from .checkpoints import SignedCheckpoint, find_checkpoint, latest_checkpoint
 from .events import EVENT_ID_LENGTH, Event
 from .position import Position
@@ -54,15 +54,15 @@ def prove_body(position: int, body: str, signed: SignedCheckpoint) -> dict[str, 
 def _unknown_event(event_id: str) -> Refusal:
     if Event.objects.filter(pk=event_id).exists():
         return NotSigned("the event has no position yet")
-    record = get_latest_retirement()
+    record = get_latest_archived_range()
     if record is not None and len(event_id) == EVENT_ID_LENGTH and event_id <= _last_archived_id(record):
-        return build_retired_refusal(record, f"the event {event_id}")
+        return build_archived_refusal(record, f"the event {event_id}")
     return NotFound(f"there is no event {event_id!r}")
 
 
-def _last_archived_id(record: Retirement) -> str:
+def _last_archived_id(record: ArchivedRange) -> str:
     """Ids begin with their time, so no archived event has a greater one than the greatest anchor."""
-    return str(Anchor.objects.filter(retirement=record).aggregate(last=Max("event_id"))["last"])
+    return str(Anchor.objects.filter(archived_range=record).aggregate(last=Max("event_id"))["last"])
 
 
 def prove_growth(first: int, second: int) -> dict[str, Any]:

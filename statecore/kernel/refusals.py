@@ -87,10 +87,10 @@ class NotFound(Refusal):
     code, status = "not_found", 404
 
 
-class Retired(Refusal):
-    """The events are archived; `file` names the archive file, and `retired_upto` is the last archived position."""
+class Archived(Refusal):
+    """The events are archived; `file` names the archive file, and `archived_upto` is the last archived position."""
 
-    code, status = "retired", 410
+    code, status = "archived", 410
 
 
 class InvalidTransition(Refusal):

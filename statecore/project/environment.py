@@ -289,10 +289,10 @@ class Environment(BaseSettings):
         "directory of the daily exports; default: `backup` in `STATECORE_HOME`",
         default_factory=lambda data: data["home"] / "backup",
     )
-    retired_dir: AnyPath = network(
-        "STATECORE_RETIRED_DIR",
-        "directory of the events that `manage.py retire` archives; default: `retired` in `STATECORE_BACKUP_DIR`",
-        default_factory=lambda data: data["backup_dir"] / "retired",
+    archive_dir: AnyPath = network(
+        "STATECORE_ARCHIVE_DIR",
+        "directory of archived events; default: `archived-events` in `STATECORE_BACKUP_DIR`",
+        default_factory=lambda data: data["backup_dir"] / "archived-events",
     )
 
     public_hosts: Annotated[list[str], Words] = access(
@@ -351,7 +351,7 @@ class Environment(BaseSettings):
         ge=60, le=31_536_000,
     )  # fmt: skip
     retention_days: Number = timing(
-        "STATECORE_RETENTION_DAYS", "age in days from which `manage.py retire` may archive events; 0: never", "0",
+        "STATECORE_RETENTION_DAYS", "age in days from which `manage.py archive` may archive events; 0: never", "0",
         ge=0, le=36_500,
     )  # fmt: skip
     retry_base_seconds: Number = timing(

@@ -22,7 +22,7 @@ class Kind(models.TextChoices):
     EDITED = "edited"
     TOKEN_MADE = "token_made"  # noqa: S105 - no password
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
-    RETIRED = "retired"
+    ARCHIVED = "archived"
 
 
 class AuditNote(models.Model):

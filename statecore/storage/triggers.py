@@ -63,12 +63,12 @@ class GuardedTable:
     table: str
     flow: Flow | None
     # Whether retention may delete rows; only from the tables of the journal.
-    retires: bool = False
+    is_archivable: bool = False
 
 
 def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
     found = [
-        GuardedTable(model._meta.db_table, None, getattr(model, "retires", False))
+        GuardedTable(model._meta.db_table, None, getattr(model, "is_archivable", False))
         for model in apps.get_models()
         if getattr(model, "append_only", False)
     ]
@@ -106,7 +106,7 @@ def _illegal_edit(flow: Flow, differs: str) -> str:
 
 
 def _deletion_error(guarded: GuardedTable) -> str:
-    exception = " except by retention" if guarded.retires else ""
+    exception = " except by retention" if guarded.is_archivable else ""
     return f"rows of {guarded.table} cannot be deleted{exception}"
 
 
@@ -158,7 +158,7 @@ class _SQLite:
                 f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS NOT')}",
                 f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
             )
-        yield (self.is_closed(RETENTION) if guarded.retires else "TRUE", _deletion_error(guarded))
+        yield (self.is_closed(RETENTION) if guarded.is_archivable else "TRUE", _deletion_error(guarded))
 
 
 class _PostgreSQL:
@@ -217,7 +217,7 @@ class _PostgreSQL:
                 f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
             )
         delete = self._refuse("TRUE", _deletion_error(guarded))
-        if guarded.retires:
+        if guarded.is_archivable:
             refuse = self._refuse(self.is_closed(RETENTION), _deletion_error(guarded))
             delete = f"IF TG_OP = 'DELETE' THEN {refuse} RETURN OLD; END IF; {delete}"
         return (

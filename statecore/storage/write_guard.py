@@ -25,7 +25,7 @@ class WriteGuard(NamedTuple):
 
 # The names are part of installed triggers: a release that renames them cannot write before it has migrated.
 TRANSITIONS = WriteGuard("statecore_door_is_open", "statecore.door")
-RETENTION = WriteGuard("statecore_is_retiring", "statecore.retiring")
+RETENTION = WriteGuard("statecore_is_archiving", "statecore.archiving")
 SETTING = TRANSITIONS.setting
 
 

@@ -96,7 +96,9 @@ def test_archived_events_are_neither_restored_nor_reported_lost(home: Path) -> N
     make_history()
     catch_up(Counters(), Tree())
     ended = now() + timedelta(days=1)
-    records = list(archive_events(ended, home / "retired", by=world.operator(), reason="older than anybody asks for"))
+    records = list(
+        archive_events(ended, home / "archived-events", by=world.operator(), reason="older than anybody asks for")
+    )
     out = StringIO()
 
     call_command("drill", "--folder", str(home / "backup"), "--json", stdout=out)

@@ -22,7 +22,7 @@ from django.test import Client, override_settings
 
 from statecore import scheduling, tasks
 from statecore.executors import patches
-from statecore.journal import Position, Retirement, proofs
+from statecore.journal import ArchivedRange, Position, proofs
 from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
@@ -230,7 +230,7 @@ def a_signed_journal(workspace: Workspace, page: str) -> Iterator[None]:
 @contextmanager
 def archivable_events(workspace: Workspace, page: str) -> Iterator[None]:
     """A task completed and its events were signed a hundred days ago; newer events exist."""
-    workspace.replacements["/where/the/files/are"] = str(workspace.home / "backup" / "retired")
+    workspace.replacements["/where/the/files/are"] = str(workspace.home / "backup" / "archived-events")
     with override_settings(STATECORE_HOME=workspace.home):
         with time_machine.travel(now() - timedelta(days=100)):
             done = world.running_task(id="task_01M7JS8BYZQ2W8MVSSGRTD20QP")
@@ -239,7 +239,7 @@ def archivable_events(workspace: Workspace, page: str) -> Iterator[None]:
             upto = head()
         append_newer_events()
     yield
-    assert Retirement.objects.get().last_position == upto
+    assert ArchivedRange.objects.get().last_position == upto
 
 
 # Settings

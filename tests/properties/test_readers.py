@@ -110,7 +110,7 @@ def hashed(answer: Any) -> bytes:
     st.booleans(),
 )
 def test_an_archive_file_with_random_contents_is_refused(tmp_path_factory: Any, written: bytes, packed: bool) -> None:
-    path = Path(tmp_path_factory.mktemp("retired")) / "file.gz"
+    path = Path(tmp_path_factory.mktemp("archive")) / "file.gz"
     path.write_bytes(gzip.compress(written) if packed else written)
 
     assert str(refusal_of(InvalidArchive, read_archive, path, 1, [bytes(32)]))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def home(home: Path, settings: Any) -> Path:
-    settings.STATECORE_RETIRED_DIR = home / "retired"
+    settings.STATECORE_ARCHIVE_DIR = home / "archived-events"
     settings.STATECORE_BACKUP_DIR = home / "backup"
     return home
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.delivery.sinks.tree import Tree
-from statecore.journal import Retirement, SignedCheckpoint
+from statecore.journal import ArchivedRange, SignedCheckpoint
 from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.operations.retention import archive_events
@@ -45,7 +45,7 @@ class Past:
         return cls(world.touched(ended), world.touched(ended.run), world.touched(live), forced, upto, at)
 
     def folder(self) -> Path:
-        return Path(settings.STATECORE_RETIRED_DIR)
+        return Path(settings.STATECORE_ARCHIVE_DIR)
 
 
 def append_newer_events() -> None:
@@ -61,6 +61,6 @@ def deliver() -> None:
     sign()
 
 
-def archive_old_events(**options: Any) -> list[Retirement]:
+def archive_old_events(**options: Any) -> list[ArchivedRange]:
     given = {"by": world.operator(), "reason": REASON, **options}
-    return list(archive_events(now() - OLD, Path(settings.STATECORE_RETIRED_DIR), **given))
+    return list(archive_events(now() - OLD, Path(settings.STATECORE_ARCHIVE_DIR), **given))

@@ -18,7 +18,7 @@ from django.db import IntegrityError, connection, transaction
 from statecore.delivery.sinks import counters
 from statecore.delivery.sinks.alerts import Alerts
 from statecore.delivery.sinks.tree import Tree
-from statecore.journal import Anchor, Event, Position, Retirement, digest
+from statecore.journal import Anchor, ArchivedRange, Event, Position, digest
 from statecore.journal.archive import get_last_archived_position
 from statecore.journal.position import head
 from statecore.journal.tree import compute_root_at
@@ -84,7 +84,7 @@ def test_the_counters_still_equal_a_fresh_count(past: Past) -> None:
 
 
 def test_events_archived_during_a_reconciliation_are_not_reported_missing(past: Past) -> None:
-    records: list[Retirement] = []
+    records: list[ArchivedRange] = []
 
     def archive_first(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
         if "e.from_state" in sql and not records:
@@ -107,7 +107,7 @@ def test_a_chain_continues_from_its_anchor(past: Past) -> None:
     archive_old_events()
 
     assert Anchor.objects.filter(entity_id=past.live.pk).count() == 2
-    assert Retirement.objects.count() == 2
+    assert ArchivedRange.objects.count() == 2
     assert integrity.check_all(past.folder()) == []
     assert counters.reconcile() == []
 
@@ -125,7 +125,7 @@ def test_archiving_works_in_batches(past: Past) -> None:
 def test_the_operator_and_the_reason_are_recorded(past: Past) -> None:
     (record,) = archive_old_events()
 
-    (note,) = AuditNote.objects.filter(kind="retired")
+    (note,) = AuditNote.objects.filter(kind="archived")
     assert (record.operator, record.reason, note.actor, note.facts["reason"]) == ("ada", REASON, "ada", REASON)
     assert (note.facts["file"], note.facts["sha256"]) == (record.file, record.sha256)
 
@@ -190,11 +190,11 @@ def test_archiving_requires_a_permission_and_a_reason(past: Past, why: str) -> N
     with pytest.raises(retention.ArchivingFailed, match=words):
         archive_old_events(**{name: made() for name, made in options.items()})
 
-    assert not Retirement.objects.exists()
+    assert not ArchivedRange.objects.exists()
 
 
 def test_the_permission_suffices_without_superuser_status(past: Past) -> None:
-    assert archive_old_events(by=world.operator_with("retire_events"))
+    assert archive_old_events(by=world.operator_with("archive_events"))
 
 
 def test_events_cannot_be_deleted_without_the_write_guard(past: Past) -> None:
@@ -226,7 +226,7 @@ def test_events_that_do_not_verify_are_not_archived(past: Past, change: str) -> 
     with pytest.raises(retention.ArchivingFailed, match="does not verify"):
         archive_old_events()
 
-    assert not Retirement.objects.exists()
+    assert not ArchivedRange.objects.exists()
     assert not list(past.folder().glob("*.gz"))
 
 
@@ -238,12 +238,12 @@ def test_an_existing_file_with_wrong_content_is_refused(past: Past) -> None:
     with pytest.raises(retention.ArchivingFailed, match="exists but is invalid"):
         archive_old_events(limit=5)
 
-    assert not Retirement.objects.exists()
+    assert not ArchivedRange.objects.exists()
 
 
 def test_the_command_is_off_without_a_retention_period(past: Past) -> None:
     with pytest.raises(CommandError, match="STATECORE_RETENTION_DAYS is not set"):
-        call_command("retire", operator="ada", reason=REASON)
+        call_command("archive", operator="ada", reason=REASON)
 
 
 def test_the_command_archives_events_older_than_the_setting(past: Past, settings, capsys) -> None:
@@ -251,17 +251,17 @@ def test_the_command_archives_events_older_than_the_setting(past: Past, settings
 
     User.objects.create_superuser("ada")
     settings.STATECORE_RETENTION_DAYS = 30
-    call_command("retire", operator="ada", reason=REASON)
+    call_command("archive", operator="ada", reason=REASON)
     assert "nothing" in capsys.readouterr().out
 
     with time_machine.travel(now() + timedelta(days=30) - OLD):
-        call_command("retire", operator="ada", reason=REASON, dry_run=True)
+        call_command("archive", operator="ada", reason=REASON, dry_run=True)
         assert f"{past.upto} events, positions 1 to {past.upto}" in capsys.readouterr().out
-        assert not Retirement.objects.exists()
+        assert not ArchivedRange.objects.exists()
 
         with pytest.raises(CommandError, match="no user"):
-            call_command("retire", operator="nobody", reason=REASON)
-        call_command("retire", operator="ada", reason=REASON)
+            call_command("archive", operator="nobody", reason=REASON)
+        call_command("archive", operator="ada", reason=REASON)
 
     assert f"100 %: positions 1 to {past.upto}, archived in" in capsys.readouterr().out
     assert get_last_archived_position() == past.upto
@@ -316,11 +316,11 @@ def create_transitions() -> None:
 
 
 def test_the_doctor_reports_a_missing_archive_file(past: Past) -> None:
-    assert passes("retired")
+    assert passes("archive")
     (record,) = archive_old_events()
-    assert passes("retired")
+    assert passes("archive")
 
     (past.folder() / record.file).rename(past.folder() / "elsewhere")
 
-    level, message = get_problem("retired")
+    level, message = get_problem("archive")
     assert (level, record.file in message) == ("error", True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from statecore.delivery.sinks import counters
-from statecore.journal import Event, Position, Retirement
+from statecore.journal import ArchivedRange, Event, Position
 from statecore.journal.archive import get_last_archived_position
 from statecore.operations import integrity
 from tests.retention.past import Past, archive_old_events
@@ -28,7 +28,7 @@ def test_archiving_killed_at_any_moment_loses_nothing_and_resumes(past: Past, ho
     ended = subprocess.run(
         [sys.executable, "-m", "tests.retention.victim", moment], cwd=ROOT, timeout=60, check=False,
         env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home),
-             "STATECORE_RETIRED_DIR": str(past.folder())},
+             "STATECORE_ARCHIVE_DIR": str(past.folder())},
     )  # fmt: skip
 
     assert ended.returncode == -signal.SIGKILL
@@ -42,4 +42,4 @@ def test_archiving_killed_at_any_moment_loses_nothing_and_resumes(past: Past, ho
     assert integrity.check_all(past.folder()) == []
     assert counters.reconcile() == []
     names = {path.name for path in past.folder().iterdir() if path.suffix == ".gz"}
-    assert names == set(Retirement.objects.values_list("file", flat=True))
+    assert names == set(ArchivedRange.objects.values_list("file", flat=True))

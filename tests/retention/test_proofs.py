@@ -9,7 +9,7 @@ import pytest
 
 from statecore.journal import SignedCheckpoint, checkpoints, proofs
 from statecore.journal.tree import compute_root_at
-from statecore.kernel.refusals import Retired
+from statecore.kernel.refusals import Archived
 from statecore.transparency.notes import VerifierKey
 from statecore.transparency.proofs import verify_proof
 from tests.retention.past import Past, archive_old_events, deliver
@@ -22,7 +22,7 @@ def test_an_archived_event_is_refused_with_its_file(past: Past) -> None:
     event = Event.objects.filter(entity_id=past.ended.pk).latest("sequence")
     (record,) = archive_old_events()
 
-    with pytest.raises(Retired) as refused:
+    with pytest.raises(Archived) as refused:
         proofs.prove_event(event.pk)
     assert refused.value.facts["file"] == record.file
 

@@ -16,10 +16,10 @@ from django.urls import reverse
 from statecore.delivery.live.hub import Hub
 from statecore.delivery.live.ring import PositionTooOld
 from statecore.delivery.sinks import workstream_archive
-from statecore.journal import Event, EventKind, Position, Retirement
+from statecore.journal import ArchivedRange, Event, EventKind, Position
 from statecore.journal.position import head
 from statecore.kernel.clock import now, rfc3339
-from statecore.kernel.refusals import Retired
+from statecore.kernel.refusals import Archived
 from statecore.read_models import history
 from statecore.read_models.history import Filters
 from tests.retention.past import Past, archive_old_events
@@ -58,7 +58,7 @@ def test_an_entity_page_names_the_file_of_its_archived_events(past: Past, archiv
     whole = page(admin, "entity", "tasks", past.ended.pk)
     part = page(admin, "entity", "uet-workers", past.live.pk)
 
-    file = Retirement.objects.get().file
+    file = ArchivedRange.objects.get().file
     assert f"Events 1 to {past.ended.version} were archived" in whole
     assert "Events 1 to 2 were archived" in part
     assert file in whole
@@ -76,7 +76,7 @@ def test_the_proof_of_an_entity_still_verifies(past: Past, archived: str, admin:
     for collection, entity in (("tasks", past.ended), ("uet-workers", past.live), ("runs", past.forced)):
         content = page(admin, "proof", collection, entity.pk)
         assert "Verified" in content
-        assert f"{Retirement.objects.get().file} and earlier files" in content
+        assert f"{ArchivedRange.objects.get().file} and earlier files" in content
 
 
 def test_lists_and_searches_still_find_finished_rows(past: Past, archived: str, admin: Client) -> None:
@@ -96,7 +96,7 @@ def test_lists_and_searches_still_find_finished_rows(past: Past, archived: str, 
 def test_the_journal_page_names_the_archive_file(past: Past, archived: str, admin: Client, name: str) -> None:
     content = page(admin, name)
     assert f"Events up to position {past.upto} were archived" in content
-    assert Retirement.objects.get().file in content
+    assert ArchivedRange.objects.get().file in content
 
 
 def test_the_audit_verifies_and_time_filters_find_the_remaining_events(
@@ -114,7 +114,7 @@ def test_a_receipt_of_an_archived_event_names_the_file(past: Past, archived: str
     answer = admin.get(reverse("console:receipt", args=[archived]))
 
     assert answer.status_code == 404
-    assert Retirement.objects.get().file in answer.content.decode()
+    assert ArchivedRange.objects.get().file in answer.content.decode()
 
 
 def test_a_run_is_replayed_from_its_anchors(past: Past, archived: str, admin: Client) -> None:
@@ -136,7 +136,7 @@ def test_a_past_run_is_returned_unless_its_events_are_archived(past: Past, archi
     assert after["run"]["state"] == past.run.state
     assert [task["state"] for task in after["tasks"]] == [past.ended.state]
     assert after["tasks"][0]["version"] == past.ended.version
-    assert (refused["code"], refused["file"]) == ("retired", Retirement.objects.get().file)
+    assert (refused["code"], refused["file"]) == ("archived", ArchivedRange.objects.get().file)
     assert before["code"] == "not_found"
 
 
@@ -145,11 +145,11 @@ def test_the_api_names_the_file_of_an_archived_history(past: Past, archived: str
     part = api(admin, f"uet-workers/{past.live.pk}/transitions/")
 
     assert whole["results"] == []
-    assert whole["retired"]["upto_sequence"] == past.ended.version
-    assert whole["retired"]["file"] == Retirement.objects.get().file
+    assert whole["archived"]["upto_sequence"] == past.ended.version
+    assert whole["archived"]["file"] == ArchivedRange.objects.get().file
     assert [event["sequence"] for event in part["results"]] == [3]
-    assert part["retired"]["upto_sequence"] == 2
-    assert api(admin, f"tasks/{world.task().pk}/transitions/")["retired"] is None
+    assert part["archived"]["upto_sequence"] == 2
+    assert api(admin, f"tasks/{world.task().pk}/transitions/")["archived"] is None
     assert api(admin, f"tasks/{past.ended.pk}/")["state"] == past.ended.state
 
 
@@ -157,9 +157,9 @@ def test_a_reader_that_resumes_in_the_archived_range_is_refused(past: Past, arch
     events = api(admin, "events/")
     refused = api(admin, "events/", 410, after=3)
 
-    assert events["retired_upto"] == past.upto
+    assert events["archived_upto"] == past.upto
     assert [each["position"] for each in events["results"]] == list(range(past.upto + 1, head() + 1))
-    assert (refused["code"], refused["retired_upto"]) == ("retired", past.upto)
+    assert (refused["code"], refused["archived_upto"]) == ("archived", past.upto)
     assert api(admin, "events/", after=past.upto)["results"] == events["results"]
     assert api(admin, "events/", before=past.upto, ordering="-position")["results"] == []
     assert api(admin, "audit/verify/", after=0)["ok"]
@@ -189,10 +189,10 @@ def test_a_workstream_archive_lists_its_archived_events(past: Past, archived: st
     content = workstream_archive.collect_workstream(past.ended.workstream_id, head())
 
     assert {"entity_type": "task", "entity_id": past.ended.pk, "upto": past.ended.version}.items() <= next(
-        each for each in content["retired"] if each["entity_id"] == past.ended.pk
+        each for each in content["archived"] if each["entity_id"] == past.ended.pk
     ).items()
 
 
 def test_a_refusal_names_the_file(past: Past, archived: str) -> None:
-    with pytest.raises(Retired, match="retired-000000000001"):
+    with pytest.raises(Archived, match="events-000000000001"):
         history.get_run_at(past.run.pk, past.ended.created_at)

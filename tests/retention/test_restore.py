@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from statecore.delivery.sinks import counters
-from statecore.journal import Retirement
+from statecore.journal import ArchivedRange
 from statecore.journal.archive import get_last_archived_position
 from statecore.operations import backup, integrity
 from statecore.operations.backup.manifest import Manifest
@@ -31,7 +31,7 @@ def test_an_export_after_archiving_starts_at_the_first_remaining_event(past: Pas
     assert read_all_rows() == before
     assert Manifest.read(folder).first_position == past.upto + 1
     assert f"positions 1 to {past.upto} are archived" in output
-    assert Retirement.objects.get().file in output
+    assert ArchivedRange.objects.get().file in output
     assert integrity.check_all(past.folder()) == []
 
 
@@ -93,7 +93,7 @@ def test_a_missing_or_wrong_archive_file_is_named(past: Past, home: Path) -> Non
     with pytest.raises(CommandError, match="no such file"):
         call_command("restore", str(folder), archives=home)
 
-    assert not Retirement.objects.exists()
+    assert not ArchivedRange.objects.exists()
 
 
 def test_a_missing_anchor_restores_nothing(past: Past, home: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from statecore.journal import Anchor, Retirement, digest
+from statecore.journal import Anchor, ArchivedRange, digest
 from statecore.journal.archive import digest_anchors
 from statecore.operations import integrity
 from statecore.operations.integrity.archives import get_anchors
@@ -85,7 +85,7 @@ def change_anchor_and_digests(past: Past) -> None:
     """Change an anchor and recompute every digest in the database, without changing the files."""
     with triggers.disabled(connection):
         Anchor.objects.filter(entity_id=past.ended.pk).update(actor="nobody")
-        record = Retirement.objects.get()
+        record = ArchivedRange.objects.get()
         record.anchors = digest_anchors(get_anchors(record))
         record.hash = record.digest()
         record.save()

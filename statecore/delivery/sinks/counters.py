@@ -132,7 +132,7 @@ def reconcile() -> list[Difference]:
 def _compare_with_journal() -> Differences:
     with consistent_snapshot():
         archived, position = get_last_archived_position(), _get_counters_position()
-        actual = {TransitionCount: sum_counters("moves"), OverrideCount: sum_counters("forced")}
+        actual = {TransitionCount: sum_counters("transitions"), OverrideCount: sum_counters("forced")}
         stored = {model: _load_counts(model) for model in actual}
     for events in _count_events_between(archived, position):
         actual[TransitionCount].update(_sum_transitions(events))

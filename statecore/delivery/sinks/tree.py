@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 
-from ...journal import Retirement
+from ...journal import ArchivedRange
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import publish_checkpoint
 from ...journal.tree import Frontier, append_leaves
@@ -32,8 +32,8 @@ class Tree(Sink):
 
     def _append_archived_events(self, frontier: Frontier) -> None:
         """Reads the events that were archived before the tree existed from their files."""
-        for record in Retirement.objects.filter(last_position__gt=frontier.size).order_by("last_position"):
-            path = Path(settings.STATECORE_RETIRED_DIR) / record.file
+        for record in ArchivedRange.objects.filter(last_position__gt=frontier.size).order_by("last_position"):
+            path = Path(settings.STATECORE_ARCHIVE_DIR) / record.file
             leaves = b"".join(hash_leaf(parse_line(line).body) for line in read_lines(path))
             with transaction.atomic():
                 append_leaves(frontier, leaves)

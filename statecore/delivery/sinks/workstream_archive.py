@@ -63,7 +63,7 @@ def collect_workstream(workstream_id: str, position: int) -> dict[str, Any]:
         **{collection: [row.as_dict() for row in rows] for collection, rows in parts.items()},
         "diffs": dict(Patch.objects.filter(pk__in=patch_ids).values_list("pk", "diff")),
         "events": _serialize_events(entities),
-        "retired": _list_archived_chains(entities),
+        "archived": _list_archived_chains(entities),
     }
 
 
@@ -91,7 +91,7 @@ def _list_archived_chains(entities: list[Entity]) -> list[dict[str, Any]]:
     )
     return [
         {"entity_type": anchor.entity_type, "entity_id": anchor.entity_id, "upto": anchor.sequence}
-        | {"file": anchor.retirement.file}
+        | {"file": anchor.archived_range.file}
         for anchor in found
         if anchor
     ]

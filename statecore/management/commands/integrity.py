@@ -20,8 +20,8 @@ class Command(BaseCommand):
         scope = parser.add_mutually_exclusive_group()
         scope.add_argument("--recent", action="store_true", help="verify only the triggers and recent changes")
         scope.add_argument(
-            "--archives", type=Path, nargs="?", const=settings.STATECORE_RETIRED_DIR, metavar="FOLDER",
-            help="verify the files of archived events too, in this folder (STATECORE_RETIRED_DIR)",
+            "--archives", type=Path, nargs="?", const=settings.STATECORE_ARCHIVE_DIR, metavar="FOLDER",
+            help="verify the files of archived events too, in this folder (STATECORE_ARCHIVE_DIR)",
         )  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print findings as JSON lines")
 

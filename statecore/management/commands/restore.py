@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from statecore.journal import Retirement
+from statecore.journal import ArchivedRange
 from statecore.operations import backup
 
 
@@ -24,9 +24,9 @@ class Command(BaseCommand):
             restored = backup.restore(options["folder"], options["archives"])
         except backup.RestoreFailed as reason:
             raise CommandError(f"nothing was restored: {reason}") from None
-        if restored.retired and not options["archives"]:
-            self.stdout.write(f"positions 1 to {restored.retired} are archived, and their files were not verified:")
-            for file in Retirement.objects.order_by("pk").values_list("file", flat=True):
+        if restored.archived and not options["archives"]:
+            self.stdout.write(f"positions 1 to {restored.archived} are archived, and their files were not verified:")
+            for file in ArchivedRange.objects.order_by("pk").values_list("file", flat=True):
                 self.stdout.write(f"  {file}")
             self.stdout.write("keep them, and verify them with manage.py integrity --archives FOLDER")
         self.stdout.write(f"restored up to position {restored.last_position}, and verified")

@@ -68,7 +68,7 @@ def drill(folder: Path, *, export_first: bool = True, into: str = "") -> DrillRe
         export_seconds=exported - began if export_first else None,
         restore_seconds=restored - exported,
         position=manifest.last_position,
-        events=manifest.last_position - manifest.retired + manifest.waiting,
+        events=manifest.last_position - manifest.archived + manifest.waiting,
         rows=sum(facts["rows"] for name, facts in manifest.files.items() if name.startswith("statecore_")),
         lost_events=lost_events,
         lost_seconds=(now() - datetime.fromisoformat(manifest.made_at)).total_seconds() if lost_events else 0.0,

@@ -114,7 +114,7 @@ def _write_files(folder: Path, previous: Path | None, made_at: str) -> None:
         previous_sha256=sha256(previous / MANIFEST_FILE) if previous else None,
         files={name: {"rows": count, "sha256": sha256(folder / name)} for name, count in counts.items()},
         last_hash=_get_hash_at(last),
-        retired=archived,
+        archived=archived,
     ).write(folder)
 
 

@@ -33,7 +33,7 @@ class Manifest:
     # The hash of the event at the last position. Shows whether a database has the same history.
     last_hash: str = ""
     # Events up to this position were archived, and are not in the export.
-    retired: int = 0
+    archived: int = 0
 
     def write(self, folder: Path) -> None:
         content = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -79,7 +79,7 @@ def _read_chain(source: Path) -> list[tuple[Path, Manifest]]:
         chain.insert(0, (folder, _read_manifest(folder)))
         if chain[0][1].last_position + 1 != manifest.first_position:
             raise RestoreFailed(f"{folder.name} does not end where {chain[1][0].name} begins")
-    archived = chain[-1][1].retired
+    archived = chain[-1][1].archived
     if chain[0][1].first_position > archived + 1:
         first = (
             f"the first event after the archived ones, at position {archived + 1}" if archived else "the first event"
@@ -109,8 +109,8 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
 def _load(chain: list[tuple[Path, Manifest]]) -> None:
     newest, manifest = chain[-1]
     for folder, _manifest in chain:
-        _load_events(_read_remaining_events(folder, manifest.retired))
-        positions = map(_build_position_row, _read_remaining_events(folder, manifest.retired))
+        _load_events(_read_remaining_events(folder, manifest.archived))
+        positions = map(_build_position_row, _read_remaining_events(folder, manifest.archived))
         tables.insert_rows(Position._meta.db_table, POSITION_COLUMNS, positions)
     # Only those of the newest export: events that waited in an older one have their position in a later one.
     _load_events(_read_lines(newest / WAITING_FILE))
@@ -158,12 +158,12 @@ def _build_position_row(line: dict[str, Any]) -> list[Any]:
 
 def _verify(manifest: Manifest, archives: Path | None) -> None:
     archived = get_last_archived_position()
-    if archived != manifest.retired:
-        raise RestoreFailed(f"the last archived position is {archived}, but {manifest.retired} in the manifest")
+    if archived != manifest.archived:
+        raise RestoreFailed(f"the last archived position is {archived}, but {manifest.archived} in the manifest")
     errors = [finding for finding in integrity.check_all(archives) if finding.severity == integrity.ERROR]
     if errors:
         raise RestoreFailed(f"the restored data does not verify ({len(errors)} errors, the first: {errors[0]})")
-    if Event.objects.count() != manifest.last_position - manifest.retired + manifest.waiting:
+    if Event.objects.count() != manifest.last_position - manifest.archived + manifest.waiting:
         raise RestoreFailed("the number of events differs from the manifest")
     if manifest.root and encode(compute_root_at(manifest.tree_size)) != manifest.root:
         raise RestoreFailed("the tree differs from the manifest")

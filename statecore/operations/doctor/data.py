@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from ...delivery.sequencer import measure_lag
 from ...delivery.sequencer.leadership import has_leader
-from ...journal import Position, Retirement
+from ...journal import ArchivedRange, Position
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import latest_checkpoint
 from ...journal.position import head
@@ -122,8 +122,8 @@ def check_tree() -> Iterator[CheckResult]:
 
 def check_archive_files() -> Iterator[CheckResult]:
     """Checks only that the files exist. Verifying their contents takes long: `manage.py integrity --archives`."""
-    folder: Path = settings.STATECORE_RETIRED_DIR
-    names = list(Retirement.objects.order_by("last_position").values_list("file", flat=True))
+    folder: Path = settings.STATECORE_ARCHIVE_DIR
+    names = list(ArchivedRange.objects.order_by("last_position").values_list("file", flat=True))
     missing = [name for name in names if not (folder / name).exists()]
     if missing:
         yield error(

@@ -36,7 +36,7 @@ WITH_DATABASE: dict[str, Check] = {
     "journal file": data.check_journal_file,
     "tree": data.check_tree,
     "backup": data.check_backups,
-    "retired": data.check_archive_files,
+    "archive": data.check_archive_files,
     "integrity": data.check_recent_integrity,
     "stuck": data.check_stuck_entities,
     "alerts": data.check_alerts,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection
 
-from ...journal import GENESIS, Anchor, EventKind, Retirement, digest
+from ...journal import GENESIS, Anchor, ArchivedRange, EventKind, digest
 from ...journal.archive import AnchorValues, digest_anchors
 from ...journal.tree import compute_root_at, read_leaves
 from ...storage.files import sha256
@@ -39,15 +39,15 @@ class InvalidArchive(Exception):
 
 def check_archive_records() -> Iterator[Finding]:
     """Yields the first problem of the archive records. Later records build on the invalid one, so it stops there."""
-    previous: Retirement | None = None
-    for record in Retirement.objects.order_by("last_position"):
+    previous: ArchivedRange | None = None
+    for record in ArchivedRange.objects.order_by("last_position"):
         if problem := _find_problem_in_record(record, previous):
             yield build_journal_error("archive", f"{record}: {problem}")
             return
         previous = record
 
 
-def _find_problem_in_record(record: Retirement, previous: Retirement | None) -> str | None:
+def _find_problem_in_record(record: ArchivedRange, previous: ArchivedRange | None) -> str | None:
     if record.first_position != (previous.last_position + 1 if previous else 1):
         return "the previous archive record is missing"
     if record.prev_hash != (previous.hash if previous else GENESIS):
@@ -61,19 +61,19 @@ def _find_problem_in_record(record: Retirement, previous: Retirement | None) -> 
     return None
 
 
-def get_anchors(record: Retirement) -> Iterable[AnchorValues]:
-    rows = Anchor.objects.filter(retirement=record).values_list(*AnchorValues._fields)
+def get_anchors(record: ArchivedRange) -> Iterable[AnchorValues]:
+    rows = Anchor.objects.filter(archived_range=record).values_list(*AnchorValues._fields)
     return (AnchorValues._make(row) for row in rows.iterator())
 
 
 def check_archive_files(folder: Path) -> Iterator[Finding]:
     """Verifies every archive file completely, including that its chains end in the anchors in the database."""
-    for record in Retirement.objects.order_by("last_position"):
+    for record in ArchivedRange.objects.order_by("last_position"):
         if problem := _find_problem_in_file(record, folder / record.file):
             yield build_journal_error("archive", f"{record}: {problem}")
 
 
-def _find_problem_in_file(record: Retirement, path: Path) -> str | None:
+def _find_problem_in_file(record: ArchivedRange, path: Path) -> str | None:
     if not path.exists():
         return f"there is no such file in {path.parent}"
     try:

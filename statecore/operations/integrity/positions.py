@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from django.db import connection
 
-from ...journal import Numbering, Retirement
+from ...journal import ArchivedRange, Numbering
 from ...journal.commit_order import EVENTS, POSITIONS
 from .findings import LIMIT, Finding, build_journal_error
 
@@ -18,7 +18,7 @@ SELECT_HASHES = f"""
 SELECT_EXTENT = f"""
     SELECT count(*), min(position), max(position),
            coalesce((SELECT max(head) FROM {Numbering._meta.db_table}), 0),
-           coalesce((SELECT max(last_position) FROM {Retirement._meta.db_table}), 0)
+           coalesce((SELECT max(last_position) FROM {ArchivedRange._meta.db_table}), 0)
     FROM {POSITIONS}
 """
 SELECT_WITHOUT_EVENT = f"""

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 from django.db import IntegrityError, connection, transaction
 
-from ...journal import GENESIS, Anchor, Retirement
-from ...journal.archive import PERMISSION, AnchorValues, digest_anchors, get_latest_retirement
+from ...journal import GENESIS, Anchor, ArchivedRange
+from ...journal.archive import PERMISSION, AnchorValues, digest_anchors, get_latest_archived_range
 from ...journal.commit_order import EVENTS, POSITIONS
 from ...journal.tree import compute_root_at, read_leaves
 from ...kernel.actors import Actor
@@ -42,7 +42,7 @@ class ArchivingFailed(Exception):
 
 def archive_events(
     older_than: datetime, folder: Path, *, by: Actor, reason: str, limit: int = BATCH
-) -> Iterator[Retirement]:
+) -> Iterator[ArchivedRange]:
     """Archives all due events, at most `limit` per file, and yields the record of each file."""
     if not by.has_permission(PERMISSION):
         raise ArchivingFailed(f"{by.name} lacks the permission {PERMISSION}")
@@ -57,14 +57,14 @@ def archive_events(
         raise ArchivingFailed(f"another process is archiving to {folder}") from None
 
 
-def _archive_batch(first: int, last: int, folder: Path, by: Actor, reason: str) -> Retirement:
+def _archive_batch(first: int, last: int, folder: Path, by: Actor, reason: str) -> ArchivedRange:
     # The file contains only the bodies. Columns that differ from them are evidence of tampering, and would be lost.
     if finding := integrity.find_mismatched_columns(first, last):
         raise ArchivingFailed(f"the database does not verify: {finding}")
     root = compute_root_at(last)
     path = get_archive_path(folder, first, last, root)
     summary = _write_and_verify(path, first, last)
-    record = Retirement(
+    record = ArchivedRange(
         first_position=first,
         last_position=last,
         file=path.name,
@@ -72,11 +72,11 @@ def _archive_batch(first: int, last: int, folder: Path, by: Actor, reason: str) 
         root=encode(root),
         until=summary.until,
         anchors=digest_anchors(summary.last_events.values()),
-        moves=[[*key, count] for key, count in sorted(summary.transitions.items())],
+        transitions=[[*key, count] for key, count in sorted(summary.transitions.items())],
         forced=[[*key, count] for key, count in sorted(summary.overrides.items())],
         operator=by.name,
         reason=reason,
-        retired_at=now(),
+        archived_at=now(),
     )
     try:
         with transaction.atomic(durable=True):
@@ -89,7 +89,7 @@ def _archive_batch(first: int, last: int, folder: Path, by: Actor, reason: str) 
 
 def get_archive_path(folder: Path, first: int, last: int, root: bytes) -> Path:
     """The name contains the root of the tree, so that the file of another history is never overwritten."""
-    return folder / f"retired-{first:012d}-{last:012d}-{root.hex()[:12]}.jsonl.gz"
+    return folder / f"events-{first:012d}-{last:012d}-{root.hex()[:12]}.jsonl.gz"
 
 
 def _write_and_verify(path: Path, first: int, last: int) -> ArchiveSummary:
@@ -143,8 +143,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _save_record(record: Retirement, summary: ArchiveSummary, by: Actor) -> None:
-    previous = get_latest_retirement()
+def _save_record(record: ArchivedRange, summary: ArchiveSummary, by: Actor) -> None:
+    previous = get_latest_archived_range()
     if record.first_position != (previous.last_position + 1 if previous else 1):
         raise ArchivingFailed("another process has archived these events")
     record.prev_hash = previous.hash if previous else GENESIS
@@ -152,12 +152,12 @@ def _save_record(record: Retirement, summary: ArchiveSummary, by: Actor) -> None
     with allow_writes(connection):
         record.save(force_insert=True)
         rows = map(partial(_build_anchor_row, record), summary.last_events.values())
-        insert_rows(ANCHORS, [*AnchorValues._fields, "retirement_id"], rows)
+        insert_rows(ANCHORS, [*AnchorValues._fields, Anchor._meta.get_field("archived_range").column], rows)
     facts = {"file": record.file, "sha256": record.sha256, "reason": record.reason}
-    audit_note.note(audit_note.Kind.RETIRED, actor=by, entity_type="", entity_id="", detail=str(record), facts=facts)
+    audit_note.note(audit_note.Kind.ARCHIVED, actor=by, entity_type="", entity_id="", detail=str(record), facts=facts)
 
 
-def _build_anchor_row(record: Retirement, anchor: AnchorValues) -> list[Any]:
+def _build_anchor_row(record: ArchivedRange, anchor: AnchorValues) -> list[Any]:
     stored = {**anchor._asdict(), "at": connection.ops.adapt_datetimefield_value(anchor.at)}
     return [*stored.values(), record.pk]
 

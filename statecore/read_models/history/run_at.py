@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from ...journal import Anchor
-from ...journal.archive import build_retired_refusal, list_anchors
+from ...journal.archive import build_archived_refusal, list_anchors
 from ...journal.commit_order import EVENTS
 from ...kernel.clock import now, rfc3339
 from ...kernel.entity import Entity
@@ -81,7 +81,7 @@ def _read_states(flow: Flow, condition: str, run_id: str, moment: datetime) -> l
         rows = cursor.fetchall()
     for is_archived, pk, *_rest in rows:
         if is_archived and (anchor := list_anchors(kind, pk).first()):
-            raise build_retired_refusal(anchor.retirement, f"the state of {kind} {pk} at {rfc3339(moment)}")
+            raise build_archived_refusal(anchor.archived_range, f"the state of {kind} {pk} at {rfc3339(moment)}")
     return [_serialize_member(*row[1:]) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""`manage.py retire`: archives old events."""
+"""`manage.py archive`: archives old events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--operator", required=True, help="your user name; needs the permission to archive events")
         parser.add_argument("--reason", required=True, help="at least 10 characters, recorded permanently")
-        parser.add_argument("--to", type=Path, help="folder of the archive files (default: STATECORE_RETIRED_DIR)")
+        parser.add_argument("--to", type=Path, help="folder of the archive files (default: STATECORE_ARCHIVE_DIR)")
         parser.add_argument("--dry-run", action="store_true", help="print what would be archived, and change nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.STATECORE_RETENTION_DAYS:
             raise CommandError("STATECORE_RETENTION_DAYS is not set, so no events are archived.")
         older_than = now() - timedelta(days=settings.STATECORE_RETENTION_DAYS)
-        folder: Path = options["to"] or settings.STATECORE_RETIRED_DIR
+        folder: Path = options["to"] or settings.STATECORE_ARCHIVE_DIR
         due = retention.find_due_events(older_than)
         if not due.events:
             self.stdout.write(
