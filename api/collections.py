@@ -87,7 +87,8 @@ SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within"}
 
 class Detail(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
-        return json_response(self.with_links(entities.get_entity(self.model, entity_id).as_dict()))
+        entity = entities.get_entity(self.model, entity_id)
+        return json_response(entities.serialize_many(self.model, [entity])[0])
 
     def patch(self, request: Request, entity_id: str) -> HttpResponse:
         fields = read_body(request)

@@ -11,6 +11,7 @@ from django.db import connection
 from statecore.kernel.entity import Entity
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import NotFound
+from statecore.read_models.distrust import find_unverified
 from statecore.storage.sql_params import in_clause, in_param
 
 
@@ -22,7 +23,10 @@ def get_entity(model: type[Entity], entity_id: str) -> Entity:
 
 
 def serialize_many(model: type[Entity], entities: Iterable[Entity]) -> list[dict[str, Any]]:
-    return with_links(model, [entity.as_dict() for entity in entities])
+    """Serialise entities for reading; those whose stored data does not verify are marked as such."""
+    rows = with_links(model, [entity.as_dict() for entity in entities])
+    unverified = find_unverified(model.flow.entity_type)
+    return [{**row, "unverified": True} if row["id"] in unverified else row for row in rows]
 
 
 def with_links(model: type[Entity], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

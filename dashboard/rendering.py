@@ -10,6 +10,7 @@ from django.shortcuts import render as render_template
 from django.utils.cache import patch_vary_headers
 
 from statecore.kernel.flow import Flow
+from statecore.read_models.distrust import is_any_data_unverified
 
 from . import navigation, second_factor
 from .models import Preference
@@ -60,6 +61,9 @@ class FrameContext:
 
     def machines(self) -> list[tuple[str, list[tuple[Flow, str]]]]:
         return navigation.group_machines(self.request.user)
+
+    def unverified_data(self) -> bool:
+        return is_any_data_unverified()
 
     def approvals_to_decide(self) -> int:
         return approvals.count_to_decide(self.request.user)

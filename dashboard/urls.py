@@ -77,6 +77,7 @@ urlpatterns = [
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<slug:prefix>/revoke/", tokens.revoke, name="revoke"),
     path("receipts/<slug:event_id>/", receipt.receipt, name="receipt"),
+    path("receipts/<slug:event_id>/proof/", receipt.proof_file, name="proof_file"),
     path("runs/<entity:run_id>/", run.run, name="run"),
     path("runs/<entity:run_id>/journal/", run.journal, name="run_journal"),
     path(MACHINE, machine.machine, name="machine"),

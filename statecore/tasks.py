@@ -10,7 +10,7 @@ from django.conf import settings
 from statecore import journal
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
-from statecore.operations import backup, integrity
+from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
 from statecore.records import recall
@@ -31,14 +31,18 @@ def expire_idempotency_records() -> None:
 
 @shared_task
 def check_recent_integrity() -> None:
-    for finding in integrity.check_recent():
-        log.error("integrity_finding", finding=str(finding))
+    alarms.raise_alarms(integrity.check_recent())
+
+
+@shared_task
+def sweep_integrity() -> None:
+    """Verify the next batch of entities of each machine."""
+    alarms.raise_alarms(integrity.sweep_entities())
 
 
 @shared_task
 def sweep_invariants() -> None:
-    for finding in integrity.sweep_invariants():
-        log.warning("invariant_broken", finding=str(finding))
+    alarms.sweep_invariants()
 
 
 @shared_task

@@ -95,7 +95,7 @@ def describe_stats(view: Any, method: str) -> Operation:
                     "listed": COUNT,
                 }
             ),
-            "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT}),
+            "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
         }
     )
     return Operation("Read counts, rates, overdue entities and alerts", {200: response})

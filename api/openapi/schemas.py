@@ -66,6 +66,15 @@ def record_schema(model: type[models.Model]) -> Schema:
     return obj({field.name: response_field(field) for field in model._meta.concrete_fields})
 
 
+def entity_schema(flow: Flow) -> Schema:
+    schema = record_schema(flow.model)
+    unverified = {
+        "type": "boolean",
+        "description": "Present and true if an open alert says that the stored data does not verify.",
+    }
+    return {**schema, "properties": {**schema["properties"], "unverified": unverified}}
+
+
 def links(flow: Flow) -> Schema:
     return obj({field.name: IDS for field in flow.model._meta.many_to_many})
 
@@ -252,5 +261,5 @@ def _problem(status: int, codes: list[str]) -> Schema:
 
 
 def components() -> dict[str, Schema]:
-    made = {component_name(flow): record_schema(flow.model) for flow in registry.flows()}
+    made = {component_name(flow): entity_schema(flow) for flow in registry.flows()}
     return {**made, **problems(), "Event": EVENT, "Explanation": EXPLANATION, "Approval": APPROVAL, "BulkJob": BULK_JOB}

@@ -21,6 +21,7 @@ from statecore.kernel.entity import Entity
 from statecore.machines.run import Run
 from statecore.operations import integrity
 from statecore.read_models.diagrams.tones import state_styles
+from statecore.read_models.distrust import find_unverified
 from statecore.read_models.stuck.explain import explain_entity
 from statecore.scheduling import deadlines
 
@@ -85,6 +86,7 @@ def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
             forced=[(source, target) for source, target, is_forced in steps if is_forced],
         ),
         "was_forced": any(forced for *_edge, forced in steps) or entities.was_forced_in_archive(entity, len(steps)),
+        "is_unverified": entity.pk in find_unverified(flow.entity_type),
         "parents": entities.list_parents(entity),
         "details": list_details(entity),
         "is_final": flow.is_final(entity.state),

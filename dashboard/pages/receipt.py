@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from dashboard import navigation, permissions, rendering
 from dashboard.queries import history
-from statecore.journal import Event
+from statecore.journal import Event, proofs
 from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel import registry
 from statecore.kernel.clock import format_utc
@@ -15,11 +17,8 @@ from statecore.kernel.clock import format_utc
 
 @require_safe
 def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
-    event = history.find_event(event_id)
-    if event is None:
-        raise Http404(_not_found_text())
+    event = _get_event(request, event_id)
     flow = registry.flow(event.entity_type)
-    permissions.require_action(request, flow, "view")
     after = Event.objects.filter(
         entity_type=event.entity_type, entity_id=event.entity_id, sequence=event.sequence + 1
     ).first()
@@ -34,6 +33,31 @@ def receipt(request: HttpRequest, event_id: str) -> HttpResponse:
         "name": navigation.machine_name(flow),
     }
     return rendering.render(request, "dashboard/receipt.html", context)
+
+
+@require_safe
+def proof_file(request: HttpRequest, event_id: str) -> HttpResponse:
+    """Downloads the proof of an event, which `statecore verify` checks without this server."""
+    event = _get_event(request, event_id)
+    permissions.require_permission(request, "statecore.view_event")
+    try:
+        proof = proofs.prove_event(event.event_id)
+    except proofs.NotSigned:
+        messages.warning(
+            request, "This event has no signed proof yet. Try again in a few seconds.", extra_tags="careful"
+        )
+        return HttpResponseRedirect(reverse("console:receipt", args=[event.event_id]))
+    response = JsonResponse(proof)
+    response["Content-Disposition"] = f'attachment; filename="proof-{event.event_id}.json"'
+    return response
+
+
+def _get_event(request: HttpRequest, event_id: str) -> Event:
+    event = history.find_event(event_id)
+    if event is None:
+        raise Http404(_not_found_text())
+    permissions.require_action(request, registry.flow(event.entity_type), "view")
+    return event
 
 
 def _not_found_text() -> str:

@@ -17,6 +17,7 @@ from statecore.journal.commit_order import EVENTS, POSITIONS
 from statecore.kernel.constraints import is_live
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
+from statecore.read_models.distrust import find_unverified
 
 from .search import Search
 from .time_limit import time_limit
@@ -46,6 +47,7 @@ class Row:
     parents: list[tuple[str, str, str]]
     last_error: str
     is_forced: bool = False
+    is_unverified: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +64,11 @@ def list_page(flow: Flow, search: Search, *, after: str = "", order: str = "") -
     with time_limit():
         entities, following = _list_recent(flow, after) if order == RECENT else _list_found(flow, search, order, after)
         forced = _find_forced(flow, [entity.pk for entity in entities])
-    rows = [Row(entity, list_parents(entity), _first_error_line(entity), entity.pk in forced) for entity in entities]
+    unverified = find_unverified(flow.entity_type)
+    rows = [
+        Row(entity, list_parents(entity), _first_error_line(entity), entity.pk in forced, entity.pk in unverified)
+        for entity in entities
+    ]
     return Page(rows, following, order, orders)
 
 

@@ -68,6 +68,12 @@ def forced_mark() -> SafeString:
 
 
 @register.simple_tag
+def unverified_mark() -> SafeString:
+    title = "The stored data of this entity does not verify: it was changed in another way than by a transition"
+    return format_html('<span class="mark-unverified" title="{}">{}does not verify</span>', title, icon("failed"))
+
+
+@register.simple_tag
 def entity_url(entity_type: str, entity_id: str) -> str:
     return reverse("console:entity", args=[registry.flow(entity_type).collection, entity_id])
 

@@ -101,9 +101,11 @@ def is_live(final: Iterable[str], path: str = "") -> Q:
 class Invariant:
     """A rule between entities that no constraint can express.
 
-    `broken` returns the condition that violates it at a given time, and `sentence` states what is wrong then.
+    `broken` returns the condition that violates it at a given time, and `sentence` states what is wrong then. One that
+    is broken merely because time passes is a matter of deadlines and sweeps, not of corruption.
     """
 
     name: str
     sentence: str
     broken: Callable[[datetime], Q]
+    breaks_by_waiting: bool = False

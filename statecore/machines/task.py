@@ -237,6 +237,7 @@ class Task(Entity):
                 "running_tasks_are_within_their_timeout",
                 "it has been running for longer than its timeout",
                 lambda at: Q(state=State.RUNNING, lease_expires_at__lt=at),
+                breaks_by_waiting=True,
             ),
             Invariant(
                 "running_tasks_have_an_executing_workstream",

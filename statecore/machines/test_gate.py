@@ -155,6 +155,7 @@ class TestGate(Entity):
                 "running_gates_are_within_their_timeout",
                 "it has been running for longer than its timeout",
                 lambda at: Q(state=State.RUNNING, times_out_at__lt=at),
+                breaks_by_waiting=True,
             ),
             Invariant(
                 "gates_run_after_their_dependencies",

@@ -79,6 +79,7 @@ class UetWorker(Entity):
                 "live_uet_workers_are_heard_from",
                 "it is IDLE or BUSY, but missed two heartbeats",
                 lambda at: Q(state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT),
+                breaks_by_waiting=True,
             ),
         )
 

@@ -133,6 +133,7 @@ class Worker(Entity):
                 "live_workers_are_heard_from",
                 "it is idle or busy, but missed two heartbeats",
                 lambda at: Q(state__in=(State.IDLE, State.BUSY), last_heartbeat__lt=at - SILENCE_LIMIT),
+                breaks_by_waiting=True,
             ),
             Invariant(
                 "load_is_the_number_of_running_tasks",

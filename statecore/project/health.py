@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from statecore.delivery.sequencer import measure_lag
 from statecore.project import preflight
 from statecore.project.refusal import Refused
+from statecore.read_models.distrust import is_any_data_unverified
 
 log = structlog.get_logger(__name__)
 
@@ -31,11 +32,12 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Runs every check, or the named ones: `?check=database&check=migrations`.
 
-    A load balancer should not include `sequencer`: a site with outdated displays is better than no site.
+    A load balancer should include neither `sequencer` nor `integrity`: a degraded site is better than no site.
     """
     wanted = set(request.GET.getlist("check")) or set(CHECKS)
     if failed := [*_find_failed(wanted), *sorted(wanted - set(CHECKS))]:
-        return JsonResponse({"status": "unavailable", "failed": failed}, status=503)
+        status = "degraded" if NOT_ESSENTIAL.issuperset(failed) else "unavailable"
+        return JsonResponse({"status": status, "failed": failed}, status=503)
     return JsonResponse({"status": "ok"})
 
 
@@ -76,10 +78,19 @@ def check_sequencer() -> None:
             raise Refused(f"the sequencer is behind: {what} has been waiting for {seconds:.0f} s.")
 
 
+def check_integrity() -> None:
+    """The state that this installation reports cannot be trusted while such an alert is open."""
+    if is_any_data_unverified():
+        raise Refused("stored data does not verify: see the open alerts.")
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     "database": check_database,
     "broker": preflight.check_broker,
     "migrations": check_migrations,
     "sequencer": check_sequencer,
+    "integrity": check_integrity,
 }
-NEED_DATABASE = {"database", "migrations", "sequencer"}
+NEED_DATABASE = {"database", "migrations", "sequencer", "integrity"}
+# Without these a process can work, but what it shows is outdated or cannot be trusted.
+NOT_ESSENTIAL = {"sequencer", "integrity"}

@@ -225,6 +225,7 @@ SWEEPS = {
     "recover_stalled": timedelta(seconds=30),
     "close_approvals": timedelta(minutes=1),
     "sweep_invariants": timedelta(minutes=1),
+    "sweep_integrity": timedelta(minutes=1),
     "check_recent_integrity": timedelta(minutes=5),
     "expire_idempotency_records": timedelta(hours=1),
     "export_journal": timedelta(days=1),

@@ -17,6 +17,9 @@ from ..kernel.validation import text_error
 
 NOTE_LENGTH = 2_000
 
+# The rules whose alerts say that stored data cannot be trusted.
+INTEGRITY, INVARIANT = "integrity", "invariant_broken"
+
 
 class Alert(models.Model):
     rule = models.CharField(max_length=32)

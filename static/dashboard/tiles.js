@@ -63,6 +63,13 @@ function showFigures(board, write) {
   }
 }
 
+// A notice that is shown while its number is not zero.
+function showNotices(board) {
+  for (const notice of document.querySelectorAll("[data-shown-with]")) {
+    notice.hidden = numberAt(board, notice.dataset.shownWith) === 0;
+  }
+}
+
 // The counts beside the navigation.
 export function showTallies(board) {
   for (const [name, path] of [["stuck", "stuck.listed"], ["alerts", "alerts.open"]]) {
@@ -76,4 +83,5 @@ export function showTallies(board) {
 export function showBoard(board, write = writeExact) {
   for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, write);
   showFigures(board, write);
+  showNotices(board);
 }

@@ -161,7 +161,7 @@ def test_alerts_are_listed_and_acknowledged_once_with_a_note() -> None:
     assert not acknowledge(raised[1].pk, "bob", "me too")
     (seen,) = board.list_alerts(acknowledged=True).alerts
     assert (seen["acknowledged_by"], seen["note"]) == ("ada", "looking at it")
-    assert board.get_stats()["alerts"] == {"open": 2, "critical": 2, "unacknowledged": 1}
+    assert board.get_stats()["alerts"] == {"open": 2, "critical": 2, "unacknowledged": 1, "integrity": 0}
 
 
 trees: Any = st.recursive(

@@ -54,7 +54,7 @@ LISTED = [
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
-    "decide",
+    *("decide", "proof_file"),
     *("save_view", "delete_view", "select", "bulk", "bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }

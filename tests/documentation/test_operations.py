@@ -15,7 +15,7 @@ import yaml
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from statecore.delivery.sinks.alert_rules import COUNT_RULES, ENTRY_RULES
+from statecore.delivery.sinks.alert_rules import RULES
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.metrics import Metrics
 from statecore.devtools.reference import alerts, metrics
@@ -100,7 +100,7 @@ def test_no_panel_overlaps_another(path) -> None:
 
 
 def test_every_rule_is_in_the_prometheus_rules_and_has_a_runbook_section() -> None:
-    internal = [rule.name for rule in (*COUNT_RULES, *ENTRY_RULES)]
+    internal = [rule.name for rule in RULES]
     sections = {rule["annotations"]["runbook"].partition("#")[2] for rule in rules()}
 
     assert sections == {*internal, *(each.name for each in alerts.EXTERNAL_ALERTS)}
@@ -121,5 +121,5 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 def test_alert_descriptions_use_only_existing_limits(settings: Any) -> None:
-    for rule in (*COUNT_RULES, *ENTRY_RULES):
+    for rule in RULES:
         assert "{" not in rule.condition.format(**settings.STATECORE_ALERTS)

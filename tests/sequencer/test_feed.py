@@ -144,4 +144,4 @@ def test_readiness_names_a_sequencer_that_is_behind(client: Client, redis_server
         assert client.get("/readyz").status_code == 200
 
         clock.shift(timedelta(minutes=2))
-        assert client.get("/readyz").json() == {"status": "unavailable", "failed": ["sequencer"]}
+        assert client.get("/readyz").json() == {"status": "degraded", "failed": ["sequencer"]}

@@ -14,7 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from statecore.delivery.sinks import alert_rules, notices
-from statecore.delivery.sinks.alert_rules import COUNT_RULES, ENTRY_RULES
+from statecore.delivery.sinks.alert_rules import RULES
 from statecore.delivery.sinks.alerts import Alerts, evaluate
 from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
@@ -52,7 +52,7 @@ def count_raised(rule: str) -> int:
 
 
 def test_rule_names_are_unique() -> None:
-    names = [rule.name for rule in (*ENTRY_RULES, *COUNT_RULES)]
+    names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names) > 0
 
 

@@ -1,4 +1,4 @@
-"""The nine alert rules: three react to single events, six evaluate counts and deadlines every few seconds."""
+"""The alert rules: about single events, about counts and deadlines, and about the findings of integrity checks."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ...machines.task import Task
 from ...machines.worker import State as WorkerState
 from ...machines.worker import Worker
 from ...records import StateCount, TransitionRate
+from ...records.alert import INTEGRITY, INVARIANT
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
@@ -64,6 +65,15 @@ class CountRule:
     severity: Severity
     condition: str
     check: Callable[[datetime], Iterator[Violation]]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRule:
+    """An alert about findings of integrity checks, which `statecore.operations.alarms` opens and resolves."""
+
+    name: str
+    severity: Severity
+    condition: str
 
 
 def get_limit(name: str) -> float:
@@ -183,3 +193,14 @@ COUNT_RULES = (
     ),
     CountRule("blocked_tasks", Severity.WARNING, "more than {blocked_count} tasks are blocked", find_too_many_blocked),
 )  # fmt: skip
+
+FINDING_RULES = (
+    FindingRule(
+        INTEGRITY, Severity.CRITICAL, "stored data does not verify: it was changed in another way than by a transition"
+    ),
+    FindingRule(
+        INVARIANT, Severity.CRITICAL, "entities contradict each other, although each of them is in a legal state"
+    ),
+)
+
+RULES = (*COUNT_RULES, *ENTRY_RULES, *FINDING_RULES)

@@ -11,7 +11,7 @@ from django.db.models import Count
 from ...kernel.transition import Severity
 from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
-from .alert_rules import COUNT_RULES, ENTRY_RULES, CountRule, Violation, get_limit
+from .alert_rules import COUNT_RULES, ENTRY_RULES, RULES, CountRule, Violation, get_limit
 from .notices import store_notices
 from .sink import Batch, NumberedEvent, Sink
 
@@ -29,7 +29,7 @@ class OpenAlerts(DatabaseGauge):
     def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Includes rules without open alerts, so that Prometheus sees an alert resolve instead of disappear."""
         found = dict(Alert.objects.filter(resolved_at=None).values_list("rule").annotate(count=Count("pk")))
-        for rule in (*ENTRY_RULES, *COUNT_RULES):
+        for rule in RULES:
             yield (rule.name, str(rule.severity)), found.get(rule.name, 0)
 
 

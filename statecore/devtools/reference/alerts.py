@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...delivery.sequencer.lag import SequencerLag
-from ...delivery.sinks.alert_rules import COUNT_RULES, ENTRY_RULES
+from ...delivery.sinks.alert_rules import RULES
 from ...delivery.sinks.alerts import OpenAlerts
 from ...kernel.transition import Severity
 from ...project.environment import ALERT_LIMITS
@@ -49,7 +49,7 @@ def list_alerts() -> list[PrometheusAlert]:
             rule.name, str(rule.severity), rule.condition.format(**ALERT_LIMITS),
             f'max({OpenAlerts.name}{{rule="{rule.name}"}}) > 0',
         )
-        for rule in (*COUNT_RULES, *ENTRY_RULES)
+        for rule in RULES
     ]  # fmt: skip
     return [*internal, *EXTERNAL_ALERTS]
 

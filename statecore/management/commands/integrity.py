@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from statecore.operations import integrity
+from statecore.operations import alarms, integrity
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         archives = options["archives"]
-        findings = integrity.check_recent() if options["recent"] else integrity.check_all(archives)
+        findings = self._check(archives, is_recent=options["recent"])
         for finding in findings:
             self.stdout.write(json.dumps(finding.as_dict()) if options["json"] else str(finding))
         errors = sum(finding.severity == integrity.ERROR for finding in findings)
@@ -35,3 +35,13 @@ class Command(BaseCommand):
             self.stdout.write(f"{errors} errors, {len(findings) - errors} warnings")
         if errors:
             raise SystemExit(1)
+
+    def _check(self, archives: Path | None, *, is_recent: bool) -> list[integrity.Finding]:
+        """Checks, and opens or resolves the alerts of the rule `integrity`."""
+        if is_recent:
+            findings = integrity.check_recent()
+            alarms.raise_alarms(findings)
+        else:
+            findings = integrity.check_all(archives)
+            alarms.update_after_complete_check(findings)
+        return findings

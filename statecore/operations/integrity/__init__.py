@@ -2,11 +2,12 @@
 
 from .chain import find_mismatched_columns, verify_chain
 from .findings import ERROR, WARNING, Finding
-from .invariants import sweep_invariants
+from .invariants import recheck_invariants, sweep_invariants
 from .tree import check_checkpoints, verify_tree
-from .verification import check_all, check_entity, check_range, check_recent
+from .verification import check_all, check_entity, check_range, check_recent, sweep_entities
 
 __all__ = [
     "ERROR", "WARNING", "Finding", "check_all", "check_checkpoints", "check_entity", "check_range", "check_recent",
-    "find_mismatched_columns", "sweep_invariants", "verify_chain", "verify_tree",
+    "find_mismatched_columns", "recheck_invariants", "sweep_entities", "sweep_invariants", "verify_chain",
+    "verify_tree",
 ]  # fmt: skip

@@ -43,14 +43,23 @@ class Row(NamedTuple):
 
 
 def verify_chain(entities: Iterable[tuple[str, str]] | None = None) -> Finding | None:
-    """Verifies the chains of all entities, or of the given ones. Returns the first bad event."""
+    """Returns the first bad event, if there is one."""
+    return next(find_broken_chains(entities), None)
+
+
+def find_broken_chains(entities: Iterable[tuple[str, str]] | None = None) -> Iterator[Finding]:
+    """Verifies the chains of all entities, or of the given ones, and yields the first bad event of each."""
     hash_matches = _text_matches if connection.vendor == "postgresql" else _bytes_match
+    last_bad = None
     for query, params in _build_queries(entities):
         for row in _stream(query, params):
             # By index, which is faster than by name: this line runs for every event.
-            if not (row[2] and row[3] and hash_matches(row[0], row[1])):
-                return _build_finding(Row._make(row), hash_matches=hash_matches(row[0], row[1]))
-    return None
+            if row[2] and row[3] and hash_matches(row[0], row[1]):
+                continue
+            bad = Row._make(row)
+            if (bad.entity_type, bad.entity_id) != last_bad:
+                yield _build_finding(bad, hash_matches=hash_matches(row[0], row[1]))
+            last_bad = (bad.entity_type, bad.entity_id)
 
 
 def find_mismatched_columns(first: int, last: int) -> Finding | None:
@@ -95,8 +104,15 @@ def _build_queries(entities: Iterable[tuple[str, str]] | None) -> Iterator[tuple
     if entities is None:
         yield _build_query("", anchored=anchored), []
         return
-    query = _build_query("WHERE entity_type = %s AND entity_id = %s", anchored=anchored)
-    yield from ((query, list(entity)) for entity in entities)
+    ids_by_machine: dict[str, list[str]] = {}
+    for entity_type, entity_id in entities:
+        ids_by_machine.setdefault(entity_type, []).append(entity_id)
+    for entity_type, ids in ids_by_machine.items():
+        for start in range(0, len(ids), CHUNK):
+            some = ids[start : start + CHUNK]
+            marks = ", ".join(["%s"] * len(some))
+            where = f"WHERE entity_type = %s AND entity_id IN ({marks})"
+            yield _build_query(where, anchored=anchored), [entity_type, *some]
 
 
 def _stream(query: str, params: list[str]) -> Iterator[tuple[Any, ...]]:

@@ -40,6 +40,18 @@ def sweep_invariants(batch: int = BATCH) -> list[Finding]:
     ]
 
 
+def recheck_invariants(entities: Iterable[tuple[str, str]]) -> list[Finding]:
+    """Checks the given entities, as pairs of machine and id, against the invariants that time alone does not break."""
+    ids_by_machine: dict[str, list[str]] = {}
+    for entity_type, pk in entities:
+        ids_by_machine.setdefault(entity_type, []).append(pk)
+    return [
+        finding
+        for entity_type, ids in ids_by_machine.items()
+        for finding in _check_batch(registry.flow(entity_type), ids, only_lasting=True)
+    ]
+
+
 def _select_batches(flow: Flow, batch: int) -> Iterator[list[str]]:
     rows = flow.model.objects
     for state in flow.states:
@@ -50,12 +62,14 @@ def _select_batches(flow: Flow, batch: int) -> Iterator[list[str]]:
     yield [pk for pk, state in scanned if flow.is_final(state)]
 
 
-def _check_batch(flow: Flow, ids: list[str]) -> list[Finding]:
+def _check_batch(flow: Flow, ids: list[str], *, only_lasting: bool = False) -> list[Finding]:
     """Looks the rows up by their ids, whatever the conditions of the invariants are."""
     rows = flow.model.objects.filter(pk__in=ids)
     found: list[Finding] = []
     with reading_by_index():
         for invariant in flow.model.invariants():
+            if only_lasting and invariant.breaks_by_waiting:
+                continue
             broken = rows.filter(without_index(invariant.broken(now())))
             found += _findings(flow, invariant, broken.values_list("pk", flat=True))
     return found

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from django.db import connection
 
@@ -13,9 +16,10 @@ from ...journal.archive import get_last_archived_position
 from ...journal.tree import tree_size
 from ...kernel import registry
 from ...storage import triggers
+from ...storage.keyset_scan import next_by_id
 from .archives import check_archive_files, check_archive_records
-from .chain import verify_chain
-from .findings import Finding, build_journal_error
+from .chain import find_broken_chains
+from .findings import LIMIT, Finding, build_journal_error
 from .invariants import check_invariants
 from .positions import check_position_range, check_positions
 from .rows import (
@@ -31,6 +35,10 @@ from .rows import (
 from .tree import check_checkpoints, verify_tree
 
 RECENT_EVENTS = 1_000
+BATCH = 200  # entities of each machine per sweep; its queries should take less than 50 ms (benchmarks.scale)
+
+# Where the last sweep of this process stopped, for each machine.
+_places: dict[Any, Any] = {}
 
 
 @contextmanager
@@ -64,8 +72,7 @@ def check_all(archives: Path | None = None) -> list[Finding]:
 def _check_database() -> list[Finding]:
     findings = list(check_triggers())
     findings += check_archive_records()
-    if broken_event := verify_chain():
-        findings.append(broken_event)
+    findings += islice(find_broken_chains(), LIMIT)
     findings += check_positions()
     findings += verify_tree()
     findings += check_checkpoints()
@@ -95,6 +102,17 @@ def check_recent(count: int = RECENT_EVENTS) -> list[Finding]:
 
 
 @_tolerate_invalid_text()
+def sweep_entities(batch: int = BATCH) -> list[Finding]:
+    """Verifies the rows and chains of the next batch of entities of each machine, so that old rows are checked too."""
+    return [
+        finding
+        for flow in registry.flows()
+        if (rows := next_by_id(flow.model.objects.all(), _places, flow.entity_type, batch))
+        for finding in _retry_if_archived(partial(_check_entities, [(flow.entity_type, pk) for (pk,) in rows]))
+    ]
+
+
+@_tolerate_invalid_text()
 def check_entity(entity_type: str, entity_id: str) -> list[Finding]:
     """Verifies the row of one entity and its events in the database."""
     return _retry_if_archived(lambda: _check_entities([(entity_type, entity_id)]))
@@ -117,7 +135,7 @@ def _check_range(after: int, upto: int) -> list[Finding]:
 
 
 def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
-    findings = [broken_event] if (broken_event := verify_chain(entities)) else []
+    findings = list(islice(find_broken_chains(entities), LIMIT))
     for entity_type in sorted({kind for kind, _ in entities} & {flow.entity_type for flow in registry.flows()}):
         ids = [pk for kind, pk in entities if kind == entity_type]
         findings += check_rows(registry.flow(entity_type), ids)

@@ -13,6 +13,7 @@ from ...kernel import registry
 from ...kernel.clock import now, rfc3339
 from ...kernel.transition import Severity
 from ...records import Alert, SinkCursor, StateCount, TransitionRate
+from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
 from .stuck_counts import StuckCounts, cache
 
@@ -163,5 +164,9 @@ def _compute_rates(sums: dict[str, int]) -> dict[str, float]:
 def _count_alerts() -> dict[str, int]:
     """Counts open alerts, for which there is a partial index."""
     critical, unacknowledged = Q(severity=Severity.CRITICAL.value), Q(acknowledged_at=None)
-    counts = {"critical": Count("pk", filter=critical), "unacknowledged": Count("pk", filter=unacknowledged)}
+    counts = {
+        "critical": Count("pk", filter=critical),
+        "unacknowledged": Count("pk", filter=unacknowledged),
+        "integrity": Count("pk", filter=Q(rule=INTEGRITY)),
+    }
     return Alert.objects.filter(resolved_at=None).aggregate(open=Count("pk"), **counts)
