@@ -12,7 +12,7 @@ from ...journal import Event, Position
 from ...journal.archive import get_last_archived_position
 from ...journal.tree import tree_size
 from ...kernel import registry
-from ...storage import triggers
+from ...storage import trigger_check
 from .archives import check_archive_files, check_archive_records
 from .chain import verify_chain
 from .findings import Finding, build_journal_error
@@ -126,5 +126,5 @@ def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
 
 
 def check_triggers() -> Iterator[Finding]:
-    for name in triggers.missing(connection):
-        yield build_journal_error("triggers", f"the trigger {name} is missing: run manage.py migrate")
+    for problem in trigger_check.find_problems(connection):
+        yield build_journal_error("triggers", str(problem))
