@@ -12,6 +12,7 @@ pytestmark = pytest.mark.django_db
 TABLE = "statecore_task"
 UPDATE = f"statecore_guard_{TABLE}_update"
 FUNCTION = f"statecore_guard_{TABLE}"
+# PostgreSQL names triggers per table.
 ON_TABLE = f" ON {TABLE}" if connection.vendor == "postgresql" else ""
 SAME_FUNCTION = f"FOR EACH ROW EXECUTE FUNCTION {FUNCTION}()"
 
@@ -47,8 +48,8 @@ CHANGED = {
     "for another event": [f"CREATE OR REPLACE TRIGGER {UPDATE} BEFORE DELETE ON {TABLE} {SAME_FUNCTION}"],
     "after the event": [f"CREATE OR REPLACE TRIGGER {UPDATE} AFTER UPDATE ON {TABLE} {SAME_FUNCTION}"],
     "with a condition": [
-        f"CREATE OR REPLACE TRIGGER {UPDATE} BEFORE UPDATE ON {TABLE} "
-        f"FOR EACH ROW WHEN (OLD.priority > 9) EXECUTE FUNCTION {FUNCTION}()"
+        f"""CREATE OR REPLACE TRIGGER {UPDATE} BEFORE UPDATE ON {TABLE}
+        FOR EACH ROW WHEN (OLD.priority > 9) EXECUTE FUNCTION {FUNCTION}()"""
     ],
     "with an empty function": [
         "CREATE FUNCTION harmless() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
