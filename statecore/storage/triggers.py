@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import orjson
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -41,19 +42,30 @@ def disabled(connection: BaseDatabaseWrapper) -> Iterator[None]:
         install(connection)
 
 
-def missing(connection: BaseDatabaseWrapper) -> list[str]:
-    """Returns the names of the triggers of existing tables that are absent or differ from their definition."""
+def definitions(connection: BaseDatabaseWrapper) -> dict[tuple[str, str], str]:
+    """Returns the whole definition that each trigger of an existing table should have, by its name and table."""
     dialect = _dialect(connection)
-    found = installed(connection)
-    expected = {key: text for guarded in _guarded_tables(connection) for key, text in dialect.texts(guarded).items()}
-    return sorted(name for (name, table), text in expected.items() if found.get((name, table)) != text)
+    return {key: text for guarded in _guarded_tables(connection) for key, text in dialect.texts(guarded).items()}
 
 
 def installed(connection: BaseDatabaseWrapper) -> dict[tuple[str, str], str]:
-    """Returns the source of each trigger, on PostgreSQL of its function, by its name and table."""
+    """Returns the whole definition of each of these triggers in the database, by its name and table."""
+    found = read_all(connection)
+    return {(name, table): text for (name, table), text in found.items() if name.startswith(PREFIX)}
+
+
+def read_all(connection: BaseDatabaseWrapper) -> dict[tuple[str, str], str]:
+    """Returns the whole definition of every trigger on these tables, whatever created it, by its name and table."""
     with connection.cursor() as cursor:
-        cursor.execute(_dialect(connection).installed, [PREFIX])
+        cursor.execute(_dialect(connection).triggers, [orjson.dumps(tables()).decode()])
         return {(name, table): text for name, table, text in cursor.fetchall()}
+
+
+def tables() -> list[str]:
+    """Returns the tables of this application and of every machine, with the tables of their links."""
+    labels = {"statecore", *(flow.model._meta.app_label for flow in registry.flows())}
+    models = apps.get_models(include_auto_created=True)
+    return sorted({model._meta.db_table for model in models if model._meta.app_label in labels})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,10 @@ def _state_is_unchanged(same: str) -> str:
 
 class _SQLite:
     actions = ("insert", "update", "delete")
-    installed = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND instr(name, %s) = 1"
+    triggers = (
+        "SELECT name, tbl_name, sql FROM sqlite_master "
+        "WHERE type = 'trigger' AND tbl_name IN (SELECT value FROM json_each(%s))"
+    )
 
     @staticmethod
     def is_closed(guard: WriteGuard) -> str:
@@ -163,12 +178,16 @@ class _SQLite:
 
 class _PostgreSQL:
     actions = ("insert", "update", "delete", "truncate")
-    # ENABLE ALWAYS triggers fire even with session_replication_role = replica.
-    installed = (
-        "SELECT t.tgname::text, t.tgrelid::regclass::text, f.prosrc FROM pg_trigger AS t "
-        "JOIN pg_proc AS f ON f.oid = t.tgfoid "
-        "WHERE NOT t.tgisinternal AND t.tgenabled = 'A' AND t.tgqual IS NULL AND starts_with(t.tgname::text, %s)"
-    )
+    # The definition of a trigger has its events, columns, condition and time; that of its function all but the body.
+    triggers = """
+        SELECT t.tgname::text, c.relname::text,
+            concat_ws(E'\\n', pg_get_triggerdef(t.oid, true), t.tgenabled, l.lanname, f.prosecdef, f.proconfig,
+                f.pronamespace = c.relnamespace AND f.proowner = c.relowner, f.prosrc)
+        FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+        JOIN pg_proc AS f ON f.oid = t.tgfoid JOIN pg_language AS l ON l.oid = f.prolang
+        WHERE NOT t.tgisinternal
+          AND c.oid IN (SELECT to_regclass(quote_ident(name)) FROM json_array_elements_text(%s) AS name)
+    """
 
     @staticmethod
     def is_closed(guard: WriteGuard) -> str:
@@ -184,18 +203,33 @@ class _PostgreSQL:
         yield f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $guard${body}$guard$"
         # A table with pending deferred constraints cannot be altered.
         yield "SET CONSTRAINTS ALL IMMEDIATE"
-        for (name, table), action in zip(self.texts(guarded), self.actions, strict=True):
-            each = "STATEMENT" if action == "truncate" else "ROW"
-            yield (
-                f"CREATE OR REPLACE TRIGGER {name} BEFORE {action.upper()} ON {table} "
-                f"FOR EACH {each} EXECUTE FUNCTION {function}()"
-            )
-            yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        for action in self.actions:
+            yield self._trigger(guarded, action).replace("CREATE TRIGGER", "CREATE OR REPLACE TRIGGER", 1)
+            # These triggers fire even with session_replication_role = replica.
+            yield f"ALTER TABLE {guarded.table} ENABLE ALWAYS TRIGGER {self._name(guarded, action)}"
         yield "SET CONSTRAINTS ALL DEFERRED"
 
     def texts(self, guarded: GuardedTable) -> dict[tuple[str, str], str]:
+        """Returns the definitions as `triggers` reads them: always enabled, no SECURITY DEFINER, no pinned setting."""
         body = self._body(guarded)
-        return {(f"{PREFIX}{guarded.table}_{action}", guarded.table): body for action in self.actions}
+        return {
+            (self._name(guarded, action), guarded.table): "\n".join(
+                [self._trigger(guarded, action), "A", "plpgsql", "f", "t", body]
+            )
+            for action in self.actions
+        }
+
+    @staticmethod
+    def _name(guarded: GuardedTable, action: str) -> str:
+        return f"{PREFIX}{guarded.table}_{action}"
+
+    def _trigger(self, guarded: GuardedTable, action: str) -> str:
+        """Returns the statement as pg_get_triggerdef() formats it."""
+        each = "STATEMENT" if action == "truncate" else "ROW"
+        return (
+            f"CREATE TRIGGER {self._name(guarded, action)} BEFORE {action.upper()} ON {guarded.table} "
+            f"FOR EACH {each} EXECUTE FUNCTION {PREFIX}{guarded.table}()"
+        )
 
     def _body(self, guarded: GuardedTable) -> str:
         """The comparisons are in the body because columns used in a WHEN clause cannot be altered."""

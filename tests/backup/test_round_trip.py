@@ -24,7 +24,7 @@ from statecore.operations import backup, integrity
 from statecore.operations.backup.manifest import MANIFEST_FILE, Manifest, list_exports
 from statecore.operations.backup.tables import EXCLUDED, list_tables
 from statecore.scheduling.agent_job_log import append_event
-from statecore.storage import triggers
+from statecore.storage import trigger_check
 from statecore.storage.files import sha256
 from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
 from tests.support import world
@@ -60,7 +60,7 @@ def test_an_export_and_restore_recover_every_row(home: Path) -> None:
     assert read_all_rows() == before
     assert last == head() == len(ordered())
     assert integrity.check_all() == []
-    assert triggers.missing(connection) == []
+    assert trigger_check.find_problems(connection) == []
 
 
 def test_a_restored_database_accepts_new_transitions(home: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_modified_export_restores_nothing(home: Path, change: str) -> None:
 
     assert not Event.objects.exists()
     assert not Position.objects.exists()
-    assert triggers.missing(connection) == []
+    assert trigger_check.find_problems(connection) == []
 
 
 def test_a_missing_export_in_a_chain_is_named(home: Path) -> None:

@@ -27,7 +27,7 @@ from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import GuardFailed, PermissionDenied, TerminalState
 from statecore.operations import integrity
 from statecore.read_models.diagrams import mermaid
-from statecore.storage import triggers
+from statecore.storage import trigger_check
 from tests import toy
 from tests.properties.support import SETTINGS
 from tests.properties.walk import Walk
@@ -152,7 +152,7 @@ def test_the_write_guard_protects_it(turnstile: Any) -> None:
     rows = type(turnstile).objects.filter(pk=turnstile.pk)
     table = turnstile._meta.db_table
 
-    assert triggers.missing(connection) == []
+    assert trigger_check.find_problems(connection) == []
     for attack in (
         lambda: rows.update(state="unlocked"),
         lambda: rows.update(version=7),

@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from ...kernel.clock import now
-from ...storage import triggers
+from ...storage import trigger_check, triggers
 from .results import CheckResult, error, get_first_line, ok, warning
 
 REDIS_TIMEOUT = 5.0
@@ -162,10 +162,11 @@ def check_migrations() -> Iterator[CheckResult]:
 
 
 def check_triggers() -> Iterator[CheckResult]:
-    missing = triggers.missing(connection)
-    if missing:
+    problems = trigger_check.find_problems(connection)
+    if problems:
         yield error(
-            f"{len(missing)} are missing or changed, the first: {missing[0]}", "manage.py migrate installs them"
+            f"{len(problems)} are not as defined, the first: {problems[0]}",
+            "manage.py integrity lists them; manage.py migrate installs the triggers",
         )
     else:
         yield ok(f"{len(triggers.installed(connection))} protect the states and the journal")

@@ -15,7 +15,7 @@ from ...journal import Event, Position
 from ...journal.archive import get_last_archived_position
 from ...journal.tree import tree_size
 from ...kernel import registry
-from ...storage import triggers
+from ...storage import trigger_check
 from ...storage.keyset_scan import next_by_id
 from .archives import check_archive_files, check_archive_records
 from .chain import find_broken_chains
@@ -144,5 +144,5 @@ def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
 
 
 def check_triggers() -> Iterator[Finding]:
-    for name in triggers.missing(connection):
-        yield build_journal_error("triggers", f"the trigger {name} is missing: run manage.py migrate")
+    for problem in trigger_check.find_problems(connection):
+        yield build_journal_error("triggers", str(problem))
