@@ -161,6 +161,16 @@ def _no_stale_reads() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_copies_of_other_journals() -> None:
+    """Removes the copies of the journal that the previous test left in the shared home: they contradict this one."""
+    from django.conf import settings
+
+    for pattern in ("checkpoint*", "transitions*.jsonl"):
+        for path in settings.STATECORE_HOME.glob(pattern):
+            path.unlink()
+
+
 @pytest.fixture
 def machines_in_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switches reactions off: a transition of one machine causes none in another."""

@@ -7,10 +7,8 @@ reach: a rewritten history is reported and not signed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from bisect import bisect_left
 from datetime import datetime
-from pathlib import Path
 
 import structlog
 from django.conf import settings
@@ -20,13 +18,12 @@ from ..kernel.clock import now
 from ..transparency.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from ..transparency.notes import InvalidNote, Note, Signer, VerifierKey
 from . import signing
+from .home_files import CHECKPOINT_FILE, get_checkpoint_path
 from .position import Numbering
 from .signing import SigningFailed
 from .tree import Frontier, compute_root_at, tree_size
 
 log = structlog.get_logger(__name__)
-
-CHECKPOINT_FILE = "checkpoint"
 
 
 class SignedCheckpoint(models.Model):
@@ -77,7 +74,7 @@ def publish_checkpoint(frontier: Frontier) -> SignedCheckpoint | None:
     Returns None, and logs why, if the key cannot be used or the tree contradicts the file.
     """
     newest, epoch = latest_checkpoint(), current_epoch()
-    if newest and (newest.size, newest.epoch) == (frontier.size, epoch) and _get_path().exists():
+    if newest and (newest.size, newest.epoch) == (frontier.size, epoch) and get_checkpoint_path().exists():
         return newest
     try:
         signer = _get_signer(newest)
@@ -117,48 +114,69 @@ def _store(checkpoint: Checkpoint, note: Note, key: VerifierKey) -> SignedCheckp
     return stored
 
 
-def read_saved(key: VerifierKey) -> Checkpoint | None:
-    """Returns the checkpoint in the file, or None if there is none by this key."""
+def find_key() -> VerifierKey | None:
+    """Returns the public key of the journal as this host knows it.
+
+    On a host without it, the newest checkpoint in the database names the key; a writer of the database can change that.
+    """
     try:
-        return open_checkpoint(_get_path().read_text("utf-8"), key)
-    except (OSError, UnicodeError, InvalidNote):
+        if signer := signing.find_signer():
+            return signer.verifier
+    except SigningFailed:
+        pass
+    newest = latest_checkpoint()
+    known = settings.STATECORE_JOURNAL_VERIFIER_KEY or (newest.verifier_key if newest else "")
+    return VerifierKey.parse(known) if known else None
+
+
+def read_saved(key: VerifierKey) -> Checkpoint | None:
+    """Returns the checkpoint in the file, or None if there is no file. Raises InvalidNote if it does not verify."""
+    try:
+        return open_checkpoint(get_checkpoint_path().read_text("utf-8"), key)
+    except FileNotFoundError:
         return None
+    except (OSError, UnicodeError):
+        raise InvalidNote("it is unreadable") from None
 
 
 def find_contradiction(key: VerifierKey) -> str | None:
     """Returns how the stored tree contradicts the checkpoint in the file, or None."""
-    saved = read_saved(key)
-    if saved is None or saved.epoch != current_epoch():
-        return None
-    if saved.size > tree_size():
-        return f"the tree ends at position {tree_size()}, but position {saved.size} was signed"
-    if compute_root_at(saved.size) != saved.root:
-        return f"the tree up to position {saved.size} differs from the one that was signed"
-    return None
-
-
-@contextmanager
-def set_saved_aside() -> Iterator[None]:
-    """Renames the checkpoint in the file, because an operator restores another history; not if the block fails."""
-    path = _get_path()
-    if not path.exists():
-        yield
-        return
-    aside = path.rename(path.with_name(f"{CHECKPOINT_FILE}-until-{now():%Y%m%dT%H%M%S%fZ}"))
     try:
-        yield
-    except BaseException:
-        aside.rename(path)
-        raise
+        saved = read_saved(key)
+    except InvalidNote as error:
+        return f"the file {CHECKPOINT_FILE} does not verify: {error}"
+    return find_difference(saved, key) if saved else None
 
 
-def _get_path() -> Path:
-    return Path(settings.STATECORE_HOME) / CHECKPOINT_FILE
+def find_difference(checkpoint: Checkpoint, key: VerifierKey) -> str | None:
+    """Returns how the stored tree differs from a verified checkpoint, and the first position that can differ."""
+    if checkpoint.size > (size := tree_size()):
+        return f"the journal ends at position {size}, but {checkpoint.size} positions were signed"
+    if compute_root_at(checkpoint.size) == checkpoint.root:
+        return None
+    first = _find_last_agreeing_size(checkpoint.size, key) + 1
+    where = f"position {first}" if first == checkpoint.size else f"a position from {first} to {checkpoint.size}"
+    return f"the journal differs from the one that was signed, first at {where}"
+
+
+def _find_last_agreeing_size(below: int, key: VerifierKey) -> int:
+    """Returns the size of the newest stored checkpoint that the tree agrees with; all smaller ones then agree too."""
+    stored = list(SignedCheckpoint.objects.filter(size__lt=below).order_by("size"))
+    agreeing = bisect_left(stored, 1, key=lambda signed: 0 if _is_in_tree(signed, key) else 1)
+    return stored[agreeing - 1].size if agreeing else 0
+
+
+def _is_in_tree(signed: SignedCheckpoint, key: VerifierKey) -> bool:
+    try:
+        checkpoint = open_checkpoint(signed.note, key)
+    except InvalidNote:
+        return False
+    return compute_root_at(checkpoint.size) == checkpoint.root
 
 
 def _write_file(text: str) -> None:
     """Replaces the file in one step; a reader sees the old or the new checkpoint."""
-    path = _get_path()
+    path = get_checkpoint_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     with fresh.open("w", encoding="utf-8") as file:

@@ -70,10 +70,14 @@ def migrate(is_stopping: Callable[[], bool] = lambda: False) -> None:
 
 
 def check_integrity(*, start_anyway: bool) -> None:
-    """Refuses to start if recent rows do not verify, unless STATECORE_START_ANYWAY is set."""
+    """Refuses to start if recent rows do not verify, unless STATECORE_START_ANYWAY is set.
+
+    A damaged journal file is no reason: the sequencer repairs it when it runs.
+    """
     from statecore.operations import integrity
 
-    errors = [finding for finding in integrity.check_recent() if finding.severity == integrity.ERROR]
+    findings = [finding for finding in integrity.check_recent() if finding.check != integrity.JOURNAL_FILE_CHECK]
+    errors = [finding for finding in findings if finding.severity == integrity.ERROR]
     if errors and not start_anyway:
         raise Refused(
             f"stored data does not verify ({len(errors)} errors, the first: {errors[0]}); "

@@ -117,16 +117,21 @@ def test_a_sequencer_that_is_behind_is_an_error(home: Path) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_damaged_journal_file_is_a_warning(home: Path) -> None:
+def test_a_damaged_journal_file_is_an_error(home: Path) -> None:
     assert passes("journal file")
     world.task()
     catch_up(JournalFile())
     assert passes("journal file")
     path = home / "transitions.jsonl"
+    whole = path.read_bytes()
     path.write_bytes(b'{"position": 1, "event_id": "evt_of_another"}\n')
-    assert get_problem("journal file")[0] == "warning"
-    path.write_bytes(b"torn")
-    assert get_problem("journal file")[0] == "warning"
+    assert get_problem("journal file") == (
+        "error", "transitions.jsonl: it is damaged at position 1: a line is not an event",
+    )  # fmt: skip
+    path.write_bytes(whole.replace(b"system", b"sysadm", 1))
+    assert "position 1 does not match its hash" in get_problem("journal file")[1]
+    path.write_bytes(whole + b'{"a line": "that is being written')
+    assert passes("journal file")
 
 
 @pytest.mark.django_db(transaction=True)

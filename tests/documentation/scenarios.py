@@ -29,6 +29,7 @@ from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
+from statecore.operations import backup
 from statecore.project import commands
 from statecore.records import Patch
 from statecore.scheduling import breakers
@@ -218,6 +219,8 @@ def sign_journal(workspace: Workspace) -> None:
     (workspace.checkout / "proof.json").write_text(json.dumps(proof))
     for name in ("checkpoint", "transitions.jsonl"):
         (workspace.checkout / name).write_bytes((workspace.home / name).read_bytes())
+    workspace.replacements["/safe"] = str(workspace.checkout)
+    backup.export(workspace.checkout / "exports")
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from django.db import IntegrityError, connection
 from statecore.delivery.sinks.tree import Tree
 from statecore.journal import Event, Position, SignedCheckpoint, TreeHashes
 from statecore.journal import tree as stored
-from statecore.journal.checkpoints import CHECKPOINT_FILE, find_checkpoint
+from statecore.journal.checkpoints import find_checkpoint
+from statecore.journal.home_files import CHECKPOINT_FILE
 from statecore.journal.position import head
 from statecore.journal.proofs import prove_event
 from statecore.kernel.clock import now

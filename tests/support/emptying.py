@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.db import connections, transaction
 
-from statecore.journal.checkpoints import CHECKPOINT_FILE
 from statecore.storage.triggers import PREFIX, installed
 
 # Filled by the migrations, and changed by no test.
@@ -21,8 +19,6 @@ GROUPS = ("auth_group_permissions", "auth_group")
 
 def empty(alias: str, groups: list[Any]) -> None:
     connection = connections[alias]
-    # The checkpoint of the previous test contradicts the next journal.
-    (settings.STATECORE_HOME / CHECKPOINT_FILE).unlink(missing_ok=True)
     filled = _tables_with_rows(connection)
     if read_group_permissions(alias) == groups:
         filled = [table for table in filled if table not in GROUPS]

@@ -15,11 +15,10 @@ from typing import Any
 
 import orjson
 import structlog
-from django.conf import settings
 
 from ...journal.archive import get_last_archived_position
+from ...journal.home_files import build_aside_path, get_journal_path
 from ...journal.position import Position
-from ...kernel.clock import now
 from ...storage import files
 from .sink import Batch, Sink
 
@@ -36,7 +35,7 @@ class JournalFile(Sink):
 
     def recover(self, cursor: int) -> int:
         self.close()
-        path = settings.STATECORE_HOME / "transitions.jsonl"
+        path = get_journal_path()
         self.file = _open_locked(path)
         last, end = _find_last_valid_line(self.file, cursor)
         if last and not Position.objects.filter(position=last["position"], event=last.get("event_id")).exists():
@@ -69,8 +68,7 @@ def _open_locked(path: Path) -> BufferedRandom:
 
 def _set_aside(path: Path, position: int) -> None:
     """Renames the file to a unique name, so that nothing overwrites it."""
-    aside = path.with_name(f"transitions-until-{now():%Y%m%dT%H%M%S%fZ}.jsonl")
-    path.rename(aside)
+    aside = path.rename(build_aside_path(path, "until"))
     log.warning("journal_file_set_aside", last_position=position, renamed_to=str(aside))
 
 

@@ -6,8 +6,9 @@ records, unsent alert notices, or files: `transitions.jsonl`, which is continued
 `archive/`.
 """
 
+from .comparison import UnusableCopy, compare
 from .drill import DrillFailed, DrillReport, drill
 from .export import export
 from .restore import RestoreFailed, restore
 
-__all__ = ["DrillFailed", "DrillReport", "RestoreFailed", "drill", "export", "restore"]
+__all__ = ["DrillFailed", "DrillReport", "RestoreFailed", "UnusableCopy", "compare", "drill", "export", "restore"]

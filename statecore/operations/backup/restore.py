@@ -15,7 +15,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 
 from ...journal import COLUMNS, MIRRORED, Event, Numbering, Position, commit_order, digest
 from ...journal.archive import get_last_archived_position
-from ...journal.checkpoints import set_saved_aside
+from ...journal.home_files import set_aside
 from ...journal.tree import compute_root_at
 from ...kernel import registry
 from ...storage import triggers
@@ -53,7 +53,7 @@ def _restore(source: Path, archives: Path | None) -> Manifest:
     if Event.objects.exists() or any(flow.model.objects.exists() for flow in registry.flows()):
         raise RestoreFailed("the database is not empty")
     try:
-        with set_saved_aside(), transaction.atomic():
+        with set_aside(), transaction.atomic():
             # After an error the rollback restores the triggers; `triggers.disabled()` would install them a second time.
             triggers.remove(connection)
             _load(chain)

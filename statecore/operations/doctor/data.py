@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import orjson
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
@@ -18,6 +16,7 @@ from ...delivery.sequencer.leadership import has_leader
 from ...journal import ArchivedRange, Position
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import latest_checkpoint
+from ...journal.home_files import get_journal_path
 from ...journal.position import head
 from ...journal.signing import SigningFailed, find_signer
 from ...journal.tree import tree_size
@@ -31,7 +30,6 @@ from .results import CheckResult, error, join_some, ok, pluralize, warning
 RECENT_LEAVES = 1_000
 CHECKPOINT_DELAY = timedelta(minutes=10)
 OLD_EXPORT = timedelta(hours=48)
-TAIL_BYTES = 1 << 20
 STUCK_LIMIT = 100
 
 
@@ -68,36 +66,19 @@ def check_sequencer() -> Iterator[CheckResult]:
 
 
 def check_journal_file() -> Iterator[CheckResult]:
-    path: Path = settings.STATECORE_HOME / "transitions.jsonl"
+    """Compares the end of the file; `manage.py integrity` compares the whole file."""
+    path = get_journal_path()
     cursor = SinkCursor.objects.filter(sink="journal_file").values_list("position", flat=True).first() or 0
     if not path.exists():
         yield ok(f"{path.name} is not in this home" if cursor else "nothing has been written yet")
         return
-    last = _read_last_event(path)
-    if last is None and cursor:
-        yield warning(
-            f"{path.name} has no complete line", "move it away and restart the sequencer, which writes a new one"
+    findings = list(integrity.check_journal_file(tail_only=True))
+    for finding in findings:
+        yield error(
+            finding.detail, "the sequencer repairs a damaged file; if the database differs, see manage.py integrity"
         )
-    elif last is not None and not Position.objects.filter(position=last[0], event=last[1]).exists():
-        yield warning(
-            f"the last event of {path.name} is not in this database",
-            "restart the sequencer, which renames it and writes a new one",
-        )
-    else:
-        yield ok(f"{path.name} ends at position {last[0] if last else 0}")
-
-
-def _read_last_event(path: Path) -> tuple[int, str] | None:
-    """Returns position and id of the last event, or None if the last complete line is not an event."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
-        lines = file.read().split(b"\n")[:-1]  # the last line may be incomplete
-    try:
-        event = orjson.loads(lines[-1])
-        return int(event["position"]), str(event["event_id"])
-    except (LookupError, TypeError, ValueError):
-        return None
+    if not findings:
+        yield ok(f"{path.name} is the same as the database up to position {cursor}")
 
 
 def check_tree() -> Iterator[CheckResult]:

@@ -1,13 +1,15 @@
-"""Verifies stored data: the hash chains, the Merkle tree, the archives, the rows, constraints and invariants."""
+"""Verifies stored data: the hash chains, the Merkle tree, the archives, copies, rows, constraints and invariants."""
 
 from .chain import find_mismatched_columns, verify_chain
+from .copies import JOURNAL_FILE_CHECK, check_journal_file, compare_checkpoint, compare_events
 from .findings import ERROR, WARNING, Finding
 from .invariants import recheck_invariants, sweep_invariants
 from .tree import check_checkpoints, verify_tree
 from .verification import check_all, check_entity, check_range, check_recent, sweep_entities
 
 __all__ = [
-    "ERROR", "WARNING", "Finding", "check_all", "check_checkpoints", "check_entity", "check_range", "check_recent",
+    "ERROR", "JOURNAL_FILE_CHECK", "WARNING", "Finding", "check_all", "check_checkpoints", "check_entity",
+    "check_journal_file", "check_range", "check_recent", "compare_checkpoint", "compare_events",
     "find_mismatched_columns", "recheck_invariants", "sweep_entities", "sweep_invariants", "verify_chain",
     "verify_tree",
 ]  # fmt: skip

@@ -10,12 +10,11 @@ from django.db import connection
 
 from ...journal import SignedCheckpoint
 from ...journal.archive import get_last_archived_position
-from ...journal.checkpoints import find_contradiction
+from ...journal.checkpoints import find_contradiction, find_key
 from ...journal.commit_order import EVENTS, POSITIONS
-from ...journal.signing import SigningFailed, find_signer
 from ...journal.tree import TILE_BITS, TILE_SIZE, compute_root_at, read_hashes, tree_size
 from ...transparency.merkle import HASH_SIZE, compute_root
-from ...transparency.notes import InvalidNote, VerifierKey
+from ...transparency.notes import InvalidNote
 from .findings import Finding, build_journal_error
 
 # A multiple of the tile size, so that each range begins with a tile.
@@ -110,7 +109,7 @@ def _find_changed_tile(level: int, first: int, end: int) -> int | None:
 
 def check_checkpoints(latest: int | None = None) -> Iterator[Finding]:
     """Verifies stored checkpoints, or the given number of the latest ones, and the one in the file."""
-    key, size = _get_key(), tree_size()
+    key, size = find_key(), tree_size()
     for number, signed in enumerate(SignedCheckpoint.objects.order_by("-size")[:latest]):
         problem = _find_problem_in_checkpoint(signed, size)
         # Older ones may be signed with an earlier key.
@@ -121,15 +120,6 @@ def check_checkpoints(latest: int | None = None) -> Iterator[Finding]:
             break
     if key is not None and (problem := find_contradiction(key)):
         yield build_journal_error("checkpoint", problem)
-
-
-def _get_key() -> VerifierKey | None:
-    """Returns the public key of this host; None where the key is on another host."""
-    try:
-        signer = find_signer()
-    except SigningFailed:
-        return None
-    return signer.verifier if signer else None
 
 
 def _find_problem_in_checkpoint(signed: SignedCheckpoint, size: int) -> str | None:

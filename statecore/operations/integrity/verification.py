@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,9 +15,11 @@ from ...journal.archive import get_last_archived_position
 from ...journal.tree import tree_size
 from ...kernel import registry
 from ...storage import trigger_check
+from ...storage.invalid_text import tolerate_invalid_text
 from ...storage.keyset_scan import next_by_id
 from .archives import check_archive_files, check_archive_records
 from .chain import find_broken_chains
+from .copies import check_journal_file
 from .findings import LIMIT, Finding, build_journal_error
 from .invariants import check_invariants
 from .positions import check_position_range, check_positions
@@ -41,20 +42,6 @@ BATCH = 200  # entities of each machine per sweep; its queries should take less 
 _places: dict[Any, Any] = {}
 
 
-@contextmanager
-def _tolerate_invalid_text() -> Iterator[None]:
-    """Lets SQLite return texts that a flipped bit made undecodable, so that the checks can report them."""
-    if connection.vendor != "sqlite":
-        yield
-        return
-    connection.ensure_connection()
-    connection.connection.text_factory = lambda raw: raw.decode(errors="replace")
-    try:
-        yield
-    finally:
-        connection.connection.text_factory = str
-
-
 def _retry_if_archived(check: Callable[[], list[Finding]]) -> list[Finding]:
     """Repeats a check with findings if events were archived during it, because it may have read a mixed state."""
     while True:
@@ -63,7 +50,7 @@ def _retry_if_archived(check: Callable[[], list[Finding]]) -> list[Finding]:
             return findings
 
 
-@_tolerate_invalid_text()
+@tolerate_invalid_text()
 def check_all(archives: Path | None = None) -> list[Finding]:
     """Verifies the whole database, and the archive files if their folder is given."""
     return _retry_if_archived(lambda: [*_check_database(), *(check_archive_files(archives) if archives else ())])
@@ -76,6 +63,7 @@ def _check_database() -> list[Finding]:
     findings += check_positions()
     findings += verify_tree()
     findings += check_checkpoints()
+    findings += check_journal_file()
     for flow in registry.flows():
         findings += check_unique_ids(flow)
         findings += check_rows(flow)
@@ -87,21 +75,23 @@ def _check_database() -> list[Finding]:
     return [*findings, *check_machines(), *check_agent_job_logs()]
 
 
-@_tolerate_invalid_text()
+@tolerate_invalid_text()
 def check_recent(count: int = RECENT_EVENTS) -> list[Finding]:
     """Verifies the triggers, the latest events with their entities and leaves, and the newest checkpoint.
 
-    Fast enough for every start.
+    Compares the database with the checkpoint and the end of the journal file in the home directory. Fast enough for
+    every start.
     """
     latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
     findings = list(check_triggers())
     findings += _check_entities(list(dict.fromkeys(latest)))
     findings += verify_tree(max(0, tree_size() - count))
     findings += check_checkpoints(latest=1)
+    findings += check_journal_file(tail_only=True)
     return findings
 
 
-@_tolerate_invalid_text()
+@tolerate_invalid_text()
 def sweep_entities(batch: int = BATCH) -> list[Finding]:
     """Verifies the rows and chains of the next batch of entities of each machine, so that old rows are checked too."""
     return [
@@ -112,13 +102,13 @@ def sweep_entities(batch: int = BATCH) -> list[Finding]:
     ]
 
 
-@_tolerate_invalid_text()
+@tolerate_invalid_text()
 def check_entity(entity_type: str, entity_id: str) -> list[Finding]:
     """Verifies the row of one entity and its events in the database."""
     return _retry_if_archived(lambda: _check_entities([(entity_type, entity_id)]))
 
 
-@_tolerate_invalid_text()
+@tolerate_invalid_text()
 def check_range(after: int, upto: int) -> list[Finding]:
     """Verifies the positions after `after` and up to `upto`, their leaves, and the entities concerned."""
     return _retry_if_archived(lambda: _check_range(max(after, get_last_archived_position()), upto))
