@@ -77,7 +77,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     """Replaces the interpreter, which is not installed in tests."""
     for file in SYSTEMD.iterdir():
         text = file.read_text().replace(units.PYTHON, "/bin/true").replace("WorkingDirectory=/opt/statecore\n", "")
-        (tmp_path / file.name).write_text(text.replace("=statecore\n", "=root\n").replace("%i", "1"))
+        (tmp_path / file.name).write_text(re.sub(r"=statecore(-executors)?\n", "=root\n", text).replace("%i", "1"))
     names = sorted(path for path in tmp_path.iterdir() if path.suffix == ".service" and "@" not in path.name)
     for template in tmp_path.glob("*@.service"):
         names.append(template.rename(template.with_name(template.name.replace("@.", "@1."))))
@@ -97,9 +97,42 @@ def test_a_service_runs_an_existing_process_with_few_privileges(name: str) -> No
 
     assert is_valid_process(service["command"])
     assert service["read_only"] is True
-    assert service["user"] == "10001:10001"
+    assert service["user"] == ("10002:10002" if name == "executors" else "10001:10001")
     assert service["cap_drop"] == ["ALL"]
     assert "healthcheck" in service
+
+
+def test_executors_share_no_user_home_or_settings_with_the_other_processes() -> None:
+    """They run the commands of plans, so what they can read, such a command may read outside its sandbox."""
+    executors = units.settings(SYSTEMD / "statecore-executors@.service")
+    others = [units.settings(file) for file in SYSTEMD.glob("*.service") if "executors" not in file.name]
+    for name in ("User", "Group", "EnvironmentFile", "StateDirectory", "ReadWritePaths"):
+        assert not set(executors[name]) & {value for other in others for value in other[name]}
+    assert {"-/var/lib/statecore", "-/etc/statecore"} <= set(executors["InaccessiblePaths"][0].split())
+
+    service = OWN_SERVICES["executors"]
+    shared = {volume for name, other in OWN_SERVICES.items() if name != "executors" for volume in other["volumes"]}
+    assert not shared & set(service["volumes"])
+    assert service["env_file"] == "executors.env"
+
+
+def test_executors_run_no_command_without_a_sandbox() -> None:
+    given = units.variables("executors.env")
+
+    assert given["STATECORE_SANDBOX"] == "required"
+    assert "STATECORE_SECRET_KEY" not in given
+    environment.read(given)
+
+
+def test_the_unit_of_the_executors_lets_bubblewrap_work() -> None:
+    """A hidden part of /proc would keep the kernel from mounting a new one in a namespace."""
+    found = units.settings(SYSTEMD / "statecore-executors@.service")
+
+    assert not {"ProtectKernelTunables", "ProtectKernelLogs", "ProtectHostname", "ProtectProc", "ProcSubset"} & set(
+        found
+    )
+    assert set(found["RestrictNamespaces"][0].split()) >= {"user", "mnt", "pid", "net", "ipc", "uts"}
+    assert "@mount" in found["SystemCallFilter"][0].split()
 
 
 def test_the_compose_file_has_every_process() -> None:

@@ -47,8 +47,8 @@ def target_units() -> list[Unit]:
     return [Unit(name) for line in wanted for name in line.split()]
 
 
-def variables() -> dict[str, str]:
-    """Returns the settings of the shipped statecore.env."""
-    lines = (DEPLOY / "statecore.env").read_text().splitlines()
+def variables(file: str = "statecore.env") -> dict[str, str]:
+    """Returns the settings of a shipped file."""
+    lines = (DEPLOY / file).read_text().splitlines()
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     return {name: value for name, _equals, value in pairs}

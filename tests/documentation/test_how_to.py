@@ -56,7 +56,7 @@ NOT_RUN = {
         "git push origin HEAD v0.2.0",
     ],
     "it installs system packages as root": [
-        "apt-get install postgresql redis-server nginx-light git python3-venv sudo",
+        "apt-get install postgresql redis-server nginx-light git bubblewrap python3-venv sudo",
     ],
     "it needs the user of a real installation": [
         "sudo -u postgres createuser --pwprompt statecore",
@@ -75,6 +75,7 @@ NOT_RUN = {
     "it needs systemd; tests/deploy starts the commands of the units": [
         "systemctl daemon-reload",
         "systemctl enable --now statecore.target",
+        "systemctl enable --now statecore-executors@1.service",
     ],
     "it needs Docker; tests/deploy checks the file": [
         "docker compose -f deploy/compose.yaml up -d",
