@@ -61,7 +61,7 @@ def test_the_first_acknowledgement_is_kept_until_the_state_changes(
 def test_acknowledging_returns_to_the_same_list(late: Any, people: dict[str, Any], client: Client) -> None:
     client.force_login(people["operator"])
     place = f"{STUCK}?machine=task"
-    see = re.search(r'action="(/stuck/[^"]+/seen/[^"]*)"', client.get(place).content.decode())
+    see = re.search(r'action="(/stuck/[^"]+/acknowledge/[^"]*)"', client.get(place).content.decode())
     assert see
 
     assert client.post(unescape(see[1]))["Location"] == place
