@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from django.contrib import messages
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -110,6 +110,17 @@ def confirm(request: HttpRequest, collection: str, selection_id: int) -> HttpRes
     return _redirect_to_job(job.pk)
 
 
+def _count_applicable(flow: Flow, selection: Selection, declared: dict[str, Transition]) -> dict[str, int]:
+    """On how many of the selected entities each trigger is open, judged by their states; without those open on none."""
+    rows = flow.model.objects.filter(pk__in=selection.ids).order_by().values_list("state")
+    states = dict(rows.annotate(count=Count("pk")))
+    counts = {}
+    for name in declared:
+        sources = {source for each in flow.transitions if each.trigger == name for source in each.sources}
+        counts[name] = sum(states.get(source, 0) for source in sources)
+    return {name: count for name, count in counts.items() if count}
+
+
 def _redirect_to_job(job_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:bulk_job", args=[job_id]))
 
@@ -153,14 +164,15 @@ def _context(
     request: HttpRequest, flow: Flow, selection: Selection, declared: dict[str, Transition], trigger: str
 ) -> dict[str, Any]:
     chosen, count = declared.get(trigger), len(selection.ids)
+    applicable = _count_applicable(flow, selection, declared)
     return {
         "flow": flow,
         "selection": selection,
         "count": count,
         "is_cut": count == MAX_SELECTED,
-        "triggers": [(name, labels.action_label(flow, name)) for name in declared],
+        "triggers": [(name, labels.action_label(flow, name, count=number)) for name, number in applicable.items()],
         "trigger": trigger if chosen else "",
-        "label": labels.action_label(flow, trigger, count=count) if chosen else "",
+        "label": labels.action_label(flow, trigger, count=applicable.get(trigger, count)) if chosen else "",
         "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in chosen.params] if chosen else [],
         "reason": request.POST.get("reason", ""),
         "preview": _preview(request, flow, selection, chosen) if chosen else None,
