@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -36,7 +37,7 @@ from .query_params import get_text
 
 log = structlog.get_logger(__name__)
 
-MAX_SELECTED, MAX_PREVIEWED, MAX_EXAMPLES = 10_000, 100, 10
+MAX_SELECTED, MAX_PREVIEWED, MAX_REASONS = 10_000, 100, 10
 MAX_RESULTS, MAX_PORTIONS = 200, 4
 UNCONFIRMED_LIFETIME = timedelta(days=1)
 CONFIRM = "dashboard/bulk.html"
@@ -190,13 +191,14 @@ def _preview(request: HttpRequest, flow: Flow, selection: Selection, declared: T
         results = bulk_jobs.fire(flow.model, ids, declared.trigger, actor=actor, params={}, reason="", dry_run=True)
     except Refusal as refusal:
         return {"refusal": refusal, "of": len(ids)}
-    refused = [result for result in results if result["refusal"]]
+    refused = [_with_text(result, flow, declared.trigger) for result in results if result["refusal"]]
+    reasons = Counter(result["text"] for result in refused).most_common()
     return {
         "of": len(ids),
         "accepted": len(results) - len(refused),
-        "refused": [_with_text(result, flow, declared.trigger) for result in refused[:MAX_EXAMPLES]],
-        "refused_more": max(len(refused) - MAX_EXAMPLES, 0),
-        "refused_count": len(refused),
+        "refused": len(refused),
+        "reasons": reasons[:MAX_REASONS],
+        "more_reasons": max(len(reasons) - MAX_REASONS, 0),
     }
 
 
