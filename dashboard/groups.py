@@ -1,4 +1,4 @@
-"""The groups viewer, operator and supervisor with their permissions, created by every `migrate`.
+"""The groups viewer, operator, supervisor and display with their permissions, created by every `migrate`.
 
 Permissions of a machine that no group knows yet are added by the same rule, so a new machine needs no change here.
 Permissions that an administrator removed stay removed.
@@ -12,9 +12,14 @@ from django.contrib.auth.models import Group, Permission
 
 from statecore.kernel import registry
 
-VIEWER, OPERATOR, SUPERVISOR = "viewer", "operator", "supervisor"
-ACTIONS = {VIEWER: ("view",), OPERATOR: ("view", "operate"), SUPERVISOR: ("view", "operate", "override")}
-SCREENS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
+VIEWER, OPERATOR, SUPERVISOR, DISPLAY = "viewer", "operator", "supervisor", "display"
+ACTIONS = {
+    VIEWER: ("view",),
+    OPERATOR: ("view", "operate"),
+    SUPERVISOR: ("view", "operate", "override"),
+    DISPLAY: ("view",),  # what the board needs; the middleware limits a display to the wall
+}
+DISPLAY_ACTIONS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
 RECORDS = (
     "alert",
     "event",
@@ -33,7 +38,8 @@ def create_groups(using: str = "default") -> None:
     known = set(Permission.objects.using(using).filter(group__name__in=ACTIONS).values_list("codename", flat=True))
     for name, actions in ACTIONS.items():
         group, is_new = Group.objects.using(using).get_or_create(name=name)
-        wanted = set(_machine_codenames(actions, known)) | (set(_record_codenames(name)) if is_new else set())
+        wanted = set(_machine_codenames(actions, set() if is_new else known))
+        wanted |= set(_record_codenames(name)) if is_new else set()
         group.permissions.add(*(permissions[code] for code in sorted(wanted) if code in permissions))
 
 
@@ -49,7 +55,9 @@ def _machine_codenames(actions: Iterable[str], known: set[str]) -> Iterable[str]
 
 
 def _record_codenames(group: str) -> Iterable[str]:
+    if group == DISPLAY:
+        return
     yield from (f"view_{record}" for record in RECORDS)
-    yield from (f"{action}_screen" for action in SCREENS[group])
+    yield from (f"{action}_display" for action in DISPLAY_ACTIONS[group])
     if group != VIEWER:
         yield "change_alert"

@@ -1,4 +1,4 @@
-"""Requires a login for every page, with a second factor where the settings demand one."""
+"""Requires a login for every page, with a second factor where the settings demand one; limits displays to the wall."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 from django.contrib.auth import logout
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseForbidden
 
 from statecore import sessions
 
-from . import rendering
+from . import displays, rendering
 
 EXPIRED = "Your session has expired. Log in again.\n"
 
@@ -19,6 +20,9 @@ class LoginRequired(LoginRequiredMiddleware):
     def process_view(self, request: HttpRequest, *view: Any) -> Any:
         if sessions.lacks_second_factor(request.user, request.session):
             logout(request)
+        match = request.resolver_match
+        if (match is None or match.view_name not in displays.VIEWS) and displays.is_display(request.user):
+            raise PermissionDenied(displays.WALL_ONLY)
         redirect = super().process_view(request, *view)
         if redirect is None or not rendering.is_fragment(request):
             return redirect

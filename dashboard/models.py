@@ -76,7 +76,7 @@ class Selection(models.Model):
         return f"{len(self.ids)} {self.entity_type}"
 
 
-class Screen(models.Model):
+class Display(models.Model):
     """A wall display, paired with a code; it logs in as its own read-only user."""
 
     code = models.CharField(max_length=8, unique=True)
@@ -84,10 +84,10 @@ class Screen(models.Model):
     name = models.CharField(max_length=80, blank=True)
     address = models.CharField(max_length=500, blank=True)
     # Limits the pairing requests of one address.
-    asked_from = models.GenericIPAddressField(null=True)
+    requested_from = models.GenericIPAddressField(null=True)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+")
     paired_by = models.CharField(max_length=150, blank=True)
-    asked_at = models.DateTimeField()
+    requested_at = models.DateTimeField()
     paired_at = models.DateTimeField(null=True)
     last_seen_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)

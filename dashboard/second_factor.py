@@ -97,7 +97,7 @@ def normalize_code(given: str) -> str:
 def start_enrolment(user: Any) -> TOTPDevice:
     """A device with a new secret; it cannot be used before `confirm_enrolment`."""
     found: TOTPDevice | None = TOTPDevice.objects.filter(user=user, confirmed=False).first()
-    return found or TOTPDevice.objects.create(user=user, name="telephone", confirmed=False)
+    return found or TOTPDevice.objects.create(user=user, name="authenticator app", confirmed=False)
 
 
 def confirm_enrolment(user: Any, given: str) -> list[str]:
@@ -116,7 +116,7 @@ def make_recovery_codes(user: Any) -> list[str]:
     texts = [base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode().lower() for _ in range(RECOVERY_CODES)]
     with transaction.atomic():
         StaticDevice.objects.filter(user=user).delete()
-        device = StaticDevice.objects.create(user=user, name="paper", confirmed=True)
+        device = StaticDevice.objects.create(user=user, name="recovery codes", confirmed=True)
         for text in texts:
             device.token_set.create(token=hash_code(text))
     return ["-".join(text[place : place + 4] for place in range(0, len(text), 4)) for text in texts]

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import permissions, rendering
+from dashboard.queries import alert_links, list_digest
 from statecore.records import Alert
 from statecore.records import alert as alert_record
 
@@ -21,13 +22,24 @@ MAX_OPEN, MAX_RESOLVED = 200, 50
 def alerts(request: HttpRequest) -> HttpResponse:
     permissions.require_permission(request, "statecore.view_alert")
     rows, open_alerts = Alert.objects.order_by("-opened_at"), Alert.objects.filter(resolved_at=None)
+    open_now = [*open_alerts.order_by(SEVEREST_FIRST, "-opened_at")[:MAX_OPEN]]
+    digest = list_digest.compute((each.pk, each.detail, each.acknowledged_by) for each in open_now)
+    if list_digest.is_requested(request):
+        return HttpResponse(digest)
     context = {
-        "open_now": open_alerts.order_by(SEVEREST_FIRST, "-opened_at")[:MAX_OPEN],
+        "open_now": [(each, _find_url(request, each)) for each in open_now],
         "open_count": open_alerts.count(),
-        "resolved": rows.exclude(resolved_at=None)[:MAX_RESOLVED],
+        "resolved": [(each, _find_url(request, each)) for each in rows.exclude(resolved_at=None)[:MAX_RESOLVED]],
         "may_acknowledge": _may_acknowledge(request),
+        "digest": digest,
     }
     return rendering.render(request, "dashboard/alerts.html", context)
+
+
+def _find_url(request: HttpRequest, alert: Alert) -> str:
+    """The page with what the alert counts, if the user may open it."""
+    link = alert_links.find_link(alert)
+    return link.url if link and request.user.has_perm(link.permission) else ""
 
 
 @require_POST

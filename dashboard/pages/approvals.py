@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import labels, navigation, permissions, rendering
-from dashboard.queries.approvals import PAGE_SIZE, list_decided, list_pending
+from dashboard.queries.approvals import PAGE_SIZE, count_pending, list_decided, list_pending
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import NotFound, Refusal
@@ -31,6 +31,7 @@ def approvals(request: HttpRequest) -> HttpResponse:
     decided = list_decided(visible, before)
     context = {
         "pending": [_describe(request, each) for each in list_pending(visible)] if not before else [],
+        "pending_count": count_pending(visible) if not before else 0,
         "decided": decided[:PAGE_SIZE],
         "more": decided[PAGE_SIZE - 1].pk if len(decided) > PAGE_SIZE else None,
         "is_first": not before,

@@ -19,6 +19,7 @@ from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
 from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
+from statecore.kernel.flow import Flow
 from statecore.kernel.transition import Severity
 from statecore.operations import integrity
 from statecore.read_models import history
@@ -26,7 +27,11 @@ from statecore.read_models import history
 from .query_params import get_number, get_text, get_time
 
 PAGE_SIZE, EXPORT_BATCH = 50, 500
-FILTERS = ("machine", "entity", "actor", "channel", "kind", "severity", "run", "since", "until")
+FILTERS = (
+    *("machine", "entity", "actor", "channel", "kind", "severity", "run", "from_state", "to_state", "since", "until"),
+)
+# The second name is what the page of an alert about failures links to.
+SEVERITIES = [(value, value) for value in map(str, Severity)] + [("error,critical", "error or critical")]
 
 
 @require_safe
@@ -39,7 +44,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in machines],
         "channels": [*map(str, Channel)],
         "kinds": EventKind.values,
-        "severities": [severity.value for severity in Severity],
+        "severities": SEVERITIES,
+        "states": sorted({state for flow in machines for state in flow.states}, key=str.lower),
         "query": urlencode({name: value for name, value in given.items() if value}),
         "is_filtered": any(given.values()),
         "is_first": before is None,
@@ -95,8 +101,9 @@ def verify(request: HttpRequest) -> HttpResponse:
 
 def _read_filters(request: HttpRequest) -> history.Filters:
     """Limited to machines the user may see, whatever the URL names."""
-    visible = [flow.entity_type for flow in permissions.require_visible_machines(request)]
-    machine = get_text(request, "machine")
+    flows = permissions.require_visible_machines(request)
+    visible, machine = [flow.entity_type for flow in flows], get_text(request, "machine")
+    severities = get_text(request, "severity").split(",")
     return history.Filters(
         entity_type=[machine] if machine in visible else visible,
         entity=_as_list(get_text(request, "entity")),
@@ -104,10 +111,18 @@ def _read_filters(request: HttpRequest) -> history.Filters:
         actor=_as_list(get_text(request, "actor")),
         channel=[value for value in [get_text(request, "channel")] if value in [*map(str, Channel)]],
         kind=[value for value in [get_text(request, "kind")] if value in EventKind.values],
-        severity=[value for value in [get_text(request, "severity")] if value in [*map(str, Severity)]],
+        severity=[value for value in severities if value in [*map(str, Severity)]],
+        from_state=_spellings(flows, get_text(request, "from_state")),
+        to_state=_spellings(flows, get_text(request, "to_state")),
         since=get_time(request, "since"),
         until=get_time(request, "until"),
     )
+
+
+def _spellings(flows: list[Flow], state: str) -> list[str]:
+    """`failed` and `FAILED` for `failed`; a state that no machine has matches no event."""
+    found = {each for flow in flows for each in flow.states if each.lower() == state.lower()}
+    return sorted(found) or _as_list(state)
 
 
 def _as_list(value: str) -> list[str]:

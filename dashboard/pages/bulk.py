@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from django.contrib import messages
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -36,7 +37,7 @@ from .query_params import get_text
 
 log = structlog.get_logger(__name__)
 
-MAX_SELECTED, MAX_PREVIEWED, MAX_EXAMPLES = 10_000, 100, 10
+MAX_SELECTED, MAX_PREVIEWED, MAX_REASONS = 10_000, 100, 10
 MAX_RESULTS, MAX_PORTIONS = 200, 4
 UNCONFIRMED_LIFETIME = timedelta(days=1)
 CONFIRM = "dashboard/bulk.html"
@@ -110,6 +111,17 @@ def confirm(request: HttpRequest, collection: str, selection_id: int) -> HttpRes
     return _redirect_to_job(job.pk)
 
 
+def _count_applicable(flow: Flow, selection: Selection, declared: dict[str, Transition]) -> dict[str, int]:
+    """On how many of the selected entities each trigger is open, judged by their states; without those open on none."""
+    rows = flow.model.objects.filter(pk__in=selection.ids).order_by().values_list("state")
+    states = dict(rows.annotate(count=Count("pk")))
+    counts = {}
+    for name in declared:
+        sources = {source for each in flow.transitions if each.trigger == name for source in each.sources}
+        counts[name] = sum(states.get(source, 0) for source in sources)
+    return {name: count for name, count in counts.items() if count}
+
+
 def _redirect_to_job(job_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:bulk_job", args=[job_id]))
 
@@ -153,14 +165,15 @@ def _context(
     request: HttpRequest, flow: Flow, selection: Selection, declared: dict[str, Transition], trigger: str
 ) -> dict[str, Any]:
     chosen, count = declared.get(trigger), len(selection.ids)
+    applicable = _count_applicable(flow, selection, declared)
     return {
         "flow": flow,
         "selection": selection,
         "count": count,
         "is_cut": count == MAX_SELECTED,
-        "triggers": [(name, labels.action_label(flow, name)) for name in declared],
+        "triggers": [(name, labels.action_label(flow, name, count=number)) for name, number in applicable.items()],
         "trigger": trigger if chosen else "",
-        "label": labels.action_label(flow, trigger, count=count) if chosen else "",
+        "label": labels.action_label(flow, trigger, count=applicable.get(trigger, count)) if chosen else "",
         "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in chosen.params] if chosen else [],
         "reason": request.POST.get("reason", ""),
         "preview": _preview(request, flow, selection, chosen) if chosen else None,
@@ -178,13 +191,14 @@ def _preview(request: HttpRequest, flow: Flow, selection: Selection, declared: T
         results = bulk_jobs.fire(flow.model, ids, declared.trigger, actor=actor, params={}, reason="", dry_run=True)
     except Refusal as refusal:
         return {"refusal": refusal, "of": len(ids)}
-    refused = [result for result in results if result["refusal"]]
+    refused = [_with_text(result, flow, declared.trigger) for result in results if result["refusal"]]
+    reasons = Counter(result["text"] for result in refused).most_common()
     return {
         "of": len(ids),
         "accepted": len(results) - len(refused),
-        "refused": [_with_text(result, flow, declared.trigger) for result in refused[:MAX_EXAMPLES]],
-        "refused_more": max(len(refused) - MAX_EXAMPLES, 0),
-        "refused_count": len(refused),
+        "refused": len(refused),
+        "reasons": reasons[:MAX_REASONS],
+        "more_reasons": max(len(reasons) - MAX_REASONS, 0),
     }
 
 

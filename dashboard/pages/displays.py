@@ -15,24 +15,24 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import displays as pairing_service
 from dashboard import permissions, rendering
-from dashboard.models import Screen
+from dashboard.models import Display
 from statecore.kernel import registry
 
-ADD, CHANGE = "dashboard.add_screen", "dashboard.change_screen"
+ADD, CHANGE = "dashboard.add_display", "dashboard.change_display"
 MAX_LISTED = 200
 MAX_ADDRESS_LENGTH = 500
-COOKIE = "statecore_screen"
+COOKIE = "statecore_display"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def displays(request: HttpRequest) -> HttpResponse:
-    permissions.require_permission(request, "dashboard.view_screen")
+    permissions.require_permission(request, "dashboard.view_display")
     if request.method == "POST":
         return _pair(request)
-    shown = Screen.objects.exclude(paired_at=None).select_related("user").order_by("revoked_at", "name")[:MAX_LISTED]
+    shown = Display.objects.exclude(paired_at=None).select_related("user").order_by("revoked_at", "name")[:MAX_LISTED]
     is_writable = not rendering.FrameContext(request).read_only
     context = {
-        "rows": [(screen, pairing_service.is_offline(screen)) for screen in shown],
+        "rows": [(display, pairing_service.is_offline(display)) for display in shown],
         "may_add": request.user.has_perm(ADD) and is_writable,
         "may_revoke": request.user.has_perm(CHANGE) and is_writable,
         "machines": [flow.entity_type for flow in registry.flows()],
@@ -46,14 +46,14 @@ def _pair(request: HttpRequest) -> HttpResponse:
     permissions.require_writable()
     name = request.POST.get("name", "").replace("\x00", "").strip()[:80]
     by = permissions.get_user(request).get_username()
-    screen = pairing_service.pair(request.POST.get("code", ""), name, _wall_address(request), by)
-    if screen is None:
+    display = pairing_service.pair(request.POST.get("code", ""), name, _wall_address(request), by)
+    if display is None:
         minutes = pairing_service.CODE_LIFETIME.seconds // 60
         text = f"No display shows this code. Codes expire after {minutes} minutes: use the one on the display now."
         messages.error(request, text, extra_tags="bad")
     else:
-        messages.success(request, f"Paired {screen}. It shows the wall within a few seconds.", extra_tags="good")
-    return HttpResponseRedirect(reverse("console:screens"))
+        messages.success(request, f"Paired {display}. It shows the wall within a few seconds.", extra_tags="good")
+    return HttpResponseRedirect(reverse("console:displays"))
 
 
 def _wall_address(request: HttpRequest) -> str:
@@ -66,13 +66,13 @@ def _wall_address(request: HttpRequest) -> str:
 
 
 @require_POST
-def unpair(request: HttpRequest, screen_id: int) -> HttpResponse:
+def unpair(request: HttpRequest, display_id: int) -> HttpResponse:
     permissions.require_permission(request, CHANGE)
     permissions.require_writable()
-    screen = get_object_or_404(Screen, pk=screen_id)
-    pairing_service.unpair(screen)
-    messages.success(request, f"Unpaired {screen}. It no longer has access.", extra_tags="good")
-    return HttpResponseRedirect(reverse("console:screens"))
+    display = get_object_or_404(Display, pk=display_id)
+    pairing_service.unpair(display)
+    messages.success(request, f"Unpaired {display}. It no longer has access.", extra_tags="good")
+    return HttpResponseRedirect(reverse("console:displays"))
 
 
 @login_not_required
@@ -80,10 +80,10 @@ def unpair(request: HttpRequest, screen_id: int) -> HttpResponse:
 @require_safe
 def pairing(request: HttpRequest) -> HttpResponse:
     """On the display: shows the code that an operator types into the console."""
-    screen, secret = _find_screen(request), ""
-    if screen is None:
-        screen, secret = pairing_service.request_pairing(get_client_ip_address(request))
-    response = render(request, "dashboard/pairing.html", {"screen": screen})
+    display, secret = _find_display(request), ""
+    if display is None:
+        display, secret = pairing_service.request_pairing(get_client_ip_address(request))
+    response = render(request, "dashboard/pairing.html", {"display": display})
     if secret:
         age = int(pairing_service.SESSION_LIFETIME.total_seconds())
         response.set_cookie(COOKIE, secret, max_age=age, httponly=True, samesite="Strict", secure=request.is_secure())
@@ -95,17 +95,17 @@ def pairing(request: HttpRequest) -> HttpResponse:
 @require_POST
 def paired(request: HttpRequest) -> JsonResponse:
     """Polled by a waiting display every few seconds; once it is paired, logs it in as its user."""
-    screen = _find_screen(request)
-    if screen is None:
+    display = _find_display(request)
+    if display is None:
         return JsonResponse({"state": "gone"}, status=410)
-    if screen.user is None:
-        pairing_service.record_contact(screen)
+    if display.user is None:
+        pairing_service.record_contact(display)
         return JsonResponse({"state": "waiting"})
-    login(request, screen.user, backend="django.contrib.auth.backends.ModelBackend")
+    login(request, display.user, backend="django.contrib.auth.backends.ModelBackend")
     request.session.set_expiry(pairing_service.SESSION_LIFETIME)
-    return JsonResponse({"state": "paired", "address": screen.address or reverse("console:wall")})
+    return JsonResponse({"state": "paired", "address": display.address or reverse("console:wall")})
 
 
-def _find_screen(request: HttpRequest) -> Screen | None:
+def _find_display(request: HttpRequest) -> Display | None:
     secret = request.COOKIES.get(COOKIE, "")
     return pairing_service.find_by_secret(secret) if secret else None

@@ -16,6 +16,7 @@ from dashboard.queries import approvals, entities, history, related, runs
 from statecore.journal import Anchor, Event
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head
+from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.machines.run import Run
@@ -33,6 +34,7 @@ TABS = {"history": "History", "related": "Related", "data": "Data"}
 # Shown elsewhere on the page, or in the data tab.
 NOT_DETAILS = {"id", "state", "version", "chain_head", "metadata", "state_entered_at", "created_at", "updated_at"}
 MAX_DETAIL_LENGTH = 200
+SECONDS = ("_sec", "_seconds")
 
 
 @require_safe
@@ -117,10 +119,15 @@ def list_details(entity: Entity) -> list[tuple[str, Any]]:
     columns = [column for column in entity._meta.concrete_fields if not column.is_relation]
     values = [(column.name, getattr(entity, column.attname)) for column in columns if column.name not in NOT_DETAILS]
     return [
-        (name.replace("_", " "), _format_detail(value))
+        (_format_name(name), f"{value} s" if name.endswith(SECONDS) else _format_detail(value))
         for name, value in values
         if value not in (None, "", [], {}, False)
     ]
+
+
+def _format_name(name: str) -> str:
+    """`timeout` for `timeout_sec`, whose value has the unit."""
+    return next((name.removesuffix(end) for end in SECONDS if name.endswith(end)), name).replace("_", " ")
 
 
 def _format_detail(value: Any) -> Any:
@@ -138,14 +145,15 @@ def why(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
     """Fragment: the chain to the root cause, the transitions open now, and what blocks the others."""
     entity = get_entity(request, collection, entity_id)
     explanation = explain_entity(entity, now(), permissions.get_actor(request), permissions.visible_types(request))
+    closed = [each for each in explanation.transitions if not each.allowed]
     context = {
         "entity": entity,
         "flow": entity.flow,
         "explanation": explanation,
         "open_transitions": [each for each in explanation.transitions if each.allowed],
-        "closed_transitions": [each for each in explanation.transitions if not each.allowed],
+        "closed_transitions": [each for each in closed if Kind.OPERATOR in each.actors],
+        "automatic_transitions": [each for each in closed if Kind.OPERATOR not in each.actors],
         "is_final": entity.flow.is_final(entity.state),
-        "may_operate": _is_allowed(request, entity, "operate"),
         "may_force": _is_allowed(request, entity, "override"),
     }
     return rendering.render(request, "dashboard/parts/why.html", context)

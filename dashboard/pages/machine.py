@@ -55,6 +55,8 @@ def _list_context(request: HttpRequest, flow: Flow, parsed: search.Search) -> di
     context: dict[str, Any] = {
         "may_operate": permissions.is_allowed(request.user, flow, "operate"),
         "is_first": not after,
+        "parent_heading": entities.parent_heading(flow),
+        "has_last_error": entities.has_last_error(flow),
         "first": f"?{urlencode({'q': typed, 'order': order})}",
     }
     try:

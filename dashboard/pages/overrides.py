@@ -7,12 +7,16 @@ from typing import Any
 
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from dashboard import permissions, rendering
 from dashboard.queries.history import count_consequences
 from statecore.delivery.sinks.counters import RATE_RETENTION
+from statecore.journal import EventKind
 from statecore.journal.archive import get_latest_archived_range
+from statecore.kernel.clock import now, rfc3339
 from statecore.read_models import history
 from statecore.records import AuditNote, TransitionRate
 from statecore.records.audit_note import Kind
@@ -46,9 +50,17 @@ def _list_refused(visible: list[str]) -> list[AuditNote]:
     return list(notes.order_by("-pk")[:MAX_REFUSED])
 
 
-def _list_forced_edges(visible: list[str]) -> list[tuple[str, str, str, int, int]]:
-    """The edges forced most often while rates are kept: machine, from, to, overrides, all transitions."""
+def _list_forced_edges(visible: list[str]) -> list[tuple[Any, ...]]:
+    """The edges forced most often while rates are kept: machine, from, to, overrides, all transitions, their events."""
     edge = ("entity_type", "from_state", "to_state")
     rows = TransitionRate.objects.filter(entity_type__in=visible).order_by().values_list(*edge)
     rows = rows.annotate(forced=Sum("overrides"), total=Sum("count")).filter(forced__gt=0)
-    return list(rows.order_by("-forced", *edge)[:MAX_EDGES])
+    found = rows.order_by("-forced", *edge)[:MAX_EDGES]
+    return [(*row, _events_url(*row[:3], kind=str(EventKind.OVERRIDE)), _events_url(*row[:3])) for row in found]
+
+
+def _events_url(machine: str, from_state: str, to_state: str, **filters: str) -> str:
+    """The audit page with the events of an edge while rates are kept."""
+    edge = {"machine": machine, "from_state": from_state, "to_state": to_state}
+    since = rfc3339((now() - RATE_RETENTION).replace(second=0, microsecond=0))
+    return f"{reverse('console:audit')}?{urlencode({**edge, **filters, 'since': since})}"

@@ -8,7 +8,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-MAX_LENGTH = 500
+from dashboard.queries import search
+
+MAX_LENGTH = search.MAX_LENGTH
 
 
 def get_number(request: HttpRequest, name: str) -> int | None:

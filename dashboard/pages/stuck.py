@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from django.contrib import messages
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import labels, navigation, permissions, rendering
+from dashboard.queries import list_digest
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
 from statecore.read_models import stuck as stuck_list
 from statecore.records import acknowledgement
 
 from .lookup import get_entity
+
+DIGEST_SECONDS = 5
 
 
 @require_safe
@@ -25,6 +30,8 @@ def stuck(request: HttpRequest) -> HttpResponse:
     visible = {flow.entity_type: flow for flow in permissions.visible_machines(request.user)}
     after = _get_place(request)
     machine = wanted if wanted in visible else None
+    if list_digest.is_requested(request):
+        return HttpResponse(_get_digest(machine, after, frozenset(visible)))
     page = stuck_list.read_page(after=after, entity_type=machine, visible=visible.keys())
     totals = stuck_list.count_stuck(now(), entity_type=machine, visible=visible.keys())
     kinds = [(kind.value, sum(totals[name, kind] for name in visible)) for kind in stuck_list.Kind]
@@ -36,8 +43,26 @@ def stuck(request: HttpRequest) -> HttpResponse:
         "query": urlencode({"machine": wanted} if wanted else {}),
         "more": urlencode({"after": str(page.next_cursor)}) if page.next_cursor else "",
         "is_first": after is None,
+        "digest": _compute_digest(page),
     }
     return rendering.render(request, "dashboard/stuck.html", context)
+
+
+def _get_digest(machine: str | None, after: stuck_list.ListCursor | None, visible: frozenset[str]) -> str:
+    """Cached, so that a hundred open pages cost as much as one."""
+
+    def read() -> str:
+        return _compute_digest(stuck_list.read_page(after=after, entity_type=machine, visible=visible))
+
+    key = hashlib.sha256(f"{machine} {after} {sorted(visible)}".encode()).hexdigest()
+    return str(cache.get_or_set(f"console:stuck:{key}", read, DIGEST_SECONDS))
+
+
+def _compute_digest(page: stuck_list.Page) -> str:
+    return list_digest.compute(
+        (item.entity.flow.entity_type, item.entity.pk, item.entity.state, item.kind, item.acknowledged is not None)
+        for item in page.items
+    )
 
 
 def _get_place(request: HttpRequest) -> stuck_list.ListCursor | None:
@@ -60,18 +85,18 @@ def _row(request: HttpRequest, item: stuck_list.Item) -> dict[str, Any]:
     }
 
 
-def _list_actions(request: HttpRequest, item: stuck_list.Item) -> list[tuple[str, str]]:
-    """Label and URL of each suggested action that the user may take: a retry of the root cause, or a trigger."""
+def _list_actions(request: HttpRequest, item: stuck_list.Item) -> list[tuple[str, str, str]]:
+    """Label, title and URL of each suggested action that the user may take: a retry of the root cause, or a trigger."""
     entity, root = item.entity, item.recovery.retry
     actions = []
     if root is not None and permissions.is_allowed(request.user, root.flow, "operate"):
         noun, args = labels.noun(root.flow.entity_type), [root.flow.collection, root.pk]
-        actions.append((f"Retry {noun} {root.pk}", reverse("console:retry", args=args)))
+        actions.append((f"Retry {noun}", f"Retry {noun} {root.pk}", reverse("console:retry", args=args)))
     if permissions.is_allowed(request.user, entity.flow, "operate"):
         for trigger in item.recovery.triggers:
             args = [entity.flow.collection, entity.pk, trigger]
             label = labels.action_label(entity.flow, trigger, entity.state)
-            actions.append((label, reverse("console:transition", args=args)))
+            actions.append((label, label, reverse("console:transition", args=args)))
     return actions
 
 

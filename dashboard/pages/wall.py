@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import displays, navigation, permissions, rendering
 from dashboard.assets import get_build_id
-from dashboard.models import Screen
+from dashboard.models import Display
 from dashboard.queries import counts, key_figures
 from statecore.kernel.flow import Flow
 from statecore.read_models import board
@@ -48,9 +48,9 @@ def wall(request: HttpRequest) -> HttpResponse:
 @require_POST
 def heartbeat(request: HttpRequest) -> JsonResponse:
     """Records that the display is online and returns the current build."""
-    screen = Screen.objects.filter(user=permissions.get_user(request), revoked_at=None).first()
-    if screen is not None:
-        displays.record_contact(screen)
+    display = Display.objects.filter(user=permissions.get_user(request), revoked_at=None).first()
+    if display is not None:
+        displays.record_contact(display)
     return JsonResponse({"build": get_build_id()})
 
 

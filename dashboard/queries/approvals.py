@@ -21,6 +21,10 @@ def list_pending(entity_types: list[str]) -> list[Approval]:
     return list(with_status(Status.PENDING).filter(entity_type__in=entity_types).order_by("expires_at")[:MAX_PENDING])
 
 
+def count_pending(entity_types: list[str]) -> int:
+    return with_status(Status.PENDING).filter(entity_type__in=entity_types).count()
+
+
 def list_decided(entity_types: list[str], before: str = "") -> list[Approval]:
     """One page of closed requests and one more, newest first."""
     rows = with_status(None).filter(entity_type__in=entity_types)
@@ -36,7 +40,7 @@ def list_pending_of(entity: Entity) -> list[Approval]:
 
 
 def count_to_decide(user: Any) -> int:
-    """How many pending requests this user may decide; counting stops at MAX_PENDING.
+    """How many pending requests this user may decide.
 
     Every page shows it: an installation without a policy pays no query for it.
     """
@@ -46,4 +50,4 @@ def count_to_decide(user: Any) -> int:
     if not flows:
         return 0
     rows = with_status(Status.PENDING).filter(entity_type__in=[flow.entity_type for flow in flows])
-    return rows.exclude(account=user.pk)[:MAX_PENDING].count()
+    return rows.exclude(account=user.pk).count()

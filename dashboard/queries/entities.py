@@ -23,6 +23,7 @@ from .search import Search
 from .time_limit import time_limit
 
 PAGE_SIZE = 50
+MAX_PARENTS = 2  # shown in a row
 RECENT, LONGEST, BY_ID = "recent", "longest", "id"
 SCAN, LONG_SCAN = 200, 4_000  # events read for a page, and for a page that would otherwise be nearly empty
 FEW = 1_000  # up to so many entities, reading each one's last event is cheaper than scanning the journal
@@ -232,6 +233,17 @@ def list_parents(entity: Entity) -> list[tuple[str, str, str]]:
         for column in links
         if issubclass(column.related_model, Entity) and column.name != "retry_of" and getattr(entity, column.attname)
     ]
+
+
+def parent_heading(flow: Flow) -> str:
+    """`Workstream / run`: the heading of the parents that a list shows; empty for a machine without parents."""
+    links: list[Any] = [column for column in flow.model._meta.concrete_fields if column.is_relation]
+    names = [each.name for each in links if issubclass(each.related_model, Entity) and each.name != "retry_of"]
+    return " / ".join(names[:MAX_PARENTS]).replace("_", " ").capitalize()
+
+
+def has_last_error(flow: Flow) -> bool:
+    return any(column.name == "last_error" for column in flow.model._meta.concrete_fields)
 
 
 def _first_error_line(entity: Entity) -> str:

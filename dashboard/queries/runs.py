@@ -23,7 +23,8 @@ MAX_EVENTS = 20_000  # per request
 def list_parts(run: Run) -> dict[str, Any]:
     """The graph: parts with their workstream, and dependencies between them."""
     rows = list(_list_nodes(run)[:MAX_PARTS])
-    nodes = [{"type": kind, "id": pk, "state": state, "parent": parent} for kind, pk, state, parent in rows]
+    names = ("type", "id", "state", "parent", "retry_of")
+    nodes = [dict(zip(names, row, strict=True)) for row in rows]
     known = {(node["type"], node["id"]) for node in nodes}
     edges = [
         {"from_type": from_type, "from": source, "type": to_type, "to": target}
@@ -52,7 +53,9 @@ def _list_nodes(run: Run) -> Any:
     """All machines in one query, workstreams first: they are drawn around their parts."""
     first, *others = [
         model.objects.filter(run=run).values_list(
-            _text(model.flow.entity_type), "pk", "state", _text("") if model is Workstream else "workstream_id"
+            *(_text(model.flow.entity_type), "pk", "state"),
+            _text("") if model is Workstream else "workstream_id",
+            "retry_of_id",
         )
         for model in PARTS
     ]

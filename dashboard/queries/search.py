@@ -18,10 +18,13 @@ from django.db.models import Exists, OuterRef, Q
 from statecore.journal import Anchor, Event, actor_kind_prefix
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.flow import Flow
+from statecore.scheduling import deadlines
 
+MAX_LENGTH = 500  # of a search
 KINDS, CHANNELS = [*map(str, Kind)], [*map(str, Channel)]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 AGE = re.compile(r"([<>]?)(\d{1,6})([smhd])")
+TIMES = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)x")
 YES, NO = {"yes", "true", "1"}, {"no", "false", "0"}
 # Searched by other means, or not useful.
 NO_QUALIFIERS = {"state", "id", "retry_of", "abandoned", "chain_head"}
@@ -74,8 +77,10 @@ def parse(text: str, flow: Flow, at: datetime) -> Search:
 
 def list_qualifiers(flow: Flow) -> dict[str, Reader]:
     found: dict[str, Reader] = {
+        "id": _by_ids,
         "age": _age("state_entered_at"),
         "created": _age("created_at"),
+        "overdue": partial(_overdue, flow),
         "actor": partial(_by_actor, flow),
         "channel": partial(_by_channel, flow),
     }
@@ -88,6 +93,7 @@ def list_qualifiers(flow: Flow) -> dict[str, Reader]:
 def list_hints(flow: Flow) -> list[dict[str, Any]]:
     """Completions of the search field: each qualifier, with its values where they are few."""
     fixed: dict[str, list[str]] = {"state": [*flow.states], "age": [">10m", ">1h", ">1d", "<5m"], "created": ["<1h"]}
+    fixed |= {"overdue": ["yes", "2x"]}
     fixed |= {"actor": KINDS, "channel": CHANNELS}
     booleans = {name for name in list_qualifiers(flow) if _is_boolean(flow, name)}
     names = ["state", *list_qualifiers(flow)]
@@ -147,6 +153,27 @@ def _age(column: str) -> Reader:
         return Q(**{f"{column}__gt" if sign == "<" else f"{column}__lt": then})
 
     return condition
+
+
+def _by_ids(value: str, at: datetime) -> Q:
+    """Whole ids: `id:t1,t2`. A word without a colon is the beginning of one."""
+    return Q(pk__in=value.split(","))
+
+
+def _overdue(flow: Flow, value: str, at: datetime) -> Q:
+    """Past the deadline of its state, or past a multiple of it: `overdue:yes`, `overdue:2x`."""
+    times = TIMES.fullmatch(value)
+    if times is None and value.lower() not in YES:
+        raise ValueError("use yes, or a multiple of the deadline like 2x")
+    factor, found = float(times[1]) if times else 1.0, Q(pk__in=[])
+    for state in flow.states:
+        if (deadline := flow.deadline(state)) is not None and not flow.is_final(state):
+            try:
+                rows = deadlines.select_past_deadline(flow, state, at, deadline * factor)
+            except OverflowError:
+                raise ValueError("the multiple is too large") from None
+            found |= Q(pk__in=rows.order_by().values("pk"))
+    return found
 
 
 def _by_actor(flow: Flow, value: str, at: datetime) -> Q:

@@ -39,6 +39,5 @@ def console_history(context: dict[str, Any], entity: Entity) -> dict[str, Any]:
         "entity": entity,
         "flow": entity.flow,
         "events": events,
-        "may_operate": permissions.is_allowed(user, entity.flow, "operate"),
         "may_force": permissions.is_allowed(user, entity.flow, "override"),
     }

@@ -53,16 +53,28 @@ key("s", "go to stuck", () => { location.href = "/stuck/"; });
 enableRowKeys();
 listen();
 
-// Counts beside the navigation, and a notice on pages whose rows do not follow the board.
+// Counts beside the navigation.
 const outdated = document.querySelector("[data-outdated-by]");
 let first = null;
 if (side?.dataset.hasMachines) watch((board) => {
   showTallies(board);
   if (!outdated) return;
   const number = numberAt(board, outdated.dataset.outdatedBy);
-  first ??= number;
-  if (number !== first) outdated.classList.remove("hidden");
+  if (first !== null && number !== first) checkList();
+  first = number;
 });
+
+// A notice on pages whose rows do not follow the board: the server compares the list with the one that is shown.
+const LIST_INTERVAL = 10_000;
+async function checkList() {
+  const url = new URL(location.href);
+  url.searchParams.set("part", "digest");
+  try {
+    const answer = await fetch(url, { headers: { "HX-Request": "true" } });
+    if (answer.ok && (await answer.text()) !== outdated.dataset.digest) outdated.classList.remove("hidden");
+  } catch { /* the server is unreachable: the next check follows */ }
+}
+if (outdated) setInterval(() => { if (!document.hidden && connection.isFresh && outdated.matches(".hidden")) checkList(); }, LIST_INTERVAL);
 outdated?.addEventListener("click", () => location.reload());
 
 updateTimes();

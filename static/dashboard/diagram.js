@@ -2,7 +2,7 @@
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { svg, use } from "./marks.js";
 
-const HEIGHT = 40, LETTER = 7.1, PHONE = 480;
+const HEIGHT = 40, LETTER = 7.1, PHONE = 480, SMALLEST = 0.65;
 
 function widthOf(node) {
   return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
@@ -97,8 +97,9 @@ export function draw(box, drawing) {
   }
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
-  // Full size, or shrunk to fit while it stays readable; on a phone it scrolls.
-  const scale = Math.min(1, Math.max((box.clientWidth - 28) / width, box.clientWidth < PHONE ? 0.8 : 0.65));
+  // Full size, or shrunk to fit while it stays readable; otherwise it scrolls, larger on a phone.
+  const fitting = (box.clientWidth - 28) / width;
+  const scale = Math.min(1, fitting >= SMALLEST ? fitting : box.clientWidth < PHONE ? 0.8 : SMALLEST);
   picture.setAttribute("width", width * scale);
   picture.setAttribute("height", height * scale);
   const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);

@@ -14,7 +14,7 @@ function show(board) {
   draw(board.minutes);
 }
 
-// The chart: every minute of the last hour, including those without transitions.
+// The chart: every complete minute of the last hour, and a dot for the current one, which would look like a dip.
 let chart = null;
 let latest = null; // may be replaced while the chart library loads
 async function draw(given) {
@@ -24,7 +24,9 @@ async function draw(given) {
   const now = Math.floor(Date.now() / 60000) * 60;
   const times = Array.from({ length: 60 }, (_, place) => now - (59 - place) * 60);
   const by = new Map(Object.entries(minutes).map(([minute, row]) => [Date.parse(minute) / 1000, row]));
-  const data = [times, times.map((at) => by.get(at)?.transitions ?? 0), times.map((at) => by.get(at)?.failures ?? 0)];
+  const complete = (name) => times.map((at) => (at < now ? by.get(at)?.[name] ?? 0 : null));
+  const soFar = times.map((at) => (at < now ? null : by.get(at)?.transitions ?? 0));
+  const data = [times, complete("transitions"), complete("failures"), soFar];
   if (chart) chart.setData(data);
   else chart = make(data);
 }
@@ -66,7 +68,8 @@ function make(data) {
     axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => clock(new Date(at * 1000)).slice(0, 5)) }, { ...axis, size: 44 }],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     series: [{}, { label: "transitions", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
-      { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } }],
+      { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } },
+      { label: "this minute so far", stroke: colour("tone-active"), width: 0, points: { show: true, size: 6, fill: colour("tone-active") } }],
   }, data, box);
   new ResizeObserver(() => made.setSize({ width: box.clientWidth, height: box.clientHeight })).observe(box);
   return made;

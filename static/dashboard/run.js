@@ -20,17 +20,66 @@ const toneOf = (type, state) => look(type, state)?.tone ?? "ended";
 const isFinal = (type, state) => ["done", "failed", "ended"].includes(toneOf(type, state));
 const address = (node) => `/machines/${looks[node.type].collection}/${encodeURIComponent(node.id)}/`;
 
+// A retry has the name of what it retries and the number of the try: its own id says nothing.
+const names = new Map([...parts].map(([key, node]) => [key, nameOf(node)]));
+function nameOf(node) {
+  let [first, tries] = [node, 1];
+  for (let before; (before = parts.get(keyOf(node.type, first.retry_of))); tries += 1) first = before;
+  return tries > 1 ? `${first.id} · try ${tries}` : node.id;
+}
+
 // The graph: workstreams are boxes around their parts, with the name on top.
-const NAMED = 16, WIDEST = 200, MARK = 34, EACH = 7.2;
+const NAMED = 16, WIDEST = 200, MARK = 34, EACH = 7.2, NARROW = 620;
+const widthOf = (key) => Math.min(WIDEST, Math.max(70, names.get(key).length * EACH + MARK));
 function drawGraph() {
   const box = document.getElementById("graph");
-  if (!drawn.nodes.length) return box.replaceChildren("This run has no parts yet.");
+  if (!drawn.nodes.length) return box.replaceChildren("This run has no parts yet. They appear here once they are created.");
+  const isNarrow = box.clientWidth < NARROW;
+  document.getElementById("graph-hint").textContent = isNarrow ? "tasks and gates by workstream" : "tasks and gates by workstream, with dependencies";
+  const picture = isNarrow ? drawRows(box.clientWidth - 26) : drawDependencies();
+  box.replaceChildren(picture);
+  for (const name of picture.querySelectorAll(".name")) squeeze(name);
+}
+
+// On a phone: each workstream as wide as the page, its parts in rows. Dependencies would need more room.
+const GAP = 8, HIGH = 28;
+function drawRows(width) {
+  const picture = svg("svg", {});
+  const children = new Map();
+  for (const [key, node] of parts) {
+    const parent = node.parent && keyOf("workstream", node.parent);
+    if (parts.has(parent)) children.set(parent, [...(children.get(parent) ?? []), key]);
+  }
+  const inBoxes = new Set([...children.values()].flat());
+  const loose = [];
+  let bottom = drawRow([...parts.keys()].filter((key) => !children.has(key) && !inBoxes.has(key)), GAP / 2, loose);
+  picture.append(...loose);
+  for (const [key, members] of children) {
+    const [inside, top] = [[], bottom + GAP + NAMED];
+    bottom = drawRow(members, top + GAP, inside) + GAP;
+    picture.append(cluster({ x: width / 2, y: (top + bottom) / 2, width, height: bottom - top }, parts.get(key)), ...inside);
+  }
+  function drawRow(keys, top, into) {
+    let [left, row] = [GAP, top];
+    for (const key of keys.toSorted((one, other) => names.get(one).localeCompare(names.get(other), undefined, { numeric: true }))) {
+      const wide = Math.min(widthOf(key), width - 2 * GAP);
+      if (left > GAP && left + wide > width - GAP) [left, row] = [GAP, row + HIGH + GAP];
+      into.push(member({ x: left + wide / 2, y: row + HIGH / 2, width: wide }, parts.get(key)));
+      left += wide + GAP;
+    }
+    return keys.length ? row + HIGH : top;
+  }
+  for (const [name, value] of Object.entries({ width, height: bottom + GAP })) picture.setAttribute(name, value);
+  return picture;
+}
+
+function drawDependencies() {
   const graph = new Graph({ compound: true });
-  graph.setGraph({ rankdir: box.clientWidth < 620 ? "TB" : "LR", nodesep: 12, ranksep: 46, marginx: 8, marginy: 8 + NAMED });
+  graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 46, marginx: 8, marginy: 8 + NAMED });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const [key, node] of parts) {
     if (node.type === "workstream") graph.setNode(key, { label: node.id });
-    else graph.setNode(key, { width: Math.min(WIDEST, Math.max(70, node.id.length * EACH + MARK)), height: 28 });
+    else graph.setNode(key, { width: widthOf(key), height: HIGH });
   }
   for (const [key, node] of parts) {
     const parent = node.parent && keyOf("workstream", node.parent);
@@ -51,8 +100,7 @@ function drawGraph() {
     picture.append(svg("g", { class: "edge" }, svg("path", { d: `M${points}` })));
   }
   for (const key of parts.keys()) if (!isBox(key)) picture.append(member(graph.node(key), parts.get(key)));
-  box.replaceChildren(picture);
-  for (const name of picture.querySelectorAll(".name")) squeeze(name);
+  return picture;
 }
 
 // The width of a text is known once it is drawn; text that is too wide is condensed.
@@ -78,14 +126,13 @@ function nameCluster(place, node, word) {
   const text = place.querySelector("text");
   const [state, id] = text.children;
   state.textContent = word;
-  id.textContent = ` ${shortened(node.id, Number(text.dataset.most) - word.length - 1)}`;
+  id.textContent = ` ${shortened(names.get(keyOf(node.type, node.id)), Number(text.dataset.most) - word.length - 1)}`;
 }
 
 function member(place, node) {
   const left = place.x - place.width / 2;
   const text = svg("text", { class: "name", x: left + 24, y: place.y + 4 });
-  const most = Math.floor((place.width - MARK) / EACH);
-  text.textContent = node.id.length > most ? `…${node.id.slice(1 - most)}` : node.id;
+  text.textContent = shortened(names.get(keyOf(node.type, node.id)), Math.floor((place.width - MARK) / EACH));
   const title = svg("title");
   title.textContent = `${node.type} ${node.id}`;
   return svg("a", { href: address(node), class: "node", "data-part": keyOf(node.type, node.id) }, title,
@@ -93,7 +140,8 @@ function member(place, node) {
 }
 
 // States over time.
-const MOST_ROWS = 250, LABEL = 190, ROW = 20, NARROWEST = 560, TICK = 150;
+const MOST_ROWS = 250, TICK = 150;
+const BESIDE = { label: 190, row: 20, text: 14, bar: 4, letters: 27 }, ABOVE = { label: 8, row: 34, text: 13, bar: 18, letters: 48 };
 function drawGantt() {
   const box = document.getElementById("gantt");
   const spans = new Map();
@@ -106,25 +154,26 @@ function drawGantt() {
   const all = [...spans].filter(([key, [{ type }]]) => key === runKey || drawn.types.includes(type));
   const rows = all.slice(0, MOST_ROWS);
   document.getElementById("gantt-rows").textContent = all.length > rows.length ? `${rows.length} of ${all.length} parts` : "";
-  const height = rows.length * ROW + 26;
-  const width = Math.max(box.clientWidth, NARROWEST);
-  const x = (at) => LABEL + ((at - first) / Math.max(last - first, 0.001)) * (width - LABEL - 8);
+  const width = box.clientWidth;
+  const place = width < NARROW ? ABOVE : BESIDE; // on a phone the name stands above its bar
+  const height = rows.length * place.row + 26;
+  const x = (at) => place.label + ((at - first) / Math.max(last - first, 0.001)) * (width - place.label - 8);
   const picture = svg("svg", { width, height });
-  const steps = Math.max(2, Math.floor((width - LABEL) / TICK));
+  const steps = Math.max(2, Math.floor((width - place.label) / TICK));
   for (let step = 0; step <= steps; step += 1) {
     const at = first + ((last - first) * step) / steps;
     const text = svg("text", { x: x(at), y: height - 6, "text-anchor": step === steps ? "end" : "start" });
     text.textContent = formatTime(at);
     picture.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), text);
   }
-  rows.forEach(([key, stays], place) => {
-    const label = svg("text", { class: "label", x: 8, y: place * ROW + 14 });
-    const id = key.slice(key.indexOf(" ") + 1);
-    label.textContent = id.length > 27 ? `…${id.slice(-26)}` : id;
+  rows.forEach(([key, stays], number) => {
+    const top = number * place.row;
+    const label = svg("text", { class: "label", x: 8, y: top + place.text });
+    label.textContent = shortened(names.get(key) ?? key.slice(key.indexOf(" ") + 1), place.letters);
     picture.append(label);
-    stays.forEach((stay, number) => {
-      const end = stays[number + 1]?.at ?? (isFinal(stay.type, stay.state) ? stay.at : last);
-      picture.append(...bar(key, stay, { from: x(stay.at), to: x(end), top: place * ROW + 4 }));
+    stays.forEach((stay, step) => {
+      const end = stays[step + 1]?.at ?? (isFinal(stay.type, stay.state) ? stay.at : last);
+      picture.append(...bar(key, stay, { from: x(stay.at), to: x(end), top: top + place.bar }));
     });
   });
   picture.append(svg("line", { class: "now", id: "gantt-now", y1: 0, y2: height - 20 }));
@@ -132,6 +181,7 @@ function drawGantt() {
   box.x = x;
 }
 
+const BAR = 12;
 // One bar: the colour of its state, a label for hover and screen readers, and the word where it fits.
 function bar(key, stay, { from, to, top }) {
   const { tone, shade, word } = look(stay.type, stay.state) ?? { tone: "ended", shade: 0, word: stay.state };
@@ -139,7 +189,7 @@ function bar(key, stay, { from, to, top }) {
   const name = `${key}: ${word} from ${formatTime(stay.at)}`;
   const title = svg("title");
   title.textContent = name;
-  const made = svg("rect", { class: `fill-${tone} shade-${shade}`, x: from, y: top, width, height: ROW - 8, rx: 2, role: "img", "aria-label": name }, title);
+  const made = svg("rect", { class: `fill-${tone} shade-${shade}`, x: from, y: top, width, height: BAR, rx: 2, role: "img", "aria-label": name }, title);
   if (width < word.length * LETTER + 8) return [made];
   const text = svg("text", { class: "word", x: from + 4, y: top + 9.5, "aria-hidden": "true" });
   text.textContent = word;

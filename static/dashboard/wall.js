@@ -33,9 +33,9 @@ function fit(box) {
 }
 function fitAll() {
   // The key figures first, all in one size; the tiles get the remaining height.
-  const worries = [...document.querySelectorAll(".worry")];
-  const smallest = Math.min(...worries.map(fit));
-  for (const box of worries) write(box, smallest);
+  const figures = [...document.querySelectorAll(".key-figure")];
+  const smallest = Math.min(...figures.map(fit));
+  for (const box of figures) write(box, smallest);
   document.querySelectorAll("[data-page]:not([hidden]) .tile").forEach(fit);
 }
 function show(board) {

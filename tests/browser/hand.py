@@ -35,21 +35,23 @@ def person(name: str, group: str = "supervisor", may: tuple[str, ...] = ()) -> N
 
 def world() -> None:
     """Data for every page."""
-    from statecore.machines.task import Task
     from statecore.records import Alert
     from statecore.records.alert import now
 
     # Requires a capability that no agent has, so that simulated agents do not claim it.
     plan("show", 6, needs=("gpu",))
     force("task", "show-t5", "failed")
-    age(Task, "show-t1", 4000)
+    age("task", "show-t1", 4000)
     Alert.objects.create(rule="by_hand", key="show", severity="critical", detail="something is late", opened_at=now())
 
 
-def age(model: Any, entity_id: str, seconds: int) -> None:
+def age(machine: str, entity_id: str, seconds: int) -> None:
     """Sets the entry into its state back; written directly, because the transition service cannot."""
     from datetime import timedelta
 
+    from statecore.kernel import registry
+
+    model = registry.flow(machine).model
     row = model.objects.get(pk=entity_id)
     model.objects.filter(pk=entity_id).update(state_entered_at=row.state_entered_at - timedelta(seconds=seconds))
 
@@ -75,6 +77,15 @@ def force(machine: str, entity_id: str, to_state: str, reason: str = "log shows 
 
     flow = registry.flow(machine)
     people.forced(flow.model.objects.get(pk=entity_id), to_state, reason=reason)
+
+
+def retry(machine: str, entity_id: str) -> str:
+    from statecore import transitions
+    from statecore.kernel import registry
+    from statecore.kernel.actors import THE_SYSTEM
+
+    entity = transitions.retry(registry.flow(machine).model, entity_id, actor=THE_SYSTEM).entity
+    return str(entity.pk) if entity else ""
 
 
 def create(machine: str, **fields: Any) -> str:
@@ -117,7 +128,8 @@ def board() -> dict[str, Any]:
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    command.__name__: command for command in (prepare, person, plan, grow, force, create, state, events, board)
+    command.__name__: command
+    for command in (prepare, person, plan, grow, age, force, retry, create, state, events, board)
 }
 
 

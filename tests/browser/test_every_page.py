@@ -13,13 +13,14 @@ from tests.browser.site import log_in
 
 PAGES = {
     "overview": "/",
-    "first steps": "/start/",
+    "get started": "/start/",
     "stuck": "/stuck/",
     "alerts": "/alerts/",
+    "approvals": "/approvals/",
     "overrides": "/overrides/",
     "audit": "/audit/",
     "tokens": "/tokens/",
-    "screens": "/screens/",
+    "displays": "/displays/",
     "wall": "/wall/",
     "pairing": "/wall/pair/",
     "machine": "/machines/tasks/",
@@ -31,9 +32,10 @@ PAGES = {
     "related": "/machines/tasks/show-t1/?tab=related",
     "data": "/machines/tasks/show-t1/?tab=data",
     "run": "/runs/show/",
-    "move": "/machines/runs/show/move/run_canceled/",
+    "transition": "/machines/runs/show/transition/run_canceled/",
     "retry": "/machines/tasks/show-t5/retry/",
     "force": "/machines/tasks/show-t1/force/?to=cancelled",
+    "force with approval": "/machines/tasks/show-t3/force/?to=completed",
     "second factor": "/second-factor/",
     "admin": "/admin/",
     "list in the admin": "/admin/statecore/task/",
@@ -84,7 +86,7 @@ def test_the_pages_after_a_form_are_accessible(site: Any, visit: Callable[..., A
     page = visit("/machines/runs/?q=after-form", who="operator")
     page.locator("tbody input").first.check()
     page.get_by_role("button", name="Change selected").click()
-    page.get_by_role("link", name="Cancel run").click()
+    page.get_by_role("link", name="Cancel 1 run").click()
     for step in ("1 will change", "1 changed"):
         expect(page.get_by_role("main")).to_contain_text(step)
         every_look_holds(page)

@@ -165,7 +165,7 @@ def test_many_entities_are_changed_by_a_locked_selection(site: Any, visit: Calla
     expect(page.get_by_role("button", name="Change all 3 matching")).to_be_visible()
     page.get_by_role("button", name="Change selected").click()
     site.do("plan", run="many-late", tasks=1)
-    page.get_by_role("link", name="Cancel run").click()
+    page.get_by_role("link", name="Cancel 3 runs").click()
     expect(page.locator(".note")).to_contain_text("3 will change")
     page.get_by_role("button", name="Cancel 3 runs").click()
 

@@ -229,3 +229,25 @@ def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: 
     expect(time).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\dT.*Z$"))
     time.hover()
     expect(time).to_have_attribute("title", re.compile(r"\d\d:\d\d:\d\d GMT\+9$"))
+
+
+def test_the_stuck_page_notices_another_entry_in_a_list_of_the_same_length(
+    site: Any, visit: Callable[..., Any]
+) -> None:
+    for run in ("swap-old", "swap-new"):
+        site.do("plan", run=run, tasks=1, needs=["gpu"])
+    site.do("age", machine="task", entity_id="swap-old-t1", seconds=9000)
+    page = visit("/stuck/?machine=task")
+    expect(page.locator("tr[data-id=swap-old-t1]")).to_be_visible()
+    length = page.locator("tbody tr").count()
+    notice = page.get_by_role("button", name="Outdated. Refresh")
+    expect(notice).to_be_hidden()
+
+    site.do("age", machine="task", entity_id="swap-new-t1", seconds=9000)
+    site.do("force", machine="task", entity_id="swap-old-t1", to_state="cancelled")
+    expect(notice).to_be_visible()
+    notice.click()
+
+    expect(page.locator("tr[data-id=swap-new-t1]")).to_be_visible()
+    expect(page.locator("tr[data-id=swap-old-t1]")).to_have_count(0)
+    expect(page.locator("tbody tr")).to_have_count(length)

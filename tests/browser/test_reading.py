@@ -118,3 +118,45 @@ def test_suggested_actions_are_separate_from_the_cause(visit: Callable[..., Any]
     expect(moves).to_be_visible()
 
     assert moves.bounding_box()["y"] - why.bounding_box()["y"] - why.bounding_box()["height"] > 8
+
+
+PHONE = {"width": 360, "height": 740}
+STICKS_OUT = "(box) => box.scrollWidth - box.clientWidth"
+
+
+def test_a_run_is_drawn_within_the_width_of_a_phone(site: Any, visit: Callable[..., Any]) -> None:
+    site.do("plan", run="phone", tasks=9)
+    page = visit("/runs/phone/", viewport=PHONE)
+    page.wait_for_selector("body[data-ready=yes]")
+
+    expect(page.locator("#graph a[data-part^='task ']")).to_have_count(9)
+    expect(page.locator("#graph .cluster[data-state=executing], #graph .cluster[data-state=ready]")).to_have_count(1)
+    for drawing in ("#graph", "#gantt"):
+        assert page.locator(drawing).evaluate(STICKS_OUT) <= 0, drawing
+    boxes = [each.bounding_box() for each in page.locator("#graph a rect").all()]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"] for box in boxes)
+    rows = {(round(box["x"]), round(box["y"])) for box in boxes}
+    assert len(rows) == 9, "parts cover each other"
+
+
+@pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 800}], ids=["phone", "desk"])
+def test_a_retry_has_the_name_of_what_it_retries(size: dict[str, int], site: Any, visit: Callable[..., Any]) -> None:
+    run = f"tries-{size['width']}"
+    site.do("plan", run=run, tasks=2)
+    site.do("force", machine="task", entity_id=f"{run}-t2", to_state="failed")
+    again = site.do("retry", machine="task", entity_id=f"{run}-t2")
+    page = visit(f"/runs/{run}/", viewport=size)
+    page.wait_for_selector("body[data-ready=yes]")
+
+    expect(page.locator(f"#graph [data-part='task {again}'] .name")).to_have_text(f"{run}-t2 · try 2")
+    expect(page.locator("#gantt .label", has_text=f"{run}-t2 · try 2")).to_have_count(1)
+
+
+def test_the_cause_comes_before_the_diagram_on_a_phone(visit: Callable[..., Any]) -> None:
+    page = visit("/machines/tasks/show-t1/", viewport=PHONE)
+    cause, diagram = page.locator("#why"), page.locator("[data-drawing]")
+    expect(cause).to_contain_text("Actions")
+
+    assert cause.bounding_box()["y"] < diagram.bounding_box()["y"]
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert cause.bounding_box()["x"] > diagram.bounding_box()["x"]

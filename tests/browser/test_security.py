@@ -63,7 +63,7 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) ->
     page.get_by_role("button", name="Save").click()
     page.locator("#views-menu summary").click()
     expect(page.locator("#views-menu")).to_contain_text("<img")
-    page.goto(f"{site.url}/machines/runs/evil/move/run_canceled/")
+    page.goto(f"{site.url}/machines/runs/evil/transition/run_canceled/")
     page.fill("#reason", EVIL)
     page.get_by_role("button", name="Cancel run").click()
     expect(page.locator("main")).to_contain_text("<img")
@@ -82,7 +82,7 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) ->
     ):
         each = visit(path, who="admin")
         each.wait_for_load_state("networkidle")
-    evil = visit("/screens/")
+    evil = visit("/displays/")
     evil.get_by_label("Location").fill(EVIL[:80])
     evil.get_by_label("Code on the display").fill('"><b>')
     evil.get_by_role("button", name="Pair display").click()

@@ -14,8 +14,15 @@ from tests.browser.test_memory import TAP
 SCALES = ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 
 
+OPENS = """(path) => new Promise((resolve) => {
+  const socket = new WebSocket(`ws://${location.host}${path}`);
+  socket.onmessage = () => resolve(true);
+  socket.onclose = () => resolve(false);
+})"""
+
+
 def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
-    wall, console = visit("/wall/pair/", who="stranger", **looks), visit("/screens/")
+    wall, console = visit("/wall/pair/", who="stranger", **looks), visit("/displays/")
     console.get_by_label("Code on the display").fill(wall.locator("#code").inner_text().lower())
     console.get_by_label("Location").fill(name)
     console.get_by_label("Rotation interval").fill("3")
@@ -25,13 +32,16 @@ def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
     return wall, console
 
 
-def test_a_screen_is_let_in_by_its_code_and_thrown_out(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_display_is_paired_with_its_code_and_unpaired(site: Any, visit: Callable[..., Any]) -> None:
     wall, console = pair(site, visit, "Kitchen")
     expect(wall.locator("#freshness")).to_have_attribute("data-state", "live")
     console.reload()
     expect(console.get_by_role("row", name="Kitchen")).to_contain_text("online")
-    # It is read-only.
-    assert wall.request.get(f"{site.url}/machines/tasks/show-t1/force/").status == 403
+    for path in ("/", "/machines/tasks/", "/api/v1/tasks/", "/api/v1/board/"):
+        assert wall.request.get(f"{site.url}{path}").status == 403, path
+    assert wall.evaluate(OPENS, "/ws/board/")
+    assert not wall.evaluate(OPENS, "/ws/events/")
+    visit.errors.clear()  # type: ignore[attr-defined]  # the refused WebSocket
 
     console.get_by_role("row", name="Kitchen").get_by_role("button", name="Unpair").click()
     expect(console.get_by_role("row", name="Kitchen")).to_contain_text("unpaired")
@@ -50,7 +60,7 @@ FULL = """() => {
   window.tell("/ws/board/", { type: "delta", counts, stuck, alerts, rates: { transitions_per_minute: 12345.6 } });
 }"""
 # Boxes whose content overflows or is cut off.
-CUT = """() => [...document.querySelectorAll(".worry, [data-page]:not([hidden]) .tile")].flatMap((box) => {
+CUT = """() => [...document.querySelectorAll(".key-figure, [data-page]:not([hidden]) .tile")].flatMap((box) => {
   const edge = box.getBoundingClientRect();
   const inside = [...box.querySelectorAll("*:not(svg *)")].filter((each) => each.getClientRects().length);
   const reachesOut = ({ right, bottom }) => right > edge.right || bottom > edge.bottom;
@@ -58,7 +68,7 @@ CUT = """() => [...document.querySelectorAll(".worry, [data-page]:not([hidden]) 
   return [box.scrollHeight > box.clientHeight ? [box] : [],
     [box, ...inside].filter((each) => isCut(each) || reachesOut(each.getBoundingClientRect()))].flat();
 }).map((each) => each.outerHTML.slice(0, 120))"""
-SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tiles:not([hidden]) b, .worry .label")]
+SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tiles:not([hidden]) b, .key-figure .label")]
   .map((each) => parseFloat(getComputedStyle(each).fontSize) / innerHeight))"""
 
 
@@ -84,7 +94,7 @@ def test_nothing_scrolls_and_no_number_is_cut_off(
 
 def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Callable[..., Any]) -> None:
     page = visit("/wall/")
-    told = page.evaluate("""async () => {
+    shown = page.evaluate("""async () => {
       const { writeShort } = await import(document.querySelector("link[href*=tiles]").href);
       return [0.04, 7.25, 9999, 10049, 98765, 999_960, 1_234_567].map((number) => {
         const place = document.createElement("b");
@@ -93,12 +103,12 @@ def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Callable[..., A
       });
     }""")
 
-    assert [text for text, _ in told] == ["0", "7.3", "9999", "10k", "98.8k", "1M", "1.2M"]
-    assert told[4] == ["98.8k", "98765"]
+    assert [text for text, _ in shown] == ["0", "7.3", "9999", "10k", "98.8k", "1M", "1.2M"]
+    assert shown[4] == ["98.8k", "98765"]
 
 
 @pytest.mark.parametrize("machines", ["task", "task,run", "task,run,worker", "task,run,worker,test_gate"])
-def test_few_tiles_fill_the_screen(machines: str, visit: Callable[..., Any]) -> None:
+def test_few_tiles_fill_the_display(machines: str, visit: Callable[..., Any]) -> None:
     page = visit(f"/wall/?machines={machines}", viewport={"width": 1920, "height": 1080})
     right = page.evaluate(
         "Math.max(...[...document.querySelectorAll('.tile')].map((tile) => tile.getBoundingClientRect().right))"
@@ -108,7 +118,7 @@ def test_few_tiles_fill_the_screen(machines: str, visit: Callable[..., Any]) -> 
     assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
 
 
-def test_pages_turn_and_a_wall_that_is_thrown_out_asks_to_be_let_in_again(site: Any, visit: Callable[..., Any]) -> None:
+def test_pages_rotate_and_an_unpaired_display_shows_a_new_code(site: Any, visit: Callable[..., Any]) -> None:
     wall, console = pair(site, visit, "Stairs", viewport={"width": 1920, "height": 1080})
     page = wall.locator("[data-page]")
     expect(page.nth(0)).to_be_visible()

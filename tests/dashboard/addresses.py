@@ -29,7 +29,7 @@ LISTED = [
     Page("tokens", ANYBODY),
     Page("second_factor", ANYBODY),
     Page("wall", ANYBODY),
-    Page("screens", VIEW),
+    Page("displays", VIEW),
     Page("alerts", VIEW),
     Page("approvals", VIEW),
     Page("approval", VIEW, "pending approval"),

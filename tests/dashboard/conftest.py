@@ -33,13 +33,13 @@ def module_people(module_db: None) -> dict[str, Any]:
     from dashboard import groups
 
     groups.create_groups()
-    made = {name: User.objects.create(username=name, password="!") for name in ("viewer", "operator", "supervisor")}
+    made = {name: User.objects.create(username=name, password="unset") for name in ("viewer", "operator", "supervisor")}
     for name, user in made.items():
         user.groups.add(Group.objects.get(name=name))
     return {
         **made,
-        "nobody": User.objects.create(username="nobody", password="!"),
-        "superuser": User.objects.create(username="superuser", password="!", is_superuser=True, is_staff=True),
+        "nobody": User.objects.create(username="nobody", password="unset"),
+        "superuser": User.objects.create(username="superuser", password="unset", is_superuser=True, is_staff=True),
     }
 
 

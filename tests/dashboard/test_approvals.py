@@ -110,7 +110,7 @@ def test_without_the_permission_to_override_one_only_reads(
 ) -> None:
     made = ask(client, people["supervisor"])
     client.force_login(people[person])
-    assert "You cannot decide this" in text_of(client, "approvals")
+    assert "To decide this request you need the permission" in text_of(client, "approvals")
     assert decide(client, made, "approve").status_code == 403
 
 

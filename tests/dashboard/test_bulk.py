@@ -98,3 +98,19 @@ def test_the_number_of_matches_is_shown_before_selecting(people: dict[str, Any],
 
     assert client.get(url, {"q": "count-"}).content == b"all 3"
     assert client.get(url, {"q": "nonsense:x"}).content == b"all 0"
+
+
+def test_only_actions_that_apply_to_the_selection_are_offered(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["operator"])
+    ended = world.run(id="ended-run")
+    world.fire(ended, "run_canceled", actor=world.operator())
+    both, none = chosen(client, ids=["scene", "ended-run"]), chosen(client, ids=["ended-run"])
+
+    page = client.get(both, {"trigger": "run_canceled"})
+    assert page.context["triggers"] == [("run_canceled", "Cancel 1 run")]
+    assert page.context["label"] == "Cancel 1 run"
+    page = client.get(none)
+    assert page.context["triggers"] == []
+    assert "No action applies to these runs" in page.content.decode()

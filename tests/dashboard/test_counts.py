@@ -230,7 +230,7 @@ def test_the_alerts_page_counts_all_open_alerts_and_lists_the_severest(viewer: C
 
     assert page.context["open_count"] == total
     assert len(page.context["open_now"]) == 200
-    assert page.context["open_now"][0].key == "old"
+    assert page.context["open_now"][0][0].key == "old"
     assert f"{total} open" in text_of(page)
 
 
@@ -252,8 +252,11 @@ def test_the_share_of_forced_transitions_is_not_a_sample(viewer: Client, scene: 
 
     edges = viewer.get(reverse("console:overrides")).context["edges"]
 
-    shown = {(machine, source, target): (forced, total) for machine, source, target, forced, total in edges}
-    assert shown["task", "queued", "cancelled"] == (4, 4)
+    shown = {edge[:3]: edge[3:] for edge in edges}
+    forced, total, forced_url, total_url = shown["task", "queued", "cancelled"]
+    assert (forced, total) == (4, 4)
+    for url in (forced_url, total_url):
+        assert len(viewer.get(url).context["events"]) == 4
 
 
 def test_all_matching_is_counted_beyond_what_one_job_may_hold(

@@ -73,9 +73,14 @@ def test_the_stuck_page_links_the_actions_that_apply(people: dict[str, Any], sce
 
     (row,) = (row for row in rows if row["item"].entity.pk == "halted")
     assert row["actions"] == [
-        ("Retry task halted-t1", reverse("console:retry", args=["tasks", "halted-t1"])),
-        ("Skip workstream", reverse("console:transition", args=["workstreams", "halted", "workstream_skipped"])),
-        ("Cancel workstream", reverse("console:transition", args=["workstreams", "halted", "workstream_cancelled"])),
+        ("Retry task", "Retry task halted-t1", reverse("console:retry", args=["tasks", "halted-t1"])),
+        *(
+            (label, label, reverse("console:transition", args=["workstreams", "halted", trigger]))
+            for label, trigger in (
+                ("Skip workstream", "workstream_skipped"),
+                ("Cancel workstream", "workstream_cancelled"),
+            )
+        ),
     ]
     client.force_login(people["viewer"])
     rows = client.get(reverse("console:stuck"), {"machine": "workstream"}).context["rows"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -61,7 +62,7 @@ def test_the_first_acknowledgement_is_kept_until_the_state_changes(
 def test_acknowledging_returns_to_the_same_list(late: Any, people: dict[str, Any], client: Client) -> None:
     client.force_login(people["operator"])
     place = f"{STUCK}?machine=task"
-    see = re.search(r'action="(/stuck/[^"]+/seen/[^"]*)"', client.get(place).content.decode())
+    see = re.search(r'action="(/stuck/[^"]+/acknowledge/[^"]*)"', client.get(place).content.decode())
     assert see
 
     assert client.post(unescape(see[1]))["Location"] == place
@@ -120,3 +121,58 @@ def test_a_longer_stuck_list_runs_no_more_queries(people: dict[str, Any], client
         asked[len(shown)] = len(queries)
     assert list(asked) == [5, 25]
     assert asked[25] == asked[5], [query["sql"][:150] for query in queries]
+
+
+def read_digest(client: Client, place: str = STUCK) -> str:
+    """What an open page fetches to notice a change of its list."""
+    cache.clear()
+    separator = "&" if "?" in place else "?"
+    answer = client.get(f"{place}{separator}part=digest", headers={"HX-Request": "true"})
+    return str(answer.content.decode())
+
+
+def test_a_list_of_the_same_length_with_other_entries_has_another_digest(
+    late: Any, scene: Scene, people: dict[str, Any], client: Client
+) -> None:
+    client.force_login(people["operator"])
+    page = client.get(STUCK)
+    assert read_digest(client) == page.context["digest"]
+    length = len(page.context["rows"])
+
+    other = long_ago(world.queued_task())
+    world.forced(late, "cancelled")
+
+    page = client.get(STUCK)
+    assert other.pk in {row["item"].entity.pk for row in page.context["rows"]}
+    assert len(page.context["rows"]) == length
+    assert read_digest(client) == page.context["digest"] != read_digest(client, f"{STUCK}?machine=run")
+
+
+def test_an_acknowledgement_changes_the_digest(late: Any, people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["operator"])
+    before = read_digest(client)
+
+    client.post(reverse("console:acknowledge_stuck", args=["tasks", late.pk]))
+
+    assert read_digest(client) != before
+
+
+def test_the_digest_is_computed_once_for_all_open_pages(late: Any, people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["operator"])
+    read_digest(client)
+    with CaptureQueriesContext(connection) as queries:
+        client.get(STUCK, {"part": "digest"}, headers={"HX-Request": "true"})
+
+    assert not [query for query in queries if "statecore_task" in query["sql"]]
+
+
+def test_alerts_of_the_same_number_have_another_digest(scene: Scene, people: dict[str, Any], client: Client) -> None:
+    client.force_login(people["operator"])
+    alerts = reverse("console:alerts")
+    before = client.get(alerts).context["digest"]
+    assert read_digest(client, alerts) == before
+
+    scene.alert.detail = "something else is late"
+    scene.alert.save()
+
+    assert read_digest(client, alerts) != before

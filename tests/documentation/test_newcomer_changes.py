@@ -112,7 +112,7 @@ def test_a_field_takes_its_line_and_generated_files(project: Project) -> None:
     assert "True" in project.passes(f'python manage.py shell -v 0 -c "{shown}"')
 
 
-def test_an_alert_rule_takes_its_declaration_and_a_runbook_section(project: Project) -> None:
+def test_an_alert_rule_takes_its_declaration_a_runbook_section_and_a_link(project: Project) -> None:
     check = f"{TEST} tests/documentation/test_operations.py -k 'rule or description'"
     rule = 'CountRule("too_quiet", Severity.WARNING, "no run has started", lambda at: iter(())),'
     project.insert("statecore/delivery/sinks/alert_rules.py", f"\n    {rule}", after="COUNT_RULES = (")
@@ -123,6 +123,12 @@ def test_an_alert_rule_takes_its_declaration_and_a_runbook_section(project: Proj
 
     project.append("docs/how-to/respond-to-alerts.md", "\n## too_quiet\n\nStart a run.\n")
     project.passes(f"{CHECK} && {check}")
+
+    link = f"{TEST} tests/dashboard/test_alert_links.py -k every_rule"
+    assert "name a new rule in dashboard/queries/alert_links.py" in project.fails(link)
+    runs = "lambda alert: _entities(Task.flow, 'state:pending')"
+    project.insert("dashboard/queries/alert_links.py", f'\n    "too_quiet": {runs},', after="Link | None]] = {")
+    project.passes(link)
 
 
 def test_a_console_page_takes_a_view_a_template_and_a_route(project: Project) -> None:

@@ -276,13 +276,13 @@ def test_revoked_and_logged_out_clients_are_disconnected(app: InProcessApp, monk
 
 def test_password_only_sessions_are_disconnected_once_2fa_is_required(app: InProcessApp, monkeypatch, settings) -> None:
     monkeypatch.setattr(live_connections, "CHECK_SECONDS", 0.1)
-    alone, with_code, screen = browser("ada", password="a"), browser("bob", password="b", passed=True), browser("wall")
-    sockets = [app.socket("/ws/board/", cookie) for cookie in (alone, with_code, screen)]
+    alone, with_code, display = browser("ada", password="a"), browser("bob", password="b", passed=True), browser("wall")
+    sockets = [app.socket("/ws/board/", cookie) for cookie in (alone, with_code, display)]
     until(lambda: all(socket.messages for socket in sockets))
     settings.STATECORE_SECOND_FACTOR = "required"
 
     until(lambda: sockets[0].closed == 1008)
-    again = [app.socket("/ws/events/", cookie) for cookie in (alone, with_code, screen)]
+    again = [app.socket("/ws/events/", cookie) for cookie in (alone, with_code, display)]
     until(lambda: again[0].closed == 1008 and again[1].messages and again[2].messages)
     assert [socket.closed for socket in (*sockets[1:], *again[1:])] == [None] * 4
 

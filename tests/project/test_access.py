@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 # A display that is not paired shows its pairing code. The page for the second factor redirects without a password.
-OPEN = {"healthz", "readyz", "login/", "wall/pair/", "wall/pair/done/"}
+OPEN = {"healthz", "readyz", "login/", "wall/pair/", "wall/pair/status/"}
 
 
 def routes(resolver: URLResolver, prefix: str = "") -> list[tuple[str, URLPattern]]:

@@ -143,10 +143,10 @@ def _describe_stuck(flow: Flow, state: str, found: list[Any], at: datetime) -> V
     count = len(found)
     if count == MAX_STUCK_IDS:
         count = deadlines.count_overdue(flow, state, at, beyond=get_limit("stuck_factor"))
-    subject = f"{flow.entity_type} {found[0].pk} has" if count == 1 else f"{count} {flow.collection} have"
-    detail = (
-        f"{subject} been {state} for far longer than expected, since {format_utc(deadlines.get_clock_start(found[0]))}"
-    )
+    one = f"{flow.event_noun.replace('_', ' ')} {found[0].pk} has"
+    subject = one if count == 1 else f"{count} {flow.collection.replace('-', ' ')} have"
+    since = format_utc(deadlines.get_clock_start(found[0]))
+    detail = f"{subject} been {state.lower().replace('_', ' ')} for far longer than expected, since {since}"
     return Violation(f"{flow.entity_type}.{state}", detail, {"count": count, "ids": [entity.pk for entity in found]})
 
 

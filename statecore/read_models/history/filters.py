@@ -34,6 +34,8 @@ class Filters:
     channel: Sequence[str] = ()
     kind: Sequence[str] = ()
     severity: Sequence[str] = ()
+    from_state: Sequence[str] = ()
+    to_state: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
 
@@ -66,8 +68,9 @@ class Filters:
         if self.actor:
             yield Condition(f"p.actor {_build_in_clause(self.actor)}", [_build_in_param(self.actor)])
         if self.channel:
-            # Read from each event: this filter is too rare to justify an index.
+            # Read from each event: this filter is too rare to justify an index. So are those by state.
             yield Condition(_build_equality("e.channel", self.channel), [])
+        yield from self._match_states()
         if self.entity:
             yield self._match_entities()
         elif self.entity_type:
@@ -75,6 +78,11 @@ class Filters:
         for operator, moment in ((">=", self.since), ("<", self.until)):
             if moment is not None:
                 yield Condition(f"e.timestamp {operator} %s", [connection.ops.adapt_datetimefield_value(moment)])
+
+    def _match_states(self) -> Iterator[Condition]:
+        for column, states in (("e.from_state", self.from_state), ("e.to_state", self.to_state)):
+            if states:
+                yield Condition(f"{column} {_build_in_clause(states)}", [_build_in_param(states)])
 
     def _match_entities(self) -> Condition:
         """Returns the condition that an event belongs to one of these entities, of any machine without an entity type.

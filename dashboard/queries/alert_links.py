@@ -1,0 +1,100 @@
+"""The page that lists exactly what an alert counts: the entity, a search of a machine, or the events of its window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from statecore.delivery.sinks.alert_rules import ENTRY_RULES, get_limit
+from statecore.kernel import registry
+from statecore.kernel.clock import now, rfc3339
+from statecore.kernel.flow import Flow
+from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.patch_ledger import State as Patch
+from statecore.machines.task import State as TaskState
+from statecore.machines.task import Task
+from statecore.records import Alert
+from statecore.records.alert import INTEGRITY, INVARIANT
+
+from .search import MAX_LENGTH
+
+ENTITIES = {rule.name: rule.flow for rule in ENTRY_RULES}
+
+
+class Link(NamedTuple):
+    url: str
+    permission: str  # required to open the page
+
+
+def find_link(alert: Alert) -> Link | None:
+    """None for a rule that counts nothing a page could list."""
+    if (flow := ENTITIES.get(alert.rule)) is not None:
+        return Link(reverse("console:entity", args=[flow.collection, alert.key]), flow.permission("view"))
+    return LISTS[alert.rule](alert) if alert.rule in LISTS else None
+
+
+def _failures(alert: Alert) -> Link:
+    return _events(alert, "failure_minutes", severity="error,critical")
+
+
+def _retries(alert: Alert) -> Link:
+    states = {"from_state": TaskState.RUNNING, "to_state": TaskState.RETRYING}
+    return _events(alert, "retry_minutes", machine=Task.flow.entity_type, **states)
+
+
+def _overrides(alert: Alert) -> Link:
+    return _events(alert, "override_minutes", kind="override")
+
+
+def _quarantined(alert: Alert) -> Link:
+    return _events(alert, "quarantine_minutes", machine=PatchLedger.flow.entity_type, to_state=str(Patch.QUARANTINED))
+
+
+def _blocked(alert: Alert) -> Link:
+    return _entities(Task.flow, f"state:{TaskState.BLOCKED}")
+
+
+def _findings(alert: Alert) -> Link | None:
+    """The entities that an integrity check found; None if it found something else, or too many for one search."""
+    flow = next((flow for flow in registry.flows() if flow.entity_type == alert.facts.get("entity_type")), None)
+    query = f"id:{','.join(alert.facts.get('ids', ()))}"
+    return None if flow is None or query == "id:" or len(query) > MAX_LENGTH else _entities(flow, query)
+
+
+def _stuck(alert: Alert) -> Link | None:
+    """None for a machine that is no longer installed."""
+    machine, _dot, state = alert.key.partition(".")
+    flow = next((flow for flow in registry.flows() if flow.entity_type == machine), None)
+    query = f"state:{state} overdue:{get_limit('stuck_factor'):g}x"
+    return None if flow is None else _entities(flow, query)
+
+
+LISTS: dict[str, Callable[[Alert], Link | None]] = {
+    "failure_rate": _failures,
+    "retry_rate": _retries,
+    "override_spike": _overrides,
+    "quarantined_patches": _quarantined,
+    "blocked_tasks": _blocked,
+    "stuck": _stuck,
+    INTEGRITY: _findings,
+    INVARIANT: _findings,
+}
+# Rules whose text says everything.
+WITHOUT_LINK: set[str] = set()
+
+
+def _entities(flow: Flow, query: str) -> Link:
+    url = f"{reverse('console:machine', args=[flow.collection])}?{urlencode({'q': query})}"
+    return Link(url, flow.permission("view"))
+
+
+def _events(alert: Alert, minutes: str, **filters: Any) -> Link:
+    """The events of the alert's window, which ends now or when the alert was resolved."""
+    end = alert.resolved_at or now()
+    start = (end - timedelta(minutes=get_limit(minutes))).replace(second=0, microsecond=0)
+    window = {"since": rfc3339(start), **({"until": rfc3339(end)} if alert.resolved_at else {})}
+    return Link(f"{reverse('console:audit')}?{urlencode({**filters, **window})}", "statecore.view_event")
