@@ -15,6 +15,7 @@ from ..kernel.clock import now
 
 CHECKPOINT_FILE = "checkpoint"
 JOURNAL_FILE = "transitions.jsonl"
+TAMPERED = "tampered"
 
 
 def get_checkpoint_path() -> Path:
@@ -28,6 +29,17 @@ def get_journal_path() -> Path:
 def build_aside_path(path: Path, why: str) -> Path:
     """Returns a unique name beside a file, such as `checkpoint-until-20260101T000000000000Z`."""
     return path.with_name(f"{path.stem}-{why}-{now():%Y%m%dT%H%M%S%fZ}{path.suffix}")
+
+
+def build_tampered_path(path: Path) -> Path:
+    """Returns the name under which a file is kept that another program has changed."""
+    return build_aside_path(path, TAMPERED)
+
+
+def list_tampered() -> list[Path]:
+    """Returns the kept journal files that another program had changed, oldest first."""
+    path = get_journal_path()
+    return sorted(path.parent.glob(f"{path.stem}-{TAMPERED}-*{path.suffix}"))
 
 
 @contextmanager

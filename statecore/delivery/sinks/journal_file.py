@@ -4,20 +4,30 @@ Each batch is on the disk (fdatasync) before the cursor moves, so the file is co
 crash. Lines after the cursor may be missing, incomplete or damaged: recovery reads the end of the file, truncates it
 after the last valid line, and continues from there. A deleted file is written again from the start. A file with events
 that this database does not have, as after restoring an older backup, is renamed, and a new one is written.
+
+While the sequencer leads, no other program may change the file. A deleted, replaced or truncated file is noticed by the
+next write or tick, an edited one by its times, and any other change by a scan that compares the file with the database
+again and again. What was found is kept beside, and a new file is written from the lines that are still right and from
+the database.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import time
+from datetime import datetime
 from io import BufferedRandom
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
 
 from ...journal.archive import get_last_archived_position
-from ...journal.home_files import build_aside_path, get_journal_path
+from ...journal.copies import BATCH_SIZE, Difference, compare_lines, is_signed
+from ...journal.home_files import build_aside_path, build_tampered_path, get_journal_path
 from ...journal.position import Position
 from ...storage import files
 from .sink import Batch, Sink
@@ -25,6 +35,35 @@ from .sink import Batch, Sink
 log = structlog.get_logger(__name__)
 
 BLOCK_SIZE = 65_536
+# Of each tick; the longer time if another program has touched the file.
+SCAN_SECONDS, URGENT_SCAN_SECONDS = 0.05, 1.0
+
+
+class JournalFileChanged(RuntimeError):
+    """Another program has changed the file. The sink has to recover."""
+
+
+class Stamp(NamedTuple):
+    """What the file system knows of the file after the last write of this process."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def read(cls, path: Path) -> Stamp:
+        return cls.build(path.stat())
+
+    @classmethod
+    def build(cls, found: os.stat_result) -> Stamp:
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+class Damage(NamedTuple):
+    problem: str
+    # The number of bytes at the beginning that are still right.
+    intact: int
 
 
 class JournalFile(Sink):
@@ -32,11 +71,19 @@ class JournalFile(Sink):
 
     def __init__(self) -> None:
         self.file: BufferedRandom | None = None
+        # None while this process writes.
+        self.stamp: Stamp | None = None
+        self.damage: Damage | None = None
+        self.scan = Scan()
 
     def recover(self, cursor: int) -> int:
-        self.close()
         path = get_journal_path()
-        self.file = _open_locked(path)
+        self.damage = self.damage or self._find_damage(path)
+        if self.damage is not None and self.file is not None:
+            self.file = _rewrite(self.file, path, self.damage)
+        else:
+            self.close()
+            self.file = _open_locked(path)
         last, end = _find_last_valid_line(self.file, cursor)
         if last and not Position.objects.filter(position=last["position"], event=last.get("event_id")).exists():
             _set_aside(path, last["position"])
@@ -46,19 +93,113 @@ class JournalFile(Sink):
         self.file.seek(end)
         # A killed process may have left lines that are not on the disk yet; the cursor must not move past them.
         os.fdatasync(self.file.fileno())
+        self.stamp, self.damage, self.scan = Stamp.build(os.fstat(self.file.fileno())), None, Scan()
         return int(last["position"]) if last else 0
 
     def deliver(self, batch: Batch) -> None:
         assert self.file is not None  # noqa: S101 - recover() comes first
+        self._check_for_changes(get_journal_path())
         lines = [{"position": event.position, **event.serialized} for event in batch]
+        self.stamp = None
         self.file.write(b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines]))
         self.file.flush()
         os.fdatasync(self.file.fileno())
+        self.stamp = Stamp.build(os.fstat(self.file.fileno()))
+
+    def tick(self, at: datetime) -> None:
+        """Looks for changes by other programs. Raises JournalFileChanged."""
+        if self.file is None or self.stamp is None:
+            return
+        path = get_journal_path()
+        self._check_for_changes(path)
+        self._refuse_damage(self.scan.run(path, self.stamp.size))
 
     def close(self) -> None:
+        self.stamp = self.damage = None
         if self.file is not None:
             self.file.close()
             self.file = None
+
+    def _check_for_changes(self, path: Path) -> None:
+        """Raises JournalFileChanged if the file system shows damage, and scans the file from the start if it may."""
+        self._refuse_damage(self._find_damage(path))
+        if self.stamp is not None and (current := Stamp.read(path)) != self.stamp:
+            log.warning("journal_file_touched", file=str(path))
+            self.stamp, self.scan = current, Scan(is_urgent=True)
+
+    def _find_damage(self, path: Path) -> Damage | None:
+        """Returns what the file system alone shows: a deleted, replaced, truncated or extended file."""
+        if self.stamp is None:
+            return None
+        try:
+            current = Stamp.read(path)
+        except FileNotFoundError:
+            return Damage("it was deleted", self.stamp.size)
+        if current.inode != self.stamp.inode:
+            return Damage("it was replaced by another file", self.stamp.size)
+        if current.size != self.stamp.size:
+            sizes = self.stamp.size, current.size
+            return Damage(f"its size changed from {sizes[0]} to {sizes[1]} bytes", min(sizes))
+        return None
+
+    def _refuse_damage(self, damage: Damage | None) -> None:
+        if damage is not None:
+            self.damage = damage
+            raise JournalFileChanged(f"transitions.jsonl was changed by another program: {damage.problem}")
+
+
+class Scan:
+    """Compares the file with the database, a part in each tick, and begins again at its end."""
+
+    def __init__(self, *, is_urgent: bool = False) -> None:
+        self.offset, self.expected, self.is_urgent = 0, 0, is_urgent
+
+    def run(self, path: Path, size: int) -> Damage | None:
+        deadline = time.monotonic() + (URGENT_SCAN_SECONDS if self.is_urgent else SCAN_SECONDS)
+        with path.open("rb") as file:
+            file.seek(self.offset)
+            while self.offset < size and time.monotonic() < deadline:
+                lines = list(islice(file, BATCH_SIZE))
+                if difference := compare_lines(lines, self.expected or None):
+                    return self._judge(lines, difference)
+                first = self.expected or orjson.loads(lines[0])["position"]
+                if not self.offset and first > get_last_archived_position() + 1:
+                    return Damage(f"it begins at position {first}", 0)
+                self.offset, self.expected = self.offset + sum(map(len, lines)), first + len(lines)
+        if self.offset >= size:
+            self.offset, self.expected, self.is_urgent = 0, 0, False
+        return None
+
+    def _judge(self, lines: list[bytes], difference: Difference) -> Damage | None:
+        """Returns the damage, or None if the file is right and the database was rewritten."""
+        if not difference.is_damage and not is_signed(difference.position):
+            log.error("journal_rewritten", problem=f"transitions.jsonl: {difference.detail}")
+            self.offset, self.expected = 0, 0
+            return None
+        # Lines of archived events cannot be written again, and a file must not have gaps.
+        is_archived = difference.position <= get_last_archived_position()
+        intact = 0 if is_archived else self.offset + sum(map(len, lines[: difference.line]))
+        return Damage(difference.detail, intact)
+
+
+def _rewrite(old: BufferedRandom, path: Path, damage: Damage) -> BufferedRandom:
+    """Keeps what is found at the path, and returns a new file with the intact lines.
+
+    They are read from the file that this process has open, which exists even if its path was deleted. A deletion
+    leaves an empty file as its trace.
+    """
+    aside = build_tampered_path(path)
+    if path.exists():
+        path.rename(aside)
+    else:
+        aside.touch(mode=0o600)
+    log.error("journal_file_tampered", problem=damage.problem, kept_as=str(aside))
+    new = _open_locked(path)
+    with old:
+        old.seek(0)
+        shutil.copyfileobj(old, new)
+    new.truncate(damage.intact)
+    return new
 
 
 def _open_locked(path: Path) -> BufferedRandom:

@@ -69,15 +69,12 @@ def check_journal_file() -> Iterator[CheckResult]:
     """Compares the end of the file; `manage.py integrity` compares the whole file."""
     path = get_journal_path()
     cursor = SinkCursor.objects.filter(sink="journal_file").values_list("position", flat=True).first() or 0
-    if not path.exists():
-        yield ok(f"{path.name} is not in this home" if cursor else "nothing has been written yet")
-        return
     findings = list(integrity.check_journal_file(tail_only=True))
     for finding in findings:
-        yield error(
-            finding.detail, "the sequencer repairs a damaged file; if the database differs, see manage.py integrity"
-        )
-    if not findings:
+        yield error(finding.detail, "manage.py integrity; the sequencer repairs a damaged file, but not the database")
+    if not path.exists():
+        yield ok(f"{path.name} is not in this home" if cursor else "nothing has been written yet")
+    elif not findings:
         yield ok(f"{path.name} is the same as the database up to position {cursor}")
 
 

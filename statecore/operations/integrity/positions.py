@@ -8,12 +8,9 @@ from django.db import connection
 
 from ...journal import ArchivedRange, Numbering
 from ...journal.commit_order import EVENTS, POSITIONS
+from ...journal.copies import SELECT_HASHES
 from .findings import LIMIT, Finding, build_journal_error
 
-SELECT_HASHES = f"""
-    SELECT p.position, e.hash FROM {POSITIONS} AS p LEFT JOIN {EVENTS} AS e ON e.event_id = p.event_id
-    WHERE p.position BETWEEN %s AND %s ORDER BY p.position
-"""
 # One statement, so that concurrent numbering and archiving cannot make the values inconsistent.
 SELECT_EXTENT = f"""
     SELECT count(*), min(position), max(position),
