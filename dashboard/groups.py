@@ -29,7 +29,6 @@ RECORDS = (
     "position",
     "archivedrange",
     "signedcheckpoint",
-    "witness",
 )
 
 

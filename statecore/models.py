@@ -13,7 +13,6 @@ from .journal import (
     Position,
     SignedCheckpoint,
     TreeHashes,
-    Witness,
 )
 from .records import *  # noqa: F403
 
@@ -30,5 +29,4 @@ __all__ = [
     "Position",
     "SignedCheckpoint",
     "TreeHashes",
-    "Witness",
 ]  # fmt: skip

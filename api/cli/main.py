@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from api.client import GuardFailed, Invalid, StatecoreError
 from statecore import __version__
 
-from . import agent, approvals, bulk, overrides, proofs, reading, session, transitions, watching
+from . import agent, approvals, bulk, overrides, proofs, reading, session, transitions, watching, witness
 from .context import PATIENCE_SECONDS, Context, format_line
 from .errors import CommandError, Exit, get_exit_code
 from .playbooks import commands as playbooks
@@ -51,7 +51,9 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"statecore {__version__}")
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (session, reading, watching, transitions, bulk, overrides, approvals, playbooks, proofs, agent):
+    for module in (
+        session, reading, watching, transitions, bulk, overrides, approvals, playbooks, proofs, witness, agent,
+    ):  # fmt: skip
         module.add_commands(commands)
     return parser
 

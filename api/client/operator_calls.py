@@ -125,6 +125,17 @@ class OperatorCalls(Connection):
         return Call("GET", build_path("audit", "consistency"), read_object, params={"first": first, "second": second})
 
     @call
+    def list_witnesses(self) -> Call[Json]:
+        """Returns, as `results`, the newest checkpoint that each witness has cosigned."""
+        return Call("GET", build_path("audit", "witnesses"), read_object)
+
+    @call
+    def cosign_checkpoint(self, checkpoint: str, cosignature: str) -> Call[Json]:
+        """Stores the cosignature of a witness; returns `size`, `signed_at` and `witnesses`."""
+        body = {"checkpoint": checkpoint, "cosignature": cosignature}
+        return Call("POST", build_path("audit", "cosignatures"), read_object, body=body)
+
+    @call
     def get_run_at(self, run_id: str, time: datetime) -> Call[Json]:
         """Returns the state of a run and its parts at a time in the past."""
         return Call("GET", build_path("runs", run_id, "at"), read_object, params={"time": time.isoformat()})

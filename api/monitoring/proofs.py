@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from statecore.journal import Event, proofs
+from statecore.journal import Event, proofs, witnesses
 from statecore.kernel import registry
+from statecore.kernel.clock import rfc3339
 from statecore.kernel.refusals import Invalid
+from statecore.records.token import Scope
 
 from ..access import VIEW_EVENT, require_permission, require_visible
 from ..query_params import RequestParams
 from ..request import Request
+from ..request_body import Body, RequestBody
 from ..responses import json_response
 from ..views import ApiView
 
@@ -55,3 +58,28 @@ class Consistency(ApiView):
         if first is None or second is None:
             raise Invalid({name: ["is required."] for name in ("first", "second") if params.get_number(name) is None})
         return json_response(proofs.prove_growth(first, second))
+
+
+class Witnesses(ApiView):
+    def get(self, request: Request) -> HttpResponse:
+        """Return the newest checkpoint that each witness has cosigned."""
+        RequestParams(request)
+        require_permission(request, VIEW_EVENT)
+        return json_response({"results": [status.as_dict() for status in witnesses.list_witnesses()]})
+
+
+class Cosignatures(ApiView):
+    # The signature of a configured witness authorises the call.
+    writes_need = Scope.READ
+
+    class Fields(Body):
+        checkpoint: str
+        cosignature: str
+
+    def post(self, request: Request) -> HttpResponse:
+        """Store the cosignature of a witness with its checkpoint. Repeating the call changes nothing."""
+        require_permission(request, VIEW_EVENT)
+        fields = RequestBody(request, self.Fields).fields
+        signed = witnesses.add_cosignature(fields.checkpoint, fields.cosignature)
+        names = sorted(signed.list_witnesses())
+        return json_response({"size": signed.size, "signed_at": rfc3339(signed.signed_at), "witnesses": names})

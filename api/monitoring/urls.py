@@ -19,6 +19,8 @@ urlpatterns = [
     path("audit/key/", proofs.Key.as_view(), name="audit-key"),
     path("audit/checkpoint/", proofs.NewestCheckpoint.as_view(), name="audit-checkpoint"),
     path("audit/proof/", proofs.Proof.as_view(), name="audit-proof"),
+    path("audit/witnesses/", proofs.Witnesses.as_view(), name="audit-witnesses"),
+    path("audit/cosignatures/", proofs.Cosignatures.as_view(), name="audit-cosignatures"),
     path("audit/consistency/", proofs.Consistency.as_view(), name="audit-consistency"),
     path("runs/<str:run_id>/at/", journal.RunAt.as_view(), name="run-at"),
 ]

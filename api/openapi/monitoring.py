@@ -260,6 +260,27 @@ def describe_consistency(view: Any, method: str) -> Operation:
     )
 
 
+def describe_witnesses(view: Any, method: str) -> Operation:
+    witness = {"name": STRING, "verifier_key": STRING, "size": COUNT, "cosigned_at": nullable(TIME), "silent": FLAG}
+    return Operation(
+        "List the witnesses and what they have cosigned",
+        {200: obj({"results": array(obj(witness))})},
+        description="The witnesses are those in `STATECORE_WITNESSES`. `silent` is true if a witness has cosigned "
+        "nothing for `STATECORE_WITNESS_SECONDS`.",
+    )
+
+
+def describe_cosignatures(view: Any, method: str) -> Operation:
+    return Operation(
+        "Store the cosignature of a witness",
+        {200: obj({"size": COUNT, "signed_at": TIME, "witnesses": array(STRING)})},
+        body=body_schema(proofs.Cosignatures.Fields),
+        description="`checkpoint` is the text of `audit/checkpoint/`, `cosignature` a signature line as C2SP "
+        "`tlog-cosignature` defines it. The key of the witness must be in `STATECORE_WITNESSES`. A token of scope "
+        "`read` is enough, because the cosignature authorises the call.",
+    )
+
+
 def describe_run_at(view: Any, method: str) -> Operation:
     member = obj(
         {
@@ -300,5 +321,7 @@ DESCRIPTIONS: dict[type, Any] = {
     proofs.NewestCheckpoint: describe_checkpoint,
     proofs.Proof: describe_proof,
     proofs.Consistency: describe_consistency,
+    proofs.Witnesses: describe_witnesses,
+    proofs.Cosignatures: describe_cosignatures,
     journal.RunAt: describe_run_at,
 }

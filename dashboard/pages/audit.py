@@ -17,6 +17,7 @@ from dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.journal import EventKind
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
+from statecore.journal.witnesses import list_witnesses
 from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
@@ -40,6 +41,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     given, before = {name: get_text(request, name) for name in FILTERS}, get_number(request, "before")
     machines = permissions.require_visible_machines(request)
     context: dict[str, Any] = {
+        "signed": latest_checkpoint(),
+        "witnesses": list_witnesses(),
         "given": given,
         "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in machines],
         "channels": [*map(str, Channel)],

@@ -1,7 +1,7 @@
 """The append-only record of every change: events in hash chains, their positions, Merkle tree and archives."""
 
 from .archive import Anchor, ArchivedRange
-from .checkpoints import SignedCheckpoint, Witness
+from .checkpoints import SignedCheckpoint
 from .events import (
     COLUMNS,
     ENDPOINT_LENGTH,

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class SignedCheckpoint(models.Model):
-    """The signature protects it; of each hour, the newest and the cosigned ones are kept."""
+    """The signature protects it; of each hour, the newest one and the newest one of each witness are kept."""
 
     size = models.BigIntegerField(primary_key=True)
     epoch = models.PositiveIntegerField(default=1)
@@ -48,6 +48,10 @@ class SignedCheckpoint(models.Model):
     def text(self) -> str:
         """The signed note with the cosignatures."""
         return self.note + self.cosignatures
+
+    def list_witnesses(self) -> set[str]:
+        """Returns the names of the witnesses that have cosigned it."""
+        return {line.split(" ")[1] for line in self.cosignatures.splitlines()}
 
     def open(self) -> Checkpoint:
         """Returns the checkpoint, verified with the key that it was stored with. Raises InvalidNote."""
@@ -97,7 +101,7 @@ def _get_signer(newest: SignedCheckpoint | None) -> Signer:
     if newest is not None and newest.size:
         raise SigningFailed(
             f"{signing.get_key_path()} is missing, but checkpoints were signed with {newest.verifier_key}: "
-            "restore the file, or create another key with `manage.py checkpoint --new-key`."
+            "restore the file, or begin with another key: `manage.py newkey`."
         )
     return signing.create_key()
 
@@ -108,10 +112,16 @@ def _store(checkpoint: Checkpoint, note: Note, key: VerifierKey) -> SignedCheckp
     stored, _is_new = SignedCheckpoint.objects.update_or_create(
         size=checkpoint.size, defaults={**values, "cosignatures": "", "signed_at": signed_at}
     )
-    this_hour = signed_at.replace(minute=0, second=0, microsecond=0)
-    outdated = SignedCheckpoint.objects.filter(signed_at__gte=this_hour, size__lt=checkpoint.size, cosignatures="")
-    outdated.delete()
+    delete_outdated(stored)
     return stored
+
+
+def delete_outdated(newer: SignedCheckpoint) -> None:
+    """Deletes the smaller checkpoints of the last hour that no other witness has cosigned."""
+    hour = now().replace(minute=0, second=0, microsecond=0)
+    recent = SignedCheckpoint.objects.filter(signed_at__gte=hour, size__lt=newer.size)
+    outdated = [each.size for each in recent if each.list_witnesses() <= newer.list_witnesses()]
+    recent.filter(size__in=outdated).delete()
 
 
 def find_key() -> VerifierKey | None:
@@ -184,23 +194,6 @@ def _write_file(text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-
-
-class Witness(models.Model):
-    """What a configured witness has cosigned last, and why the last attempt failed."""
-
-    name = models.CharField(primary_key=True, max_length=200)
-    url = models.CharField(max_length=500)
-    size = models.BigIntegerField(default=0)
-    cosigned_at = models.DateTimeField(null=True)
-    tried_at = models.DateTimeField(null=True)
-    error = models.TextField(default="")
-
-    class Meta:
-        default_permissions = ("view",)
-
-    def __str__(self) -> str:
-        return f"{self.name} at position {self.size}"
 
 
 def newest_before(moment: datetime) -> int:

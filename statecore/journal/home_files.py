@@ -42,6 +42,13 @@ def list_tampered() -> list[Path]:
     return sorted(path.parent.glob(f"{path.stem}-{TAMPERED}-*{path.suffix}"))
 
 
+def set_checkpoint_aside() -> None:
+    """Renames the checkpoint, because it is signed with a key that was lost."""
+    path = get_checkpoint_path()
+    if path.exists():
+        path.rename(build_aside_path(path, "until"))
+
+
 @contextmanager
 def set_aside() -> Iterator[None]:
     """Renames both files, because an operator restores another history; not if the block fails."""

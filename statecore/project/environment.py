@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote
 
 from annotated_types import Ge, Le
@@ -165,11 +165,6 @@ def _alerts(given: list[str]) -> dict[str, int]:
     return limits
 
 
-class WitnessAddress(NamedTuple):
-    url: str
-    key: VerifierKey
-
-
 def _key_name(given: str) -> str:
     if given and not NAME.fullmatch(given):
         raise ValueError(f"is {given[:200]!r}, but it must be at most 200 characters without spaces and +")
@@ -204,18 +199,19 @@ def _signer_program(given: str, info: ValidationInfo) -> str:
     return given
 
 
-def _witnesses(given: list[str]) -> tuple[WitnessAddress, ...]:
-    found = []
+def _witnesses(given: list[str]) -> tuple[VerifierKey, ...]:
+    found: dict[str, VerifierKey] = {}
     for word in given:
-        url, _, key = word.partition(" ")
         try:
-            witness = WitnessAddress(url, VerifierKey.parse(key))
+            key = VerifierKey.parse(word)
         except InvalidNote as error:
             raise ValueError(f"has {word[:200]!r}, which cannot be used: {error}") from None
-        if not url.startswith(("https://", "http://")) or witness.key.algorithm != COSIGNATURE:
-            raise ValueError(f"has {word[:200]!r}, but it must be a URL and the public key of a witness")
-        found.append(witness)
-    return tuple(found)
+        if key.algorithm != COSIGNATURE:
+            raise ValueError(f"has {word[:200]!r}, which is not the public key of a witness")
+        if key.name in found:
+            raise ValueError(f"names {key.name} twice")
+        found[key.name] = key
+    return tuple(found.values())
 
 
 def _redis_url(given: str) -> str:
@@ -448,10 +444,16 @@ class Environment(BaseSettings):
         "`/usr/local/bin/kms-sign`: program that signs checkpoints instead of a key: it reads the message from standard"
         " input and prints its Ed25519 signature, raw or in base64",
     )
-    witnesses: Annotated[tuple[WitnessAddress, ...], BeforeValidator(_witnesses), Words] = proofs(
+    witnesses: Annotated[tuple[VerifierKey, ...], BeforeValidator(_witnesses), Words] = proofs(
         "STATECORE_WITNESSES",
-        "`https://witness.example/ NAME+ID+BASE64`: addresses and public keys of the witnesses that cosign"
-        " checkpoints, separated by commas",
+        "`NAME+ID+BASE64`: public keys of the witnesses that cosign checkpoints, separated by commas",
+    )
+    witness_seconds: Number = proofs(
+        "STATECORE_WITNESS_SECONDS",
+        "a witness that has cosigned nothing for this long is reported",
+        "3600",
+        ge=10,
+        le=31_536_000,
     )
 
     alerts: Annotated[dict[str, int], BeforeValidator(_alerts), Words] = reporting(

@@ -195,6 +195,7 @@ STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
 STATECORE_JOURNAL_VERIFIER_KEY = ENVIRONMENT.journal_verifier_key
 STATECORE_JOURNAL_SIGNER = ENVIRONMENT.journal_signer
 STATECORE_WITNESSES = ENVIRONMENT.witnesses
+STATECORE_WITNESS_SECONDS = ENVIRONMENT.witness_seconds
 STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
 
 # Live updates: messages may be lost; clients catch up from the journal by position.

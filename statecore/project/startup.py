@@ -72,12 +72,11 @@ def migrate(is_stopping: Callable[[], bool] = lambda: False) -> None:
 def check_integrity(*, start_anyway: bool) -> None:
     """Refuses to start if recent rows do not verify, unless STATECORE_START_ANYWAY is set.
 
-    A damaged journal file is no reason: the sequencer repairs it when it runs.
+    A damaged journal file is no reason, because the sequencer repairs it when it runs, and neither is a silent witness.
     """
     from statecore.operations import integrity
 
-    findings = [finding for finding in integrity.check_recent() if finding.check != integrity.JOURNAL_FILE_CHECK]
-    errors = [finding for finding in findings if finding.severity == integrity.ERROR]
+    errors = integrity.select_database_errors(integrity.check_recent())
     if errors and not start_anyway:
         raise Refused(
             f"stored data does not verify ({len(errors)} errors, the first: {errors[0]}); "

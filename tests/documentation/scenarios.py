@@ -22,7 +22,7 @@ from django.test import Client, override_settings
 
 from statecore import scheduling, tasks
 from statecore.executors import patches
-from statecore.journal import ArchivedRange, Position, proofs
+from statecore.journal import ArchivedRange, Position, SignedCheckpoint, proofs
 from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
@@ -33,6 +33,7 @@ from statecore.operations import backup
 from statecore.project import commands
 from statecore.records import Patch
 from statecore.scheduling import breakers
+from statecore.transparency.witness import create_witness_key
 from tests.agent.process import state, submit, wait_for_state
 from tests.documentation.blocks import blocks
 from tests.documentation.workspace import Workspace
@@ -231,6 +232,23 @@ def a_signed_journal(workspace: Workspace, page: str) -> Iterator[None]:
 
 
 @contextmanager
+def a_witness(workspace: Workspace, page: str) -> Iterator[None]:
+    """A site that accepts a witness. Its key exists already, because the site starts before the page creates one."""
+    known = create_witness_key(workspace.tmp_path / "known", "witness.example/known")
+    workspace.replacements |= {
+        "/var/lib/witness --key": f"{workspace.tmp_path}/known --key",
+        "/var/lib/witness": str(workspace.tmp_path / "new"),
+        "NAME+ID+BASE64, NAME+ID+BASE64": str(known.verifier),
+    }
+    world.running_task()
+    sign_journal(workspace)
+    with a_site_with_the_settings(workspace, page) as site:
+        workspace.environ["STATECORE_URL"] = site.url
+        yield
+    assert SignedCheckpoint.objects.latest("size").list_witnesses() == {known.name}
+
+
+@contextmanager
 def archivable_events(workspace: Workspace, page: str) -> Iterator[None]:
     """A task completed and its events were signed a hundred days ago; newer events exist."""
     workspace.replacements["/where/the/files/are"] = str(workspace.home / "backup" / "archived-events")
@@ -295,6 +313,7 @@ SCENARIOS: dict[str, Scenario] = {
     "docs/how-to/recover-with-playbooks.md": entities_to_recover,
     "docs/how-to/archive-old-events.md": archivable_events,
     "docs/how-to/prove-an-event.md": a_signed_journal,
+    "docs/how-to/run-a-witness.md": a_witness,
     "docs/how-to/run-the-demo.md": simulated_agents,
     GATES_AND_PATCHES: gates_and_a_patch,
     "docs/how-to/read-only-console.md": a_read_only_console,

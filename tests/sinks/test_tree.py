@@ -5,10 +5,12 @@ from __future__ import annotations
 import stat
 import sys
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import time_machine
+from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection
 
 from statecore.delivery.sinks.tree import Tree
@@ -125,6 +127,22 @@ def test_a_lost_key_is_not_replaced_silently(home: Path) -> None:
 
     assert SignedCheckpoint.objects.latest("size").size == 10
     assert not (home / "journal.key").exists()
+
+
+def test_an_operator_replaces_a_lost_key(home: Path) -> None:
+    make_signed_journal()
+    old = SignedCheckpoint.objects.get().verifier_key
+    with pytest.raises(CommandError, match="there is a key"):
+        call_command("newkey")
+    (home / "journal.key").unlink()
+    out = StringIO()
+    call_command("newkey", stdout=out)
+    sign()
+
+    signed = SignedCheckpoint.objects.get()
+    assert signed.verifier_key == out.getvalue().strip() != old
+    assert open_checkpoint((home / CHECKPOINT_FILE).read_text(), VerifierKey.parse(signed.verifier_key)).size == 10
+    assert integrity.check_all() == []
 
 
 @pytest.mark.parametrize("output", ["raw", "base64"])

@@ -160,7 +160,7 @@ def _verify(manifest: Manifest, archives: Path | None) -> None:
     archived = get_last_archived_position()
     if archived != manifest.archived:
         raise RestoreFailed(f"the last archived position is {archived}, but {manifest.archived} in the manifest")
-    errors = [finding for finding in integrity.check_all(archives) if finding.severity == integrity.ERROR]
+    errors = integrity.select_database_errors(integrity.check_all(archives))
     if errors:
         raise RestoreFailed(f"the restored data does not verify ({len(errors)} errors, the first: {errors[0]})")
     if Event.objects.count() != manifest.last_position - manifest.archived + manifest.waiting:

@@ -20,6 +20,7 @@ from ...journal.home_files import get_journal_path
 from ...journal.position import head
 from ...journal.signing import SigningFailed, find_signer
 from ...journal.tree import tree_size
+from ...journal.witnesses import list_witnesses
 from ...kernel.clock import now
 from ...read_models.stuck import list_stuck
 from ...records import Alert, SinkCursor, Token
@@ -96,6 +97,18 @@ def check_tree() -> Iterator[CheckResult]:
         yield warning(f"nothing was signed since {first_unsigned:%Y-%m-%d %H:%M} UTC", "see the log of the sequencer")
     else:
         yield ok(f"signed up to position {size}" if signed else "nothing to sign yet")
+
+
+def check_witnesses() -> Iterator[CheckResult]:
+    statuses = list_witnesses()
+    for each in statuses:
+        if each.cosigned_at is None:
+            message = f"{each.name} has cosigned nothing yet"
+        else:
+            message = f"{each.name} cosigned position {each.size} at {each.cosigned_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield error(message, "see the log of the witness, and its token") if each.is_silent else ok(message)
+    if not statuses:
+        yield ok("no witness is configured")
 
 
 def check_archive_files() -> Iterator[CheckResult]:

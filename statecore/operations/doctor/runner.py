@@ -35,6 +35,7 @@ WITH_DATABASE: dict[str, Check] = {
     "sequencer": data.check_sequencer,
     "journal file": data.check_journal_file,
     "tree": data.check_tree,
+    "witnesses": data.check_witnesses,
     "backup": data.check_backups,
     "archive": data.check_archive_files,
     "integrity": data.check_recent_integrity,

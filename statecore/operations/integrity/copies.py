@@ -16,11 +16,9 @@ from ...journal.home_files import JOURNAL_FILE, get_journal_path, list_tampered
 from ...transparency.checkpoint import open_checkpoint
 from ...transparency.evidence import InvalidEvidence, read_lines
 from ...transparency.notes import VerifierKey
-from .findings import Finding, build_journal_error
+from .findings import JOURNAL_FILE_CHECK, Finding, build_journal_error
 
 TAIL_BYTES = 1 << 20
-# Findings about the file itself: it was damaged or changed, while the database is as it was signed.
-JOURNAL_FILE_CHECK = "journal_file"
 
 
 def compare_events(path: Path) -> Iterator[Finding]:

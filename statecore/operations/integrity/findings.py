@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 ERROR, WARNING = "error", "warning"
 LIMIT = 100  # findings per check and machine
+# Findings about the journal file, which the sequencer repairs, and about silent witnesses.
+JOURNAL_FILE_CHECK, WITNESS_CHECK = "journal_file", "witness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,12 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def select_database_errors(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns the errors that are in the database, without those of files and witnesses outside."""
+    outside = (JOURNAL_FILE_CHECK, WITNESS_CHECK)
+    return [finding for finding in findings if finding.severity == ERROR and finding.check not in outside]
 
 
 def build_journal_error(check: str, detail: str) -> Finding:

@@ -13,9 +13,10 @@ from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import find_contradiction, find_key
 from ...journal.commit_order import EVENTS, POSITIONS
 from ...journal.tree import TILE_BITS, TILE_SIZE, compute_root_at, read_hashes, tree_size
+from ...journal.witnesses import list_witnesses
 from ...transparency.merkle import HASH_SIZE, compute_root
 from ...transparency.notes import InvalidNote
-from .findings import Finding, build_journal_error
+from .findings import WITNESS_CHECK, Finding, build_journal_error
 
 # A multiple of the tile size, so that each range begins with a tile.
 RANGE_SIZE = 256 * TILE_SIZE
@@ -120,6 +121,15 @@ def check_checkpoints(latest: int | None = None) -> Iterator[Finding]:
             break
     if key is not None and (problem := find_contradiction(key)):
         yield build_journal_error("checkpoint", problem)
+
+
+def check_witnesses() -> Iterator[Finding]:
+    """Reports configured witnesses that have cosigned nothing for too long."""
+    for witness in list_witnesses():
+        if witness.is_silent:
+            last = f"since {witness.cosigned_at:%Y-%m-%d %H:%M} UTC" if witness.cosigned_at else "anything yet"
+            detail = f"the witness {witness.name} has not cosigned {last}; see its log"
+            yield build_journal_error(WITNESS_CHECK, detail)
 
 
 def _find_problem_in_checkpoint(signed: SignedCheckpoint, size: int) -> str | None:

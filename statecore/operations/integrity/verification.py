@@ -33,7 +33,7 @@ from .rows import (
     check_transitions,
     check_unique_ids,
 )
-from .tree import check_checkpoints, verify_tree
+from .tree import check_checkpoints, check_witnesses, verify_tree
 
 RECENT_EVENTS = 1_000
 BATCH = 200  # entities of each machine per sweep; its queries should take less than 50 ms (benchmarks.scale)
@@ -64,6 +64,7 @@ def _check_database() -> list[Finding]:
     findings += verify_tree()
     findings += check_checkpoints()
     findings += check_journal_file()
+    findings += check_witnesses()
     for flow in registry.flows():
         findings += check_unique_ids(flow)
         findings += check_rows(flow)
@@ -88,6 +89,7 @@ def check_recent(count: int = RECENT_EVENTS) -> list[Finding]:
     findings += verify_tree(max(0, tree_size() - count))
     findings += check_checkpoints(latest=1)
     findings += check_journal_file(tail_only=True)
+    findings += check_witnesses()
     return findings
 
 
