@@ -54,7 +54,7 @@ def parse_line(line: bytes) -> Line:
     try:
         record = orjson.loads(line)
         position, hash_ = record["position"], record["hash"]
-        body = record["body"].encode() if "body" in record else rebuild_body(record)
+        body = record["body"].encode() if "body" in record else _rebuild_matching_body(record)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise InvalidEvidence("a line is not an event") from None
     if not isinstance(position, int) or isinstance(position, bool):
@@ -62,6 +62,15 @@ def parse_line(line: bytes) -> Line:
     if sha256(body).hexdigest() != hash_:
         raise InvalidEvidence(f"the event at position {position} does not match its hash")
     return Line(position, body, hash_)
+
+
+def _rebuild_matching_body(record: dict[str, Any]) -> bytes:
+    """Events of earlier versions have no identity; in the journal file it is null."""
+    body = rebuild_body(record)
+    if record.get("identity", "") is None and sha256(body).hexdigest() != record["hash"]:
+        del record["identity"]
+        return rebuild_body(record)
+    return body
 
 
 def rebuild_body(record: dict[str, Any]) -> bytes:

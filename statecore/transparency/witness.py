@@ -72,7 +72,7 @@ def _find_contradiction(known: Checkpoint, shown: Checkpoint, prove: ProveConsis
     old, new = sorted((known, shown), key=lambda checkpoint: checkpoint.size)
     path = prove(old.size, new.size) if 0 < old.size < new.size else ()
     is_well_formed = all(len(node) == HASH_SIZE for node in path)
-    # An empty tree is a prefix of every tree, so an empty journal could not be asked for a proof.
+    # An empty tree is a prefix of every tree, so an empty journal has nothing to prove.
     is_emptied = shown.size == 0 < known.size
     if is_well_formed and not is_emptied and verify_consistency(old.size, new.size, old.root, new.root, path):
         return None

@@ -12,23 +12,25 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from api.cli.main import main
 from statecore import tasks, transitions
 from statecore.delivery.sinks import counters
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.delivery.sinks.tree import Tree
-from statecore.journal import Event, Position, digest
+from statecore.journal import Event, Position, digest, proofs
 from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.operations import backup, integrity
-from statecore.operations.backup.manifest import MANIFEST_FILE, Manifest, list_exports
+from statecore.operations.backup.manifest import CHECKPOINT_FILE, EVENTS_FILE, MANIFEST_FILE, Manifest, list_exports
 from statecore.operations.backup.tables import EXCLUDED, list_tables
 from statecore.scheduling.agent_job_log import append_event
 from statecore.storage import trigger_check
 from statecore.storage.files import sha256
+from statecore.transparency.checkpoint import open_checkpoint
 from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
 from tests.support import world
-from tests.support.sequencer import catch_up, lines, ordered
+from tests.support.sequencer import catch_up, lines, ordered, sign
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,6 +95,23 @@ def test_a_chain_of_incremental_exports_restores(home: Path) -> None:
     assert (second.tree_size, second.root) != (first.tree_size, first.root)
     backup.restore(home / "backup")
     assert read_all_rows() == before
+
+
+def test_every_export_contains_the_newest_checkpoint_and_can_be_verified_with_it(home: Path) -> None:
+    make_delivered_history()
+    sign()
+    key = proofs.get_key()
+    for _ in range(2):
+        folder = backup.export(home / "backup")
+        text = (folder / CHECKPOINT_FILE).read_text()
+        assert text == (home / CHECKPOINT_FILE).read_text()
+        assert open_checkpoint(text, key).size == head()
+        assert Manifest.read(folder).files[CHECKPOINT_FILE]["sha256"] == sha256(folder / CHECKPOINT_FILE)
+        world.run()
+        sign()
+    first, *_others = list_exports(home / "backup")
+    words = ["verify", "--key", str(key), "--checkpoint", str(first / CHECKPOINT_FILE), str(first / EVENTS_FILE)]
+    assert main(words) == 0
 
 
 def test_a_full_export_starts_at_the_first_position(home: Path) -> None:

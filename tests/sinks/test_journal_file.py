@@ -279,6 +279,34 @@ def test_a_rewritten_database_is_reported_and_does_not_change_the_file(running: 
     assert "copy" in {finding.check for finding in integrity.check_recent()}
 
 
+def test_events_of_earlier_versions_are_not_taken_for_damage(home: Path) -> None:
+    """They have no identity, but the journal file shows one that is null; or other bytes than this version rebuilds."""
+    world.run()
+    world.created("CircuitBreaker", id="tool-1")
+    world.run()
+    old, odd, _last = [forgery.members for forgery in read_history_after_numbering()]
+    del old["details"]["identity"]
+    odd["details"]["identity"] = ""
+    odd["details"]["version"] = 7  # hidden by the version that every event has
+    rewrite(
+        lambda history: [forgery.members.update(changed) for forgery, changed in zip(history, (old, odd), strict=False)]
+    )
+    made = sequencer(JournalFile())
+    for _ in range(3):
+        made.next_tick = 0.0
+        made.run_round()
+    made.feeds[0].close()
+
+    assert positions(lines()) == [1, 2, 3]
+    assert lines()[0]["identity"] is None
+    assert list_tampered() == []
+
+
+def read_history_after_numbering() -> list[Any]:
+    catch_up()
+    return read_history()
+
+
 def test_lines_of_archived_events_are_not_lost_by_a_deletion(home: Path) -> None:
     past = Past.create()
     archive_old_events()

@@ -30,7 +30,7 @@ from ...journal.copies import BATCH_SIZE, Difference, compare_lines, is_signed
 from ...journal.home_files import build_aside_path, build_tampered_path, get_journal_path
 from ...journal.position import Position
 from ...storage import files
-from .sink import Batch, Sink
+from .sink import Batch, MissingEvent, NumberedEvent, Sink, read_batch
 
 log = structlog.get_logger(__name__)
 
@@ -99,9 +99,9 @@ class JournalFile(Sink):
     def deliver(self, batch: Batch) -> None:
         assert self.file is not None  # noqa: S101 - recover() comes first
         self._check_for_changes(get_journal_path())
-        lines = [{"position": event.position, **event.serialized} for event in batch]
+        lines = [_format_line(event) for event in batch]
         self.stamp = None
-        self.file.write(b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines]))
+        self.file.write(b"".join(lines))
         self.file.flush()
         os.fdatasync(self.file.fileno())
         self.stamp = Stamp.build(os.fstat(self.file.fileno()))
@@ -172,6 +172,11 @@ class Scan:
 
     def _judge(self, lines: list[bytes], difference: Difference) -> Damage | None:
         """Returns the damage, or None if the file is right and the database was rewritten."""
+        if difference.is_damage and lines[difference.line] == _format_from_database(difference.position):
+            # Written by this program, so writing it again would not help.
+            self.offset += sum(map(len, lines[: difference.line + 1]))
+            self.expected = difference.position + 1
+            return None
         if not difference.is_damage and not is_signed(difference.position):
             log.error("journal_rewritten", problem=f"transitions.jsonl: {difference.detail}")
             self.offset, self.expected = 0, 0
@@ -180,6 +185,17 @@ class Scan:
         is_archived = difference.position <= get_last_archived_position()
         intact = 0 if is_archived else self.offset + sum(map(len, lines[: difference.line]))
         return Damage(difference.detail, intact)
+
+
+def _format_line(event: NumberedEvent) -> bytes:
+    return orjson.dumps({"position": event.position, **event.serialized}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _format_from_database(position: int) -> bytes | None:
+    try:
+        return b"".join(map(_format_line, read_batch(position - 1, 1))) or None
+    except MissingEvent:
+        return None
 
 
 def _rewrite(old: BufferedRandom, path: Path, damage: Damage) -> BufferedRandom:
