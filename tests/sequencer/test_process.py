@@ -19,6 +19,7 @@ from statecore.delivery.sequencer.leadership import Leadership
 from statecore.delivery.sequencer.wakeup import WakeupListener
 from statecore.delivery.sinks import counters, create_sinks
 from statecore.journal import Event, Numbering
+from statecore.journal.home_files import list_tampered
 from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.operations import integrity
@@ -77,6 +78,26 @@ def test_a_commit_wakes_the_sequencer_and_sigterm_stops_it(home: Path) -> None:
         until(all_is_delivered)
 
         assert end(process) == 0
+    assert_all_delivered_once(home)
+
+
+def test_a_deleted_or_truncated_journal_file_is_repaired_while_the_process_runs(home: Path) -> None:
+    path = home / "transitions.jsonl"
+    with running(home) as process:
+        for number, damage in enumerate((path.unlink, lambda: os.truncate(path, 100)), 1):
+            transition_worker(5)
+            # The file is written and open when all is delivered, also after the repair.
+            until(all_is_delivered)
+            whole = path.read_bytes()
+            damage()
+            until(lambda number=number: len(list_tampered()) == number)
+            until(lambda whole=whole: path.exists() and path.read_bytes() == whole)
+        transition_worker(5)
+        until(all_is_delivered)
+        assert end(process) == 0
+    assert log(home).count("journal_file_tampered") == 2
+    for kept in list_tampered():
+        kept.unlink()
     assert_all_delivered_once(home)
 
 

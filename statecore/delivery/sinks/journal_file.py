@@ -29,7 +29,12 @@ from ...journal.archive import get_last_archived_position
 from ...journal.copies import BATCH_SIZE, Difference, compare_lines, is_signed
 from ...journal.home_files import build_aside_path, build_tampered_path, get_journal_path
 from ...journal.position import Position
+from ...kernel.clock import now
+from ...kernel.transition import Severity
+from ...records.alert import INTEGRITY
 from ...storage import files
+from .alert_rules import Violation
+from .alerts import open_or_update
 from .sink import Batch, MissingEvent, NumberedEvent, Sink, read_batch
 
 log = structlog.get_logger(__name__)
@@ -78,9 +83,10 @@ class JournalFile(Sink):
 
     def recover(self, cursor: int) -> int:
         path = get_journal_path()
-        self.damage = self.damage or self._find_damage(path)
-        if self.damage is not None and self.file is not None:
-            self.file = _rewrite(self.file, path, self.damage)
+        damage, self.damage = self.damage or self._find_damage(path), None
+        if damage is not None and self.file is not None:
+            self.file = _rewrite(self.file, path, damage)
+            _open_alert(damage)
         else:
             self.close()
             self.file = _open_locked(path)
@@ -93,7 +99,7 @@ class JournalFile(Sink):
         self.file.seek(end)
         # A killed process may have left lines that are not on the disk yet; the cursor must not move past them.
         os.fdatasync(self.file.fileno())
-        self.stamp, self.damage, self.scan = Stamp.build(os.fstat(self.file.fileno())), None, Scan()
+        self.stamp, self.scan = Stamp.build(os.fstat(self.file.fileno())), Scan()
         return int(last["position"]) if last else 0
 
     def deliver(self, batch: Batch) -> None:
@@ -185,6 +191,13 @@ class Scan:
         is_archived = difference.position <= get_last_archived_position()
         intact = 0 if is_archived else self.offset + sum(map(len, lines[: difference.line]))
         return Damage(difference.detail, intact)
+
+
+def _open_alert(damage: Damage) -> None:
+    """Alerts at once; the alert resolves when a complete check no longer finds the kept file."""
+    facts = {"check": JournalFile.name, "entity_type": "", "ids": []}
+    detail = f"transitions.jsonl was changed by another program: {damage.problem}; it was repaired"
+    open_or_update(INTEGRITY, Severity.CRITICAL, Violation(JournalFile.name, detail, facts), now())
 
 
 def _format_line(event: NumberedEvent) -> bytes:
