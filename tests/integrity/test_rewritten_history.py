@@ -63,7 +63,7 @@ def test_the_database_alone_does_not_reveal_the_attack(journal: int, home: Path,
 
 
 def test_attack_5_a_rewritten_history_is_found_in_the_home_directory(journal: int, home: Path) -> None:
-    """`integrity`, its quick form and `doctor` use the files in the home directory without being asked."""
+    """`integrity`, its quick form and `doctor` use the files in the home directory by default."""
     attack()
 
     for words in ([], ["--recent"]):

@@ -86,7 +86,7 @@ def test_a_deleted_or_truncated_journal_file_is_repaired_while_the_process_runs(
     with running(home) as process:
         for number, damage in enumerate((path.unlink, lambda: os.truncate(path, 100)), 1):
             transition_worker(5)
-            # The file is written and open when all is delivered, also after the repair.
+            until(all_is_numbered)
             until(all_is_delivered)
             whole = path.read_bytes()
             damage()

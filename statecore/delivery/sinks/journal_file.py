@@ -99,7 +99,7 @@ class JournalFile(Sink):
         self.file.seek(end)
         # A killed process may have left lines that are not on the disk yet; the cursor must not move past them.
         os.fdatasync(self.file.fileno())
-        self.stamp, self.scan = Stamp.build(os.fstat(self.file.fileno())), Scan()
+        self.stamp, self.scan = Stamp.build(os.fstat(self.file.fileno()))._replace(size=end), Scan()
         return int(last["position"]) if last else 0
 
     def deliver(self, batch: Batch) -> None:
@@ -109,8 +109,10 @@ class JournalFile(Sink):
         self.stamp = None
         self.file.write(b"".join(lines))
         self.file.flush()
+        end = self.file.tell()
         os.fdatasync(self.file.fileno())
-        self.stamp = Stamp.build(os.fstat(self.file.fileno()))
+        # Not the size that is found: the file may have been truncated since it was written.
+        self.stamp = Stamp.build(os.fstat(self.file.fileno()))._replace(size=end)
 
     def tick(self, at: datetime) -> None:
         """Looks for changes by other programs. Raises JournalFileChanged."""
