@@ -1,4 +1,4 @@
-"""Open and resolved alerts, and who acknowledged them."""
+"""Open and resolved alerts, and their acknowledgements."""
 
 from __future__ import annotations
 

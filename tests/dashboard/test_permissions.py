@@ -117,7 +117,7 @@ def test_changes_require_their_permission(
     assert (scene.run.state, scene.first.state) == ("running", "queued")
 
 
-def test_acknowledging_an_alert_takes_the_permission(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_acknowledging_an_alert_requires_the_permission(people: dict[str, Any], scene: Scene, client: Client) -> None:
     url = reverse("console:acknowledge", args=[scene.alert.pk])
     client.force_login(people["viewer"])
     assert client.post(url).status_code == 403
@@ -202,7 +202,7 @@ def test_groups_gain_new_machines_and_do_not_regain_removed_permissions(people: 
 
 
 @pytest.mark.parametrize("name", ["machine", "entity", "why"])
-def test_a_part_and_its_page_are_not_taken_for_each_other(
+def test_a_fragment_and_its_page_are_cached_apart(
     name: str, people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["viewer"])
