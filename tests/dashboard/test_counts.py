@@ -271,3 +271,16 @@ def test_all_matching_is_counted_beyond_what_one_job_may_hold(
 
     assert client.get(place, {"q": "state:queued"}).content == b"the first 10 of 31"
     assert client.get(place, {"q": "state:blocked"}).content == b"all 1"
+
+
+def test_the_overrides_of_the_last_hour_are_those_that_the_overview_counts(viewer: Client, scene: Scene) -> None:
+    with time_machine.travel(now() - timedelta(hours=3)):
+        world.forced(world.queued_task(), "cancelled")
+    number_all()
+    (figure,) = (each for each, _linked in viewer.get("/").context["figures"] if each.label == "overrides, last hour")
+
+    page = viewer.get(figure.url)
+
+    assert len(page.context["events"]) == figure.value == 1
+    assert len(viewer.get(reverse("console:overrides")).context["events"]) == 2
+    assert "Show all" in text_of(page)
