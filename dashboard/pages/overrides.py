@@ -45,6 +45,7 @@ def overrides(request: HttpRequest) -> HttpResponse:
         "query": "last=hour&" if is_last_hour else "",
         "edges": _list_forced_edges(visible) if is_complete else [],
         "edge_hours": RATE_RETENTION // timedelta(hours=1),
+        "max_refused": MAX_REFUSED,
         "refused": _list_refused(visible) if is_complete else [],
     }
     return rendering.render(request, "dashboard/overrides.html", context)
