@@ -1,4 +1,4 @@
-"""Open and resolved alerts, and who acknowledged them."""
+"""Open and resolved alerts, and their acknowledgements."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
         "open_now": [(each, _find_url(request, each)) for each in open_now],
         "open_count": open_alerts.count(),
         "resolved": [(each, _find_url(request, each)) for each in rows.exclude(resolved_at=None)[:MAX_RESOLVED]],
+        "max_resolved": MAX_RESOLVED,
         "may_acknowledge": _may_acknowledge(request),
         "digest": digest,
     }

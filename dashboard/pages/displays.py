@@ -6,6 +6,7 @@ from axes.helpers import get_client_ip_address
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -16,7 +17,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import displays as pairing_service
 from dashboard import permissions, rendering
 from dashboard.models import Display
-from statecore.kernel import registry
 
 ADD, CHANGE = "dashboard.add_display", "dashboard.change_display"
 MAX_LISTED = 200
@@ -29,13 +29,15 @@ def displays(request: HttpRequest) -> HttpResponse:
     permissions.require_permission(request, "dashboard.view_display")
     if request.method == "POST":
         return _pair(request)
-    shown = Display.objects.exclude(paired_at=None).select_related("user").order_by("revoked_at", "name")[:MAX_LISTED]
+    paired = Display.objects.exclude(paired_at=None)
+    # PostgreSQL sorts null last, SQLite first: displays that are still paired come first.
+    shown = paired.order_by(F("revoked_at").desc(nulls_first=True), "name")[:MAX_LISTED]
     is_writable = not rendering.FrameContext(request).read_only
     context = {
         "rows": [(display, pairing_service.is_offline(display)) for display in shown],
+        "total": paired.count(),
         "may_add": request.user.has_perm(ADD) and is_writable,
         "may_revoke": request.user.has_perm(CHANGE) and is_writable,
-        "machines": [flow.entity_type for flow in registry.flows()],
         "pair_address": request.build_absolute_uri(reverse("console:pairing")),
     }
     return rendering.render(request, "dashboard/displays.html", context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Sum
@@ -18,10 +18,11 @@ from statecore.journal import EventKind
 from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel.clock import now, rfc3339
 from statecore.read_models import history
+from statecore.read_models.board.stats import SHOWN_MINUTES
 from statecore.records import AuditNote, TransitionRate
 from statecore.records.audit_note import Kind
 
-from .query_params import get_number
+from .query_params import get_number, get_text
 
 PAGE_SIZE, MAX_EDGES, MAX_REFUSED = 50, 8, 20
 
@@ -30,19 +31,29 @@ PAGE_SIZE, MAX_EDGES, MAX_REFUSED = 50, 8, 20
 def overrides(request: HttpRequest) -> HttpResponse:
     permissions.require_permission(request, "statecore.view_event")
     visible = [flow.entity_type for flow in permissions.require_visible_machines(request)]
-    before = get_number(request, "before")
-    page = history.list_overrides(before=before, limit=PAGE_SIZE, entity_type=visible)
+    before, is_last_hour = get_number(request, "before"), get_text(request, "last") == "hour"
+    since = _start_of_hour() if is_last_hour else None
+    page = history.list_overrides(before=before, limit=PAGE_SIZE, entity_type=visible, since=since)
+    is_complete = before is None and not is_last_hour
     consequences = count_consequences(page.events, visible)
     context: dict[str, Any] = {
         "events": [{**event, "consequences": consequences[event["event_id"]]} for event in page.events],
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
         "record": None if page.more else get_latest_archived_range(),
-        "edges": _list_forced_edges(visible) if before is None else [],
+        "is_last_hour": is_last_hour,
+        "query": "last=hour&" if is_last_hour else "",
+        "edges": _list_forced_edges(visible) if is_complete else [],
         "edge_hours": RATE_RETENTION // timedelta(hours=1),
-        "refused": _list_refused(visible) if before is None else [],
+        "max_refused": MAX_REFUSED,
+        "refused": _list_refused(visible) if is_complete else [],
     }
     return rendering.render(request, "dashboard/overrides.html", context)
+
+
+def _start_of_hour() -> datetime:
+    """The first of the minutes that the overview counts as the last hour."""
+    return now().replace(second=0, microsecond=0) - timedelta(minutes=SHOWN_MINUTES - 1)
 
 
 def _list_refused(visible: list[str]) -> list[AuditNote]:

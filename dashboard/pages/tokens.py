@@ -67,8 +67,10 @@ def _read_lifetime(request: HttpRequest) -> timedelta:
 def _context(request: HttpRequest) -> dict[str, Any]:
     rows = Token.objects.select_related("user").order_by("-created_at")
     sees_all = request.user.has_perm("statecore.view_token")
+    visible = rows if sees_all else rows.filter(user=permissions.get_user(request))
     return {
-        "tokens": (rows if sees_all else rows.filter(user=permissions.get_user(request)))[:MAX_LISTED],
+        "tokens": visible[:MAX_LISTED],
+        "total": visible.count(),
         "scopes": [str(scope) for scope in token_record.scopes_of(request.user)],
         "lifetimes": LIFETIMES,
         "given": request.POST,

@@ -83,7 +83,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     INTEGRITY: _findings,
     INVARIANT: _findings,
 }
-# Rules whose text says everything.
+# Rules without a list: their text is complete.
 WITHOUT_LINK: set[str] = set()
 
 

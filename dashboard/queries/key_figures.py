@@ -38,10 +38,14 @@ def list_figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
         *_count_in_state(stats, breakers, circuit_breaker.State.OPEN, "open breakers", "bad"),
         *_count_in_state(stats, gates, test_gate.State.BLOCKED, "blocked gates", "careful"),
         replace(
-            _figure(stats, "minutes.*.overrides", "overrides, last hour", reverse("console:overrides"), "careful"),
+            _figure(stats, "minutes.*.overrides", "overrides, last hour", _recent_overrides(), "careful"),
             permission="statecore.view_event",
         ),
     ]
+
+
+def _recent_overrides() -> str:
+    return f"{reverse('console:overrides')}?last=hour"
 
 
 def _count_in_state(stats: dict[str, Any], flow: Flow, state: str, label: str, mood: str) -> Iterator[Figure]:

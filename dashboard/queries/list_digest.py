@@ -22,5 +22,5 @@ def compute(rows: Iterable[tuple[Any, ...]]) -> str:
 
 
 def is_requested(request: HttpRequest) -> bool:
-    """Whether an open page asks for the digest of its list only."""
+    """Whether an open page requests only the digest of its list."""
     return rendering.is_fragment(request) and request.GET.get("part") == PART

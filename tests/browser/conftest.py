@@ -84,7 +84,7 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
     contexts: list[Any] = []
     errors: list[str] = []
 
-    def hear(message: Any) -> None:
+    def collect_error(message: Any) -> None:
         # Errors from scripts that axe injects have no URL.
         if message.type == "error" and message.location["url"]:
             errors.append(message.text)
@@ -97,7 +97,7 @@ def visit(site: Any, browser: Any, sessions: dict[str, Any]) -> Iterator[Callabl
         context.add_init_script(WATCH_POLICY)
         context.set_default_timeout(30_000)
         page = context.new_page()
-        page.on("console", hear)
+        page.on("console", collect_error)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{site.url}{path}")
         return page

@@ -47,7 +47,7 @@ def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any])
     expect(page.get_by_role("heading", level=1)).to_have_text("Stuck")
 
 
-def test_keys_of_the_page_rest_while_the_help_is_open(visit: Callable[..., Any]) -> None:
+def test_shortcuts_are_inactive_while_the_help_is_open(visit: Callable[..., Any]) -> None:
     page = visit("/alerts/")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -69,7 +69,7 @@ def test_shift_and_tab_leave_the_search(visit: Callable[..., Any]) -> None:
     expect(page.locator("#q")).to_have_value("sta")
 
 
-def test_a_list_that_was_empty_is_walked_once_it_is_not(site: Any, visit: Callable[..., Any]) -> None:
+def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/?q=run:later-walked")
     expect(page.locator("[data-empty=no-match]")).to_be_visible()
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
@@ -82,7 +82,7 @@ def test_a_list_that_was_empty_is_walked_once_it_is_not(site: Any, visit: Callab
 
 
 @pytest.mark.parametrize("path", ["/audit/", "/overrides/", "/tokens/", "/stuck/"])
-def test_the_chosen_row_of_every_list_is_in_the_address(path: str, visit: Callable[..., Any]) -> None:
+def test_the_selected_row_of_every_list_is_in_the_url(path: str, visit: Callable[..., Any]) -> None:
     page = visit(path)
     if path == "/tokens/":
         page.get_by_label("Name").fill("to be chosen")
@@ -185,7 +185,7 @@ def test_the_chosen_theme_is_kept(site: Any, visit: Callable[..., Any]) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(12, 15, 20)"
 
 
-def test_a_history_proves_itself(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_entity_page_verifies_its_history(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/show-t5/")
     page.get_by_role("button", name="Verify history").click()
 
@@ -215,7 +215,7 @@ def test_single_keys_can_be_switched_off(site: Any, visit: Callable[..., Any]) -
     expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
 
 
-def test_the_audit_asks_for_a_time_in_the_zone_of_the_viewer(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_audit_reads_times_in_the_zone_of_the_viewer(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/audit/", timezone_id="Asia/Tokyo")
     page.get_by_label("Since").fill("2026-01-01T09:30")
     page.get_by_role("button", name="Search").click()
@@ -225,7 +225,7 @@ def test_the_audit_asks_for_a_time_in_the_zone_of_the_viewer(site: Any, visit: C
     expect(page.locator("tbody tr").first).to_be_visible()
 
 
-def test_the_journal_is_verified_and_taken_along(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_journal_is_verified_and_exported(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/audit/?entity=show-t5")
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#verified")).to_contain_text("Recent events verified")

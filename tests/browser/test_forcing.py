@@ -50,9 +50,7 @@ def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Ca
     assert site.do("state", machine="run", entity_id="force-look") == before
 
 
-def test_a_conflict_while_typing_keeps_the_words_and_shows_the_entity_as_it_is(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_conflict_keeps_the_typed_text_and_shows_the_current_state(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="force-race", tasks=1)
     page = visit("/machines/tasks/force-race-t1/force/?to=failed")
     page.get_by_label("emergency").check()
@@ -68,7 +66,7 @@ def test_a_conflict_while_typing_keeps_the_words_and_shows_the_entity_as_it_is(
     expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
 
 
-def test_sent_twice_it_is_one_change(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_form_submitted_twice_makes_one_change(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="force-twice", tasks=1)
     page = visit("/machines/tasks/force-twice-t1/force/?to=cancelled")
     page.get_by_label("other").check()

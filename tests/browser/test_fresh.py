@@ -21,10 +21,10 @@ def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visi
     site.close_web()
     expect(page.locator("#freshness")).to_have_attribute("data-state", "disconnected")
 
-    told = page.locator("#freshness time")
-    expect(told).to_be_visible()
-    heard = told.evaluate("(time) => new Date(time.dateTime).toTimeString().slice(0, 8)")
-    expect(told).to_have_text(heard)
+    shown = page.locator("#freshness time")
+    expect(shown).to_be_visible()
+    contact = shown.evaluate("(time) => new Date(time.dateTime).toTimeString().slice(0, 8)")
+    expect(shown).to_have_text(contact)
     site.open_web()
     is_live(page)
     visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
@@ -72,7 +72,7 @@ def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, vi
     visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
-def test_a_quiet_page_comes_back_from_how_far_all_have_come(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_idle_page_resumes_from_the_position_of_all_events(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/start/")
     page.add_init_script(TAP)
     page.goto(f"{site.url}/machines/runs/?q=show")
@@ -118,7 +118,7 @@ def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Callabl
     expect(page.locator("#gantt .word").first).to_be_visible()
 
 
-def test_a_broken_place_in_the_address_breaks_nothing_else(visit: Callable[..., Any]) -> None:
+def test_an_invalid_row_in_the_url_breaks_nothing_else(visit: Callable[..., Any]) -> None:
     page = visit("/machines/tasks/?q=run:show#%E0%A4%A")
 
     is_live(page)
@@ -126,7 +126,7 @@ def test_a_broken_place_in_the_address_breaks_nothing_else(visit: Callable[..., 
     expect(page.get_by_role("dialog")).to_contain_text("next row")
 
 
-def test_new_is_what_the_search_would_find(site: Any, visit: Callable[..., Any]) -> None:
+def test_only_entities_that_the_search_finds_count_as_new(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="found", tasks=2)
     page = visit("/machines/tasks/?q=state:failed")
     is_live(page)
@@ -206,8 +206,8 @@ def test_a_run_announces_parts_created_later(site: Any, visit: Callable[..., Any
 PLACES = """async (rate) => {
   const { draw } = await import("/static/dashboard/diagram.js");
   const [box, drawing] = ["[data-drawing]", "#drawing"].map((place) => document.querySelector(place));
-  const told = JSON.parse(drawing.textContent);
-  draw(box, { ...told, edges: told.edges.map((edge) => ({ ...edge, rate })) });
+  const drawing_data = JSON.parse(drawing.textContent);
+  draw(box, { ...drawing_data, edges: drawing_data.edges.map((edge) => ({ ...edge, rate })) });
   return [...box.querySelectorAll("[data-node] rect")].map((state) => state.outerHTML);
 }"""
 

@@ -46,7 +46,7 @@ def test_a_row_changes_in_place_and_new_ones_wait_behind_a_button(site: Any, vis
     expect(page.locator('tr[data-id="rows-t1"] [data-chip]')).to_have_text("failed")
 
 
-def test_the_overview_counts_along(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_overview_follows_the_counts(site: Any, visit: Callable[..., Any]) -> None:
     page = visit("/")
     is_live(page)
     shown = page.locator('[data-machine="pipeline_job"] [data-total]')
@@ -57,7 +57,7 @@ def test_the_overview_counts_along(site: Any, visit: Callable[..., Any]) -> None
     expect(page.locator("#feed")).to_contain_text("pipeline job")
 
 
-def test_the_numbers_beside_stuck_are_as_long_as_its_list(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_number_beside_stuck_is_the_length_of_its_list(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="undecided", tasks=2)
     site.do("force", machine="task", entity_id="undecided-t1", to_state="failed")
     page, overview = visit("/stuck/"), visit("/")

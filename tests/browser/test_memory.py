@@ -28,10 +28,10 @@ UPDATES = """async ([start, frames, size, entity]) => {
     // Of six events five tell of a new entity, and one moves a row that is there or one that is not.
     const events = Array.from({ length: size * 6 }, (_, place) => {
       const number = start * 6 + frame * size * 6 + place;
-      const told = place % 6 ? { entity_id: `new-${number}`, kind: "created", context: { run_id: "show" } }
+      const fields = place % 6 ? { entity_id: `new-${number}`, kind: "created", context: { run_id: "show" } }
         : { entity_id: place % 12 ? entity : `old-${place}`, kind: "normal" };
       return { position: 1e9 + number, event: { event_id: `evt_${number}`, entity_type: "task", sequence: number + 100,
-        ...told, to_state: number % 3 ? "running" : "queued", from_state: "queued", trigger: "worker_started",
+        ...fields, to_state: number % 3 ? "running" : "queued", from_state: "queued", trigger: "worker_started",
         actor: "agent", timestamp: new Date().toISOString() } };
     });
     window.tell("/ws/events/", { type: "events", events });

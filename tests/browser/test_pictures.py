@@ -45,6 +45,10 @@ def test_a_picture_for_the_documentation(name: str, visit: Callable[..., Any], t
     page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")
     if name == "console-overview":
         page.wait_for_selector("#rates canvas")
+    if name == "console-entity":
+        page.wait_for_selector("#why h2")
+        page.get_by_role("button", name="Verify history").click()
+        page.wait_for_selector("#proof .proof")
     folder = FOLDER if IS_KEPT else tmp_path
     page.screenshot(path=folder / f"{name}.png")
 

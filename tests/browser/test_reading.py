@@ -46,7 +46,7 @@ def test_a_long_id_stays_within_its_box_in_the_graph_of_a_run(site: Any, visit: 
 TICKS = "#gantt text[text-anchor]"
 
 
-def test_what_waits_in_a_run_gets_longer_until_now(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_bar_of_a_waiting_part_grows_until_now(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="waits", tasks=1)
     page = visit("/start/")
     page.clock.install()
@@ -63,7 +63,7 @@ def test_what_waits_in_a_run_gets_longer_until_now(site: Any, visit: Callable[..
     assert len(days) > 1, "a run of more than a day says of which day a time is"
 
 
-def test_a_run_that_has_ended_gets_no_longer(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_bars_of_a_finished_run_do_not_grow(site: Any, visit: Callable[..., Any]) -> None:
     site.do("plan", run="ended", tasks=1)
     site.do("force", machine="run", entity_id="ended", to_state="canceled")
     page = visit("/start/")
@@ -90,10 +90,10 @@ def test_times_below_a_short_run_are_all_different(site: Any, visit: Callable[..
     site.do("force", machine="run", entity_id="short", to_state="canceled")
     page = visit("/runs/short/")
     page.wait_for_selector("body[data-ready]")
-    told = page.locator(TICKS).all_text_contents()
+    ticks = page.locator(TICKS).all_text_contents()
 
-    assert len(told) > 2
-    assert len(set(told)) == len(told)
+    assert len(ticks) > 2
+    assert len(set(ticks)) == len(ticks)
 
 
 def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) -> None:

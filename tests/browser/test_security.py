@@ -146,7 +146,7 @@ def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[.
     visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
-def test_what_breaks_the_policy_is_noticed(visit: Callable[..., Any]) -> None:
+def test_a_violation_of_the_content_security_policy_is_reported(visit: Callable[..., Any]) -> None:
     """An inline style violates the policy, which would fail every test here."""
     page = visit("/login/", who="stranger")
 

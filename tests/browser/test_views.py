@@ -52,7 +52,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_an_open_page_shows_what_a_new_one_does(name: str, site: Any, visit: Callable[..., Any]) -> None:
+def test_an_open_page_shows_the_same_as_a_new_one(name: str, site: Any, visit: Callable[..., Any]) -> None:
     path, shown = VIEWS[name]
     run = f"view-{name}"
     site.do("plan", run=run, tasks=3)

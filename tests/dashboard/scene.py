@@ -58,8 +58,8 @@ def number_all() -> None:
 
 
 def _position(place: int, event: Event) -> Position:
-    told = {name: getattr(event, name) for name in ("entity_type", "kind", "severity", "actor")}
-    return Position(position=place, event=event, run_id=event.as_dict()["context"].get("run_id", ""), **told)
+    columns = {name: getattr(event, name) for name in ("entity_type", "kind", "severity", "actor")}
+    return Position(position=place, event=event, run_id=event.as_dict()["context"].get("run_id", ""), **columns)
 
 
 def fresh(scene: Scene) -> Scene:

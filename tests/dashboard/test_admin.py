@@ -26,7 +26,7 @@ def staff(people: dict[str, Any]) -> Client:
     return client
 
 
-def test_the_index_shows_states_and_overrides_of_what_one_may_see(
+def test_the_index_shows_states_and_overrides_of_visible_machines(
     staff: Client, people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["superuser"])
@@ -38,7 +38,7 @@ def test_the_index_shows_states_and_overrides_of_what_one_may_see(
     assert "/machines/tasks/" in a_little
 
 
-def test_an_entity_has_its_history_in_line_and_offers_what_one_may(
+def test_an_entity_shows_its_history_and_permitted_actions(
     staff: Client, people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["superuser"])
@@ -83,7 +83,7 @@ def test_the_admin_refuses_every_write(path: str, body: dict[str, str], staff: C
         ("/admin/auth/user/_00/change/", 302),
     ],
 )
-def test_an_address_no_database_keeps_is_no_error_of_ours(
+def test_an_id_that_no_database_stores_causes_no_server_error(
     address: str, status: int, people: dict[str, Any], client: Client
 ) -> None:
     client.force_login(people["superuser"])
@@ -116,7 +116,7 @@ def test_the_admin_grants_no_permissions_without_the_right_to(staff: Client, peo
     assert not me.groups.exists()
 
 
-def test_a_list_asks_the_same_however_many_it_shows(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_a_longer_list_runs_no_more_queries(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["superuser"])
 
     def questions() -> int:

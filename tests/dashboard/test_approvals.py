@@ -43,7 +43,7 @@ def decide(client: Client, made: Approval, decision: str, **fields: str) -> Any:
     return client.post(reverse("console:decide", args=[made.pk]), {"decision": decision, **fields})
 
 
-def test_a_protected_state_is_requested_and_the_page_says_so(
+def test_a_protected_state_is_requested_and_the_page_shows_it(
     people: dict[str, Any], bob: User, scene: Scene, client: Client
 ) -> None:
     client.force_login(people["supervisor"])
@@ -105,7 +105,7 @@ def test_the_requester_is_not_offered_the_decision_and_refused(
 
 
 @pytest.mark.parametrize("person", ["viewer", "operator"])
-def test_without_the_permission_to_override_one_only_reads(
+def test_a_request_is_read_only_without_the_override_permission(
     people: dict[str, Any], bob: User, scene: Scene, client: Client, person: str
 ) -> None:
     made = ask(client, people["supervisor"])
@@ -114,7 +114,7 @@ def test_without_the_permission_to_override_one_only_reads(
     assert decide(client, made, "approve").status_code == 403
 
 
-def test_an_entity_that_moved_keeps_the_comment_and_closes_the_request(
+def test_a_changed_entity_closes_the_request_and_keeps_the_comment(
     people: dict[str, Any], bob: User, scene: Scene, client: Client
 ) -> None:
     made = ask(client, people["supervisor"])

@@ -12,7 +12,7 @@ from dashboard.templatetags.console import module
 SCRIPTS = Path(settings.STATICFILES_DIRS[0]) / "dashboard"
 
 
-def test_what_is_imported_by_what_is_imported_is_needed_once():
+def test_indirect_imports_are_listed_once():
     needed = find_imports("dashboard/machine.js")
 
     assert {"vendor/dagre.esm.js", "dashboard/board.js", "dashboard/socket.js", "dashboard/freshness.js"} <= set(needed)
@@ -28,8 +28,8 @@ def test_every_import_is_found(script):
     assert names <= {Path(name).name for name in find_imports(f"dashboard/{script.name}")}
 
 
-def test_the_script_comes_after_what_it_needs():
-    told = module("dashboard/wall.js")
+def test_a_script_follows_its_preloads():
+    tags = module("dashboard/wall.js")
 
-    assert told.index('rel="modulepreload" href="/static/dashboard/socket.js"') < told.index("<script")
-    assert told.endswith('<script type="module" src="/static/dashboard/wall.js"></script>')
+    assert tags.index('rel="modulepreload" href="/static/dashboard/socket.js"') < tags.index("<script")
+    assert tags.endswith('<script type="module" src="/static/dashboard/wall.js"></script>')

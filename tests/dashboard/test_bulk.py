@@ -27,13 +27,13 @@ def test_a_selection_is_changed_with_a_result_for_each_entity(
 
     context = client.get(job).context
     assert (context["job"].done, context["job"].refused) == (2, 1)
-    assert [told["id"] for told in context["results"]] == ["bulk-2", "bulk-1"]
+    assert [result["id"] for result in context["results"]] == ["bulk-2", "bulk-1"]
     other.refresh_from_db()
     assert other.state == "canceled"
     assert client.get(address)["Location"] == job  # a second submission leads to the same job
 
 
-def test_all_that_match_is_what_matched_then(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_a_selection_of_all_matches_does_not_grow(people: dict[str, Any], scene: Scene, client: Client) -> None:
     client.force_login(people["operator"])
     world.run(id="match-1")
     address = chosen(client, all="1", q="match-")

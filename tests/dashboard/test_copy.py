@@ -38,7 +38,7 @@ def test_actions_of_agents_and_the_system_are_listed_apart(operator: Client, sce
     assert "2 transitions made by agents or the system" in text_of(page)
 
 
-def test_an_entity_without_an_action_says_so(operator: Client, people: dict[str, Any], scene: Scene) -> None:
+def test_an_entity_without_an_open_action_shows_that(operator: Client, people: dict[str, Any], scene: Scene) -> None:
     gate = world.gate()
     url = reverse("console:why", args=["gates", gate.pk])
     assert "No action applies now." in text_of(operator.get(url))

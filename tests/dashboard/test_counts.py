@@ -271,3 +271,50 @@ def test_all_matching_is_counted_beyond_what_one_job_may_hold(
 
     assert client.get(place, {"q": "state:queued"}).content == b"the first 10 of 31"
     assert client.get(place, {"q": "state:blocked"}).content == b"all 1"
+
+
+def test_the_overrides_of_the_last_hour_are_those_that_the_overview_counts(viewer: Client, scene: Scene) -> None:
+    with time_machine.travel(now() - timedelta(hours=3)):
+        world.forced(world.queued_task(), "cancelled")
+    number_all()
+    (figure,) = (each for each, _linked in viewer.get("/").context["figures"] if each.label == "overrides, last hour")
+
+    page = viewer.get(figure.url)
+
+    assert len(page.context["events"]) == figure.value == 1
+    assert len(viewer.get(reverse("console:overrides")).context["events"]) == 2
+    assert "Show all" in text_of(page)
+
+
+def test_lists_that_are_cut_show_how_many_there_are(
+    people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.pages import alerts, tokens
+    from statecore.records.token import make
+
+    monkeypatch.setattr(tokens, "MAX_LISTED", 2)
+    monkeypatch.setattr(alerts, "MAX_RESOLVED", 1)
+    for number in range(3):
+        make(f"token-{number}", people["supervisor"], "read")
+    Alert.objects.create(
+        rule="r", key="k", severity="warning", detail="d", opened_at=now() - timedelta(hours=1), resolved_at=now()
+    )
+    client.force_login(people["supervisor"])
+
+    assert "Showing the newest 2 of 3 tokens." in text_of(client.get(reverse("console:tokens")))
+    assert "Resolved the latest 1" in text_of(client.get(reverse("console:alerts")))
+
+
+def test_paired_displays_are_listed_before_unpaired_ones(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    from dashboard.models import Display
+
+    at = now()
+    for name, revoked_at in (("b", at), ("c", None), ("a", None)):
+        Display.objects.create(
+            code=name, secret_hash=name, name=name, requested_at=at, paired_at=at, revoked_at=revoked_at
+        )
+    client.force_login(people["supervisor"])
+
+    rows = client.get(reverse("console:displays")).context["rows"]
+
+    assert [display.name for display, _offline in rows] == ["a", "c", "b"]

@@ -273,7 +273,7 @@ def test_a_search_that_times_out_shows_a_message(
     assert 'data-empty="timed-out"' in body
 
 
-def test_a_statement_is_ended_time_limit(db: Any) -> None:
+def test_a_statement_is_ended_at_the_time_limit(db: Any) -> None:
     from dashboard.queries.time_limit import TimedOut, time_limit
 
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
@@ -297,9 +297,9 @@ def test_the_export_is_a_line_for_each_event_that_matches(people: dict[str, Any]
 
     body = b"".join(client.get(reverse("console:audit_export"), {"entity": "scene-t3"}).streaming_content)  # type: ignore[arg-type]
 
-    told = [json.loads(line) for line in body.splitlines()]
-    assert [event["to_state"] for event in told][-1] == "cancelled"
-    assert {event["entity_id"] for event in told} == {"scene-t3"}
+    events = [json.loads(line) for line in body.splitlines()]
+    assert [event["to_state"] for event in events][-1] == "cancelled"
+    assert {event["entity_id"] for event in events} == {"scene-t3"}
 
 
 def test_an_override_shows_the_number_of_its_consequences(
@@ -341,7 +341,9 @@ def test_the_last_page_of_the_audit_leads_back_to_the_newest(
 @pytest.mark.parametrize(
     "query", ["since=0001-01-01T00:00", "until=9999-12-31T23:59", "since=0001-01-01T00:00%2B14:00"]
 )
-def test_the_audit_takes_the_ends_of_time(query: str, people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_the_audit_accepts_the_first_and_the_last_time(
+    query: str, people: dict[str, Any], scene: Scene, client: Client
+) -> None:
     client.force_login(people["viewer"])
     assert client.get(f"{reverse('console:audit')}?{query}").status_code == 200
     assert b"".join(client.get(f"{reverse('console:audit_export')}?{query}").streaming_content)
@@ -364,7 +366,7 @@ def test_overdue_entities_are_counted_in_one_query(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "conditions"),
     [
         ("", {"states": [], "prefixes": [], "within": {}, "is_complete": True}),
         ("state:FAILED t-", {"states": ["failed"], "prefixes": ["t-"], "within": {}, "is_complete": True}),
@@ -372,12 +374,14 @@ def test_overdue_entities_are_counted_in_one_query(scene: Scene) -> None:
         ("age:>1h", {"states": [], "prefixes": [], "within": {}, "is_complete": False}),
     ],
 )
-def test_a_search_lists_the_conditions_that_events_can_be_checked_against(query: str, told: dict[str, Any]) -> None:
+def test_a_search_lists_the_conditions_that_events_can_be_checked_against(
+    query: str, conditions: dict[str, Any]
+) -> None:
     from dashboard.queries import search
     from statecore.kernel import registry
     from statecore.kernel.clock import now
 
-    assert search.parse(query, registry.flow("task"), now()).event_filter() == told
+    assert search.parse(query, registry.flow("task"), now()).event_filter() == conditions
 
 
 def test_get_started_copies_the_commands_it_shows(people: dict[str, Any], scene: Scene, client: Client) -> None:
@@ -421,8 +425,8 @@ def test_a_long_journal_of_a_run_is_returned_in_batches(
     monkeypatch.setattr(runs, "MAX_EVENTS", 3)
     pieces, after, more = [], 0, True
     while more:
-        told = client.get(place, {"after": after}).json()
-        pieces += told["events"]
-        after, more = told["events"][-1][0], told["more"]
+        page = client.get(place, {"after": after}).json()
+        pieces += page["events"]
+        after, more = page["events"][-1][0], page["more"]
     assert len(pieces) > 3
     assert pieces == whole["events"]

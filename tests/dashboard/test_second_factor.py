@@ -96,7 +96,7 @@ def test_the_password_alone_opens_nothing_and_the_code_does(ann: User, client: C
     assert is_in(client)
 
 
-def test_a_code_is_good_once(ann: User, clock: Any) -> None:
+def test_a_code_works_once(ann: User, clock: Any) -> None:
     enrolled(ann, clock)
     code, answers = code_of(ann), []
     for client in (Client(), Client()):
@@ -106,23 +106,23 @@ def test_a_code_is_good_once(ann: User, clock: Any) -> None:
     assert answers == [302, 200]
 
 
-def test_a_code_from_the_paper_lets_in_once(ann: User, clock: Any) -> None:
-    paper = enrolled(ann, clock)
+def test_a_recovery_code_works_once(ann: User, clock: Any) -> None:
+    recovery_codes = enrolled(ann, clock)
     answers = []
     for client in (Client(), Client()):
         password_step(client)
-        answers.append(client.post(CODE, {"code": f" {paper[0].upper()} "}).status_code)
+        answers.append(client.post(CODE, {"code": f" {recovery_codes[0].upper()} "}).status_code)
 
     assert answers == [302, 200]
     assert second_factor.count_recovery_codes(ann) == second_factor.RECOVERY_CODES - 1
 
 
-def test_codes_on_paper_are_kept_as_hashes(ann: User, clock: Any) -> None:
+def test_recovery_codes_are_stored_as_hashes(ann: User, clock: Any) -> None:
     from django_otp.plugins.otp_static.models import StaticToken
 
-    paper = enrolled(ann, clock)
+    recovery_codes = enrolled(ann, clock)
     kept = set(StaticToken.objects.values_list("token", flat=True))
-    assert not kept & {second_factor.normalize_code(code) for code in paper}
+    assert not kept & {second_factor.normalize_code(code) for code in recovery_codes}
 
 
 def test_the_code_step_requires_the_password_step(ann: User, client: Client, clock: Any) -> None:
@@ -141,7 +141,7 @@ def test_the_password_step_expires_after_some_minutes(ann: User, client: Client,
 
 
 @pytest.mark.parametrize("place", ["https://elsewhere.example/", "//elsewhere.example", "javascript:alert(1)"])
-def test_the_way_on_is_a_place_of_ours(place: str, ann: User, client: Client, clock: Any) -> None:
+def test_the_login_redirects_only_within_the_site(place: str, ann: User, client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     password_step(client)
     assert client.post(CODE, {"code": code_of(ann), "next": place})["Location"] == "/"
@@ -161,14 +161,14 @@ def test_wrong_codes_lock_the_login_despite_the_right_password(ann: User, client
 
 
 @pytest.mark.parametrize("code", ["", "\0", "é" * 50, "9" * 400, "-", "\uff11\uff12"])
-def test_no_code_breaks_it(code: str, ann: User, client: Client, clock: Any) -> None:
+def test_no_code_causes_a_server_error(code: str, ann: User, client: Client, clock: Any) -> None:
     enrolled(ann, clock)
     password_step(client)
     assert client.post(CODE, {"code": code}).status_code == 200
     assert not is_in(client)
 
 
-def test_it_is_taken_away_and_the_paper_renewed_with_a_code(ann: User, client: Client, clock: Any) -> None:
+def test_turning_it_off_and_new_recovery_codes_require_a_code(ann: User, client: Client, clock: Any) -> None:
     old = enrolled(ann, clock)
     client.force_login(ann)
     assert client.post(PAGE, {"do": "renew", "code": "000000"}).status_code == 422
@@ -202,7 +202,7 @@ def test_where_required_enrolment_is_part_of_the_login(ann: User, client: Client
     assert client.get(ENROL)["Location"] == "/login/"  # enrolment happens once
 
 
-def test_a_session_from_before_it_was_required_is_at_an_end(ann: User, client: Client, settings: Any) -> None:
+def test_a_session_without_the_required_second_factor_ends(ann: User, client: Client, settings: Any) -> None:
     password_step(client)
     assert is_in(client)
     settings.STATECORE_SECOND_FACTOR = "required"
@@ -245,12 +245,12 @@ def test_secrets_are_not_in_the_admin(ann: User, client: Client) -> None:
 
 def test_a_command_turns_the_second_factor_off(ann: User, clock: Any) -> None:
     enrolled(ann, clock)
-    told = StringIO()
-    call_command("second_factor", "ann", stdout=told)
-    call_command("second_factor", "ann", "--remove", stdout=told)
-    call_command("second_factor", "ann", stdout=told)
+    output = StringIO()
+    call_command("second_factor", "ann", stdout=output)
+    call_command("second_factor", "ann", "--remove", stdout=output)
+    call_command("second_factor", "ann", stdout=output)
 
-    assert told.getvalue().splitlines() == [
+    assert output.getvalue().splitlines() == [
         "ann: set up, 8 recovery codes left",
         "ann: turned off",
         "ann: not set up",

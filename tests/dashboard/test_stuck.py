@@ -52,8 +52,8 @@ def test_the_first_acknowledgement_is_kept_until_the_state_changes(
     client.post(see)
 
     assert row(client, late.pk)["item"].acknowledged.actor == "operator"
-    told = next(item for item in stuck.list_stuck() if item.entity.pk == late.pk).as_dict()
-    assert (told["acknowledged_by"], bool(told["acknowledged_at"])) == ("operator", True)
+    listed = next(item for item in stuck.list_stuck() if item.entity.pk == late.pk).as_dict()
+    assert (listed["acknowledged_by"], bool(listed["acknowledged_at"])) == ("operator", True)
     world.forced(late, "pending")
     long_ago(late)
     assert row(client, late.pk)["item"].acknowledged is None
@@ -79,12 +79,12 @@ def test_the_audit_is_filtered_by_channel(
     channel: str, found: set[str] | None, people: dict[str, Any], scene: Scene, client: Client
 ) -> None:
     client.force_login(people["viewer"])
-    told = client.get(reverse("console:audit"), {"channel": channel}).context["events"]
+    events = client.get(reverse("console:audit"), {"channel": channel}).context["events"]
 
     if found is None:  # an unknown channel is ignored
-        assert len({event["channel"] for event in told}) > 1
+        assert len({event["channel"] for event in events}) > 1
     else:
-        assert {event["entity_id"] for event in told} == found
+        assert {event["entity_id"] for event in events} == found
 
 
 def test_the_stuck_list_has_further_pages(late: Any, people: dict[str, Any], client: Client) -> None:

@@ -26,7 +26,7 @@ def test_a_state_has_the_tone_of_its_declaration(machine: str, state: str, tone:
     assert state_styles(machine)[state].tone is tone
 
 
-def test_every_state_of_every_machine_has_a_look_of_its_own() -> None:
+def test_the_states_of_a_machine_look_different() -> None:
     for flow in registry.flows():
         found = state_styles(flow.entity_type)
         assert list(found) == list(flow.states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.db import connection
@@ -20,12 +21,14 @@ def list_overrides(
     limit: int = DEFAULT_LIMIT,
     actor: list[str] | None = None,
     entity_type: list[str] | None = None,
+    since: datetime | None = None,
 ) -> Page:
-    """Returns the newest overrides before a position.
+    """Returns the newest overrides before a position, and not before a time.
 
     `held` is true while the entity is still in the state it was forced to; `left_by` is the event that left it.
     """
-    filters = Filters(kind=[EventKind.OVERRIDE.value], actor=actor or [], entity_type=entity_type or [])
+    kind = [EventKind.OVERRIDE.value]
+    filters = Filters(kind=kind, actor=actor or [], entity_type=entity_type or [], since=since)
     page = read_page(filters, before=before, limit=limit, newest_first=True)
     next_events = _read_next_events([each["event"] for each in page.events])
     return Page([_serialize(each, next_events) for each in page.events], page.more)
