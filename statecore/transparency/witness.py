@@ -16,6 +16,7 @@ from .merkle import HASH_SIZE, verify_consistency
 from .notes import COSIGNATURE, InvalidNote, Note, Signature, SignerKey, VerifierKey
 
 KEY_FILE, SEEN_FILE = "witness.key", "seen"
+EVIDENCE, MAX_EVIDENCE = "contradiction", 10
 # Returns the proof that the tree of the first size is a prefix of the tree of the second size.
 ProveConsistency = Callable[[int, int], Sequence[bytes]]
 
@@ -61,9 +62,14 @@ class Witness:
             raise UnusableFolder(f"{self.folder / SEEN_FILE} is unreadable: {error}.") from None
 
     def _keep_evidence(self, text: str, at: datetime) -> None:
-        """Keeps both signed checkpoints: together they prove that the journal has shown two histories."""
+        """Keeps both signed checkpoints: together they prove that the journal has shown two histories.
+
+        A few are enough; a witness that repeats every minute must not fill the disk.
+        """
+        if len(list(self.folder.glob(f"{EVIDENCE}-*"))) >= MAX_EVIDENCE:
+            return
         known = (self.folder / SEEN_FILE).read_text("utf-8")
-        write_file(self.folder / f"contradiction-{at:%Y%m%dT%H%M%S%fZ}", f"{known}\n{text}")
+        write_file(self.folder / f"{EVIDENCE}-{at:%Y%m%dT%H%M%S%fZ}", f"{known}\n{text}")
 
 
 def _find_contradiction(known: Checkpoint, shown: Checkpoint, prove: ProveConsistency) -> str | None:

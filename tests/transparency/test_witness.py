@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,14 @@ import pytest
 from statecore.transparency.checkpoint import Checkpoint, sign_checkpoint, verify_cosignature
 from statecore.transparency.merkle import compute_root, hash_leaf, prove_consistency
 from statecore.transparency.notes import COSIGNATURE, InvalidNote, Note, SignerKey
-from statecore.transparency.witness import Contradiction, UnusableFolder, Witness, create_witness_key, read_witness_key
+from statecore.transparency.witness import (
+    MAX_EVIDENCE,
+    Contradiction,
+    UnusableFolder,
+    Witness,
+    create_witness_key,
+    read_witness_key,
+)
 
 pytestmark = pytest.mark.once_on("sqlite")
 
@@ -83,6 +90,16 @@ def test_it_refuses_what_contradicts_the_last_checkpoint(witness: Witness, name:
     assert (witness.folder / "seen").read_text() == known
     (evidence,) = witness.folder.glob("contradiction-*")
     assert evidence.read_text() == f"{known}\n{lie}", "both signed checkpoints are kept"
+
+
+def test_a_repeated_alarm_keeps_a_limited_number_of_files(witness: Witness) -> None:
+    witness.examine(HONEST.checkpoint(12), HONEST.prove, AT)
+    lie = History(20, differs_after=3)
+    for minute in range(30):
+        with pytest.raises(Contradiction):
+            witness.examine(lie.checkpoint(20), lie.prove, AT + timedelta(minutes=minute))
+
+    assert len(list(witness.folder.glob("contradiction-*"))) == MAX_EVIDENCE
 
 
 def test_it_refuses_what_the_journal_has_not_signed(witness: Witness) -> None:
