@@ -20,9 +20,9 @@ def machine_name(flow: Flow) -> str:
 
 def group_machines(user: Any) -> list[tuple[str, list[tuple[Flow, str]]]]:
     """The machines the user may see, by menu group: first the ones that are linked to others."""
-    seen = sorted(permissions.visible_machines(user), key=menu_order)
-    linked = [flow for flow in seen if linked_machines(flow)]
-    groups = ((PLANS, linked), (JOBS, [flow for flow in seen if flow not in linked]))
+    visible = sorted(permissions.visible_machines(user), key=menu_order)
+    linked = [flow for flow in visible if linked_machines(flow)]
+    groups = ((PLANS, linked), (JOBS, [flow for flow in visible if flow not in linked]))
     return [(title, [(flow, machine_name(flow)) for flow in flows]) for title, flows in groups if flows]
 
 

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import labels, navigation, permissions, rendering
+from dashboard import labels, permissions, rendering
 from dashboard.queries.approvals import PAGE_SIZE, count_pending, list_decided, list_pending
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor
@@ -42,7 +42,7 @@ def approvals(request: HttpRequest) -> HttpResponse:
 @require_safe
 def approval(request: HttpRequest, approval_id: str) -> HttpResponse:
     found = _get(request, approval_id)
-    return rendering.render(request, PAGE, _page_context(request, found))
+    return rendering.render(request, PAGE, {"each": _describe(request, found)})
 
 
 @require_safe
@@ -72,7 +72,7 @@ def decide(request: HttpRequest, approval_id: str) -> HttpResponse:
     outcome, refusal = forms.call(lambda: DECISIONS[decision](found.pk, actor=actor, comment=comment, request=key))
     if outcome is None:
         assert refusal is not None  # noqa: S101 - one of the two
-        context = {**_page_context(request, _get(request, approval_id)), "comment": comment}
+        context = {"each": _describe(request, _get(request, approval_id)), "comment": comment}
         return forms.render_refusal(request, PAGE, context, refusal)
     if decision == "approve":
         return forms.redirect_to_receipt(outcome)
@@ -87,12 +87,6 @@ def _get(request: HttpRequest, approval_id: str, action: str = "view") -> Approv
         raise Http404(f"There is no request for approval with the id {approval_id}.") from refusal
     permissions.require_action(request, registry.flow(found.entity_type), action)
     return found
-
-
-def _page_context(request: HttpRequest, found: Approval) -> dict[str, Any]:
-    flow = registry.flow(found.entity_type)
-    name = navigation.machine_name(flow)
-    return {"each": _describe(request, found), "flow": flow, "here_machine": flow.entity_type, "name": name}
 
 
 def _describe(request: HttpRequest, approval: Approval) -> dict[str, Any]:

@@ -55,10 +55,10 @@ def sprite() -> str:
 @register.simple_tag
 def chip(entity_type: str, state: str, kind: str = "") -> SafeString:
     """A state as word, shape and colour."""
-    seen = state_styles(entity_type).get(state)
-    if seen is None:
+    style = state_styles(entity_type).get(state)
+    if style is None:
         return format_html('<span class="chip ended">{}</span>', state or "none")
-    return format_html('<span class="chip {} {}">{}{}</span>', seen.tone, kind, icon(seen.tone), seen.word)
+    return format_html('<span class="chip {} {}">{}{}</span>', style.tone, kind, icon(style.tone), style.word)
 
 
 @register.simple_tag
@@ -171,8 +171,8 @@ def copy_button(text: str, what: str = "") -> SafeString:
 @register.filter
 def tone(event: dict[str, Any]) -> str:
     """The tone of the state an event led to."""
-    seen = state_styles(event["entity_type"]).get(event["to_state"])
-    return seen.tone.value if seen else "ended"
+    style = state_styles(event["entity_type"]).get(event["to_state"])
+    return style.tone.value if style else "ended"
 
 
 @register.filter

@@ -34,7 +34,9 @@ document.querySelectorAll("[data-moment]").forEach(useLocalZone);
 for (const zone of document.querySelectorAll("[data-zone]")) zone.remove();
 
 for (const link of document.querySelectorAll("[data-nav]")) {
-  if (new URL(link.href).pathname === location.pathname) link.setAttribute("aria-current", "page");
+  const { pathname } = new URL(link.href);
+  const isHere = pathname === "/" ? location.pathname === "/" : location.pathname.startsWith(pathname);
+  if (isHere) link.setAttribute("aria-current", "page");
 }
 
 const help = document.getElementById("help");

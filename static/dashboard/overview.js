@@ -111,9 +111,9 @@ function flush() {
 
 const known = new Set(document.querySelector("[data-machine]") ? [...document.querySelectorAll("[data-machine]")].map((card) => card.dataset.machine) : []);
 follow({}, (events) => {
-  const seen = events.filter((event) => known.has(event.entity_type));
-  arrived += seen.length;
-  waiting = [...waiting, ...seen].slice(-LINES);
+  const visible = events.filter((event) => known.has(event.entity_type));
+  arrived += visible.length;
+  waiting = [...waiting, ...visible].slice(-LINES);
   flush();
 }, () => location.reload());
 

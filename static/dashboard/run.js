@@ -155,7 +155,7 @@ function drawGantt() {
   const rows = all.slice(0, MOST_ROWS);
   document.getElementById("gantt-rows").textContent = all.length > rows.length ? `${rows.length} of ${all.length} parts` : "";
   const width = box.clientWidth;
-  const place = width < NARROW ? ABOVE : BESIDE; // on a phone the name stands above its bar
+  const place = width < NARROW ? ABOVE : BESIDE; // on a phone the name is above its bar
   const height = rows.length * place.row + 26;
   const x = (at) => place.label + ((at - first) / Math.max(last - first, 0.001)) * (width - place.label - 8);
   const picture = svg("svg", { width, height });

@@ -42,10 +42,10 @@ def test_an_entity_without_an_open_action_shows_that(operator: Client, people: d
     gate = world.gate()
     url = reverse("console:why", args=["gates", gate.pk])
     assert "No action applies now." in text_of(operator.get(url))
-    assert "force a state" not in text_of(operator.get(url))
+    assert "Force a state" not in text_of(operator.get(url))
 
     operator.force_login(people["supervisor"])
-    assert "If necessary, force a state ." in text_of(operator.get(url))
+    assert "If necessary, use Force a state above." in text_of(operator.get(url))
 
 
 def test_a_list_has_only_the_columns_of_its_machine(operator: Client, scene: Scene) -> None:
