@@ -87,19 +87,24 @@ class CsrfCheck(CsrfViewMiddleware):
 # Permissions. What a caller may do to an entity is decided by the transition service.
 
 
-def check_scope(request: Request, writes_need: Scope) -> None:
-    """Require the scope `read` for reading and `writes_need` for changes, which a read-only installation refuses."""
+def check_scope(request: Request, *writes_need: Scope) -> None:
+    """Require the scope `read` for reading and one of `writes_need` for changes.
+
+    A read-only installation refuses all changes.
+    """
     reads = request.method in SAFE
     if request.auth is not None:
-        require_scope(request.auth, Scope.READ if reads else writes_need)
+        require_scope(request.auth, *((Scope.READ,) if reads else writes_need))
     read_only = settings.STATECORE_READ_ONLY_FOR_PROGRAMS if request.auth else settings.STATECORE_READ_ONLY
     if read_only and not reads:
         raise PermissionDenied("this installation is read-only: STATECORE_READ_ONLY is set", required="writable")
 
 
-def require_scope(token: Token, scope: Scope) -> None:
-    if not token.may(scope):
-        raise PermissionDenied(f"this token is for {token.scope}, this call needs {scope}", required=str(scope))
+def require_scope(token: Token, *scopes: Scope) -> None:
+    """Require one of the scopes."""
+    if not any(token.may(scope) for scope in scopes):
+        needed = " or ".join(scopes)
+        raise PermissionDenied(f"this token is for {token.scope}, this call needs {needed}", required=needed)
 
 
 def has_permission(request: Request, permission: str) -> bool:
@@ -154,7 +159,7 @@ def narrow_to_visible(wanted: Iterable[str], visible: Collection[str]) -> list[s
 
 
 def actor_of(request: Request) -> Actor:
-    """Return an agent for a token of scope `agent` and for tools of language models, otherwise an operator."""
+    """Return the actor of the token's scope, an agent for tools of language models, otherwise an operator."""
     if isinstance(request.auth, Token) and (tool := _tool(request)):
         return replace(request.auth.as_agent(), tool=tool)
     return request.auth.actor() if isinstance(request.auth, Token) else Actor.operator(request.user, Channel.REST)
@@ -176,6 +181,13 @@ def agent_of(request: Request) -> Actor:
 def actor_for_trigger(request: Request, flow: Flow, trigger: str) -> Actor:
     """Scopes include the lower ones: an operator's token fires a trigger that only agents may fire as an agent."""
     return agent_of(request) if trigger in _triggers_for_agents_only(flow) else actor_of(request)
+
+
+@cache
+def scopes_to_fire(flow: Flow) -> tuple[Scope, ...]:
+    """Return the scopes with which a token may fire transitions of a machine."""
+    kinds = {kind for transition in flow.transitions for kind in transition.actors}
+    return (Scope.AGENT, Scope.INTEGRATE) if Kind.INTEGRATOR in kinds else (Scope.AGENT,)
 
 
 @cache

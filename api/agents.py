@@ -15,7 +15,7 @@ from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.machines.run import Run
 from statecore.records import checkpoint
-from statecore.scheduling import agent_job_log, breakers
+from statecore.scheduling import agent_job_log, breakers, job_checkpoints
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
@@ -92,13 +92,11 @@ class Checkpoint(ApiView):
         return _checkpoint_response(found)
 
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        entities.get_entity(PipelineJob, job_id)
-        return _checkpoint_response(checkpoint.store(job_id, phase, read_body(request)))
+        stored = job_checkpoints.store(job_id, phase, read_body(request), actor=agent_of(request))
+        return _checkpoint_response(stored)
 
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
-        entities.get_entity(PipelineJob, job_id)
-        if is_valid_id(phase):
-            checkpoint.clear(job_id, phase)
+        job_checkpoints.clear(job_id, phase, actor=agent_of(request))
         return HttpResponse(status=204)
 
 

@@ -22,7 +22,7 @@ from statecore.transitions import Outcome
 from statecore.transitions.entity_reader import read_entities
 
 from . import entities, pages
-from .access import actor_for_trigger, actor_of, visible_types
+from .access import actor_for_trigger, actor_of, scopes_to_fire, visible_types
 from .request import Request
 from .request_body import Body, RequestBody, convert_body, outcome_response, read_body
 from .responses import json_response
@@ -102,6 +102,9 @@ class Expected(Body):
 
 
 class Transitions(MachineView):
+    def scopes_to_write(self) -> tuple[Scope, ...]:
+        return scopes_to_fire(self.flow)
+
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         """The history, oldest first."""
         entities.get_entity(self.model, entity_id)
@@ -147,7 +150,7 @@ class Firing(Body):
 class Explain(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         """A caller that can only read gets the answer for an actor that may fire each transition."""
-        reads_only = isinstance(request.auth, Token) and not request.auth.may(Scope.AGENT)
+        reads_only = isinstance(request.auth, Token) and request.auth.scope == Scope.READ
         actor = None if reads_only else actor_of(request)
         explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
         return json_response(explanation.as_dict())

@@ -33,12 +33,15 @@ class RecordView(ApiView):
     """A view of one kind of record; callers need the permission to view the machine `flow`."""
 
     model: ClassVar[type[models.Model]]
+    # Whether agents may add records; they never change them.
+    agents_add: ClassVar[bool] = False
 
     def require(self, actor: Actor, action: str) -> None:
-        """Require Django's permission of an operator; an agent may add records, but not change them."""
+        """Require Django's permission of an operator; an agent may add some kinds of records."""
         name = self.model._meta.model_name
         permission = f"statecore.{action}_{name}"
-        allowed = actor.has_permission(permission) if actor.kind is Kind.OPERATOR else action == "add"
+        is_operator = actor.kind is Kind.OPERATOR
+        allowed = actor.has_permission(permission) if is_operator else self.agents_add and action == "add"
         if not allowed:
             raise PermissionDenied(f"{actor.name} may not {action} a {name}", required=permission)
 
@@ -88,6 +91,8 @@ class Records(RecordView):
             raise Invalid({"id": ["must be 1 to 64 characters of A-Z a-z 0-9 . _ : -"]})
         record = self.model(pk=record_id)
         self.set_fields(record, given)
+        if isinstance(record, Patch):
+            record.author = actor.identity
         try:
             with transaction.atomic():
                 record.save(force_insert=True)
@@ -136,6 +141,6 @@ def _to_json(value: Any) -> Any:
 urlpatterns = [
     path("phases/", Records.as_view_for(model=Phase, flow=Run.flow), name="phases-list"),
     path("phases/<str:record_id>/", Record.as_view_for(model=Phase, flow=Run.flow), name="phases-detail"),
-    path("diffs/", Records.as_view_for(model=Patch, flow=PatchLedger.flow), name="diffs-list"),
+    path("diffs/", Records.as_view_for(model=Patch, flow=PatchLedger.flow, agents_add=True), name="diffs-list"),
     path("diffs/<str:record_id>/", ReadOnlyRecord.as_view_for(model=Patch, flow=PatchLedger.flow), name="diffs-detail"),
 ]

@@ -55,10 +55,14 @@ class ApiView(APIView):
     def admit(self, request: Any) -> None:
         permission = self.permission(request)
         identify(request, permission)
-        check_scope(request, self.writes_need)
+        check_scope(request, *self.scopes_to_write())
         if permission and not self.checks_permission_later:
             require_permission(request, permission)
         throttling.check(request, request.auth)
+
+    def scopes_to_write(self) -> tuple[Scope, ...]:
+        """Return the scopes of which one is needed for a change."""
+        return (self.writes_need,)
 
     def permission(self, request: Any) -> str:
         if self.flow is None:

@@ -59,4 +59,4 @@ def _record_codenames(group: str) -> Iterable[str]:
     yield from (f"view_{record}" for record in RECORDS)
     yield from (f"{action}_display" for action in DISPLAY_ACTIONS[group])
     if group != VIEWER:
-        yield "change_alert"
+        yield from ("change_alert", "add_phase", "change_phase")

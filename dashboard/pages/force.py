@@ -26,7 +26,7 @@ from .lookup import get_entity
 
 TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
 DRY_RUN_REASON = "Dry run for a preview; rolled back."
-HOLDER_FIELDS = ("worker_id", "worker_name", "probe_by")
+HOLDER_FIELDS = ("worker_id", "worker_name", "probe_by", "holder")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -19,7 +19,7 @@ MANAGE = ".venv/bin/python manage.py"
 @require_safe
 def get_started(request: HttpRequest) -> HttpResponse:
     address, user = request.build_absolute_uri("/").rstrip("/"), get_user(request)
-    create_token = f"{MANAGE} token create my-agent --user {shlex.quote(user.get_username())} --scope agent"
+    create_token = f"{MANAGE} token create my-agent --user {shlex.quote(user.get_username())} --scope operate"
     context = {
         "address": address,
         "simulate": f"{MANAGE} simulate --agents 20 --rate 20",

@@ -37,11 +37,12 @@ def render_page(flow: Flow) -> str:
             f"```mermaid\n{render_mermaid(flow)}```",
             "",
             *format_section(
-                "States", ("state", "final", "deadline"), [_state_row(flow, state) for state in flow.states]
+                "States", ("state", "final", "holder", "deadline"), [_state_row(flow, state) for state in flow.states]
             ),
             *format_section("Transitions", TRANSITION_COLUMNS, map(_transition_row, flow.transitions)),
             *_guards(flow),
             *_exits(flow),
+            *_limits(flow),
             *_rules(flow),
         ]
     )
@@ -71,12 +72,12 @@ otherwise. [Change a machine](../../how-to/change-a-machine.md) describes the pr
 """
 
 
-def _state_row(flow: Flow, state: str) -> tuple[str, str, str]:
-    timing = flow.timing.get(state)
+def _state_row(flow: Flow, state: str) -> tuple[str, str, str, str]:
+    timing, holder = flow.timing.get(state), "" if state in flow.free_in else "yes"
     if timing is None:
-        return f"`{state}`", "yes", "none"
+        return f"`{state}`", "yes", holder, "none"
     deadline = f"{timing}" if isinstance(timing, timedelta) else f"none, may rest: {timing.because}"
-    return f"`{state}`" + (" (initial)" if state == flow.initial else ""), "", deadline
+    return f"`{state}`" + (" (initial)" if state == flow.initial else ""), "", holder, deadline
 
 
 def _transition_row(transition: Transition) -> tuple[str, ...]:
@@ -113,6 +114,11 @@ def _exits(flow: Flow) -> list[str]:
         if transition.leaves_final
     ]
     return format_section("Transitions that leave a final state", ("trigger", "from", "to", "reason"), exits)
+
+
+def _limits(flow: Flow) -> list[str]:
+    fields = [(f"`{name}`", limit.describe()) for name, limit in (flow.agents_set or {}).items()]
+    return format_section("Fields that agents may set", ("field", "limit"), fields)
 
 
 def _rules(flow: Flow) -> list[str]:

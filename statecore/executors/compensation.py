@@ -241,7 +241,7 @@ def _require_committed(entry: Any, ledger_id: str) -> PatchLedger:
 
 
 def _require_right(actor: Actor, action: str) -> None:
-    if actor.kind is Kind.AGENT:
+    if actor.holds:
         raise PermissionDenied("agents cannot decide about rollbacks", required=FLOW.permission(action))
     rights.require(actor, FLOW, action)
 

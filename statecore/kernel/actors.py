@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 # Names are copied unescaped into the canonical bytes of an event: no quotes, backslashes or control characters.
 NAME_LENGTH = 150
+IDENTITY_LENGTH = NAME_LENGTH + 10
 NAME_PATTERN = re.compile(rf'[^"\\\x00-\x1f\x7f\ud800-\udfff]{{1,{NAME_LENGTH}}}')
 
 
 class Kind(StrEnum):
     AGENT = "agent"
+    # An agent that runs gates and merges patches where no executors do; it does no other work.
+    INTEGRATOR = "integrator"
     OPERATOR = "operator"
     SYSTEM = "system"
 
@@ -35,7 +38,7 @@ class Channel(StrEnum):
     SYSTEM = "system"
 
 
-AGENT, OPERATOR, SYSTEM = Kind.AGENT, Kind.OPERATOR, Kind.SYSTEM
+AGENT, INTEGRATOR, OPERATOR, SYSTEM = Kind.AGENT, Kind.INTEGRATOR, Kind.OPERATOR, Kind.SYSTEM
 
 
 def _never(permission: str) -> bool:
@@ -53,12 +56,28 @@ class Actor:
     # The id of the user account, which stays when the account is renamed, and the prefix of the token that was used.
     account: int | None = None
     token: str = ""
+    # The id of the account that owns the token.
+    owner: int | None = None
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
             raise ValueError(
                 f"an actor name has 1 to 150 characters and no quotes or control characters: {self.name!r}"
             )
+
+    @property
+    def identity(self) -> str:
+        """Returns the account or token behind the name, which is never given to another actor; empty for the system."""
+        if self.account is not None:
+            return f"user:{self.account}"
+        if self.token:
+            return f"token:{self.token}"
+        return "" if self.kind is Kind.SYSTEM else f"{self.kind}:{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds what it works on; operators and the system work on everything."""
+        return self.kind in (Kind.AGENT, Kind.INTEGRATOR)
 
     @classmethod
     def operator(cls, user: User | AnonymousUser, channel: Channel) -> Actor:

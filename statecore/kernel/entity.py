@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models.signals import class_prepared
 
 from . import registry
+from .actors import IDENTITY_LENGTH, Actor
 from .clock import rfc3339
 from .constraints import Invariant
 from .flow import Flow
@@ -49,6 +50,8 @@ class Entity(models.Model):
     chain_head = models.CharField(max_length=64, editable=False)
     # A fencing token: each claim and each override increments it, and a report must send the current value.
     attempt = models.PositiveIntegerField(default=0, editable=False)
+    # The identity of the agent that holds it, such as `token:stc_0a1b2c3d`; written together with an event.
+    holder = models.CharField(max_length=IDENTITY_LENGTH, default="", db_default="", editable=False)
     # Indexed for lists, which show the newest first.
     created_at = models.DateTimeField(editable=False, db_index=True)
     updated_at = models.DateTimeField(editable=False)
@@ -96,9 +99,16 @@ class Entity(models.Model):
         """Returns what the machine adds to each of its events; called before `sync_state_fields`."""
         return {}
 
-    def holder(self) -> str:
-        """Returns the only agent that may report on it; empty if any agent may."""
-        return ""
+    def is_free(self) -> bool:
+        """Whether any agent may take it. An entity that an operator or the system started has no holder yet."""
+        return not self.holder or self.state in self.flow.free_in
+
+    def is_held_by(self, actor: Actor) -> bool:
+        return self.holder == actor.identity and not self.is_free()
+
+    def judged_work(self) -> set[str]:
+        """Returns the identities whose work it judges; no account judges its own work."""
+        return set()
 
     def lease_is_stale(self, attempt: object) -> bool:
         """Whether the lease of this attempt has ended."""

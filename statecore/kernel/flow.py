@@ -13,6 +13,7 @@ from django.conf import settings
 
 from .actors import Kind
 from .fields import column
+from .limits import Limit
 from .transition import Guard, Transition
 
 if TYPE_CHECKING:
@@ -64,6 +65,18 @@ class Flow:
     measured_from: Mapping[str, str] = field(default_factory=dict)
     # Field → the states in which it may change; enforced by database triggers.
     frozen: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    # States in which no agent holds the entity: an agent that takes it out of them becomes its holder. In all other
+    # states only the holder may report. Without any, the agent that creates the entity holds it.
+    free_in: Iterable[str] = ()
+    # The setting that switches on the executors of this machine; while it is set, integrators may not do their work.
+    executors: str = ""
+    # The kinds of actor that may create an entity by itself. A plan may contain it in any case.
+    created_by: Iterable[Kind] = frozenset(Kind)
+    # The fields that an agent may set when it creates an entity, by itself or in a plan, each with its limit; all
+    # fields if this is None. The rest is set by operators.
+    agents_set: Mapping[str, Limit] | None = None
+    # The fields that an agent may change of an entity that it holds.
+    agents_change: Iterable[str] = ("metadata",)
     # Numbers that never decrease; enforced by database triggers.
     monotonic: Iterable[str] = ()
     event_noun: str = ""
@@ -88,6 +101,7 @@ class Flow:
         self.frozen = {"created_at": (), "retry_of_id": (), **self.frozen}
         self.final = frozenset(map(str, self.final))
         self.done = frozenset(map(str, self.done))
+        self.free_in = frozenset(map(str, self.free_in))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
         declared = (getattr(method, "declaration", None) for method in vars(model).values())
         self.transitions = tuple(found for found in declared if isinstance(found, Transition))
@@ -134,6 +148,16 @@ class Flow:
         timing = self.timing.get(state)
         return timing if isinstance(timing, timedelta) else None
 
+    def has_executors(self) -> bool:
+        return bool(self.executors and getattr(settings, self.executors))
+
+    def agent_error(self, name: str, value: Any) -> str | None:
+        """Returns why an agent may not set a field to a value, or None."""
+        if self.agents_set is None:
+            return None
+        limit = self.agents_set.get(name)
+        return "is set by operators." if limit is None else limit.error(value)
+
     def permission(self, action: str) -> str:
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"
 
@@ -144,6 +168,8 @@ class Flow:
             "version": self.version,
             "collection": self.collection,
             "initial": self.initial,
+            "created_by": sorted(self.created_by),
+            "agents_set": self.agents_set and {name: limit.describe() for name, limit in self.agents_set.items()},
             "states": [self._describe_state(state) for state in self.states],
             "transitions": [describe_transition(transition) for transition in self.transitions],
         }
@@ -155,6 +181,7 @@ class Flow:
             "terminal": self.is_final(state),
             "deadline_seconds": timing.total_seconds() if isinstance(timing, timedelta) else None,
             "may_rest": timing.because if isinstance(timing, Rest) else None,
+            "has_holder": state not in self.free_in,
         }
 
 

@@ -69,8 +69,14 @@ class PermissionDenied(Refusal):
     code, status = "permission_denied", 403
 
 
+class NotTheHolder(Refusal):
+    """Another agent holds the entity; `holder` is its identity. Only the holder may report on it."""
+
+    code, status = "not_the_holder", 403
+
+
 class SamePerson(Refusal):
-    """The request for approval was made from the same account; another person decides it."""
+    """The request for approval, or the work to be judged, is from the same account; another account decides."""
 
     code, status = "same_person", 403
 

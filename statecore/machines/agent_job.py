@@ -49,7 +49,7 @@ def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
 class AgentJob(Entity):
     creation_trigger = CREATED
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="agent-jobs",
         final=FINAL,
         done={State.COMPLETED},
@@ -60,6 +60,7 @@ class AgentJob(Entity):
             State.PARKED: Rest("it waits for a signal without a time limit"),
             State.RETRYING: timedelta(minutes=20),
         },
+        free_in={State.QUEUED, State.RETRYING},
     )
 
     state = StateField(State, initial=State.QUEUED)

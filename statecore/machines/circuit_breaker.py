@@ -9,7 +9,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 
 from ..kernel import constraints
-from ..kernel.actors import AGENT, NAME_LENGTH, SYSTEM
+from ..kernel.actors import IDENTITY_LENGTH, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField
@@ -46,7 +46,7 @@ class CircuitBreaker(Entity):
     """The breaker of a tool; both have the same id."""
 
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="breakers",
         prefix="tool",
         final=(),
@@ -55,6 +55,7 @@ class CircuitBreaker(Entity):
             State.OPEN: timedelta(minutes=5),
             State.HALF_OPEN: timedelta(minutes=5),
         },
+        created_by={OPERATOR, SYSTEM},
     )
 
     state = StateField(State, initial=State.CLOSED)
@@ -66,8 +67,8 @@ class CircuitBreaker(Entity):
     last_failure_at = models.DateTimeField(null=True, editable=False)
     opened_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
-    # The agent that may probe the half-open tool, and until when it has the only right to.
-    probe_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
+    # The identity of the caller that may probe the half-open tool, and until when it has the only right to.
+    probe_by = models.CharField(max_length=IDENTITY_LENGTH, default="", editable=False)
     probe_until = models.DateTimeField(null=True, editable=False)
 
     class Meta(Entity.Meta):
@@ -116,13 +117,13 @@ class CircuitBreaker(Entity):
         "success",
         source=State.HALF_OPEN,
         target=State.CLOSED,
-        by={AGENT, SYSTEM},
+        by={SYSTEM},
         guards=[enough_probes_succeeded],
         severity=Severity.WARNING,
     )
     def close(self) -> None: ...
 
-    @transition("failure", source=State.HALF_OPEN, target=State.OPEN, by={AGENT, SYSTEM}, severity=Severity.ERROR)
+    @transition("failure", source=State.HALF_OPEN, target=State.OPEN, by={SYSTEM}, severity=Severity.ERROR)
     def open_again(self, error: str = "") -> None:
         self.last_error = error
         self.last_failure_at = self.facts.at

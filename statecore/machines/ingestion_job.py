@@ -15,6 +15,7 @@ from ..kernel.constraints import live_by_state
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
+from ..kernel.limits import ANY, AtMost
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
 
@@ -52,7 +53,7 @@ def the_delay_is_not_negative(job: IngestionJob, facts: Facts) -> Unmet | None:
 
 class IngestionJob(Entity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="ingestion-jobs",
         prefix="ingest",
         final=FINAL,
@@ -63,6 +64,8 @@ class IngestionJob(Entity):
             State.FAILED: timedelta(minutes=10),
         },
         repeats_are_noops=True,
+        free_in={State.PENDING},
+        agents_set={"source": ANY, "metadata": ANY, "max_attempts": AtMost("STATECORE_AGENT_RETRIES")},
         monotonic=("attempts",),
     )
 
@@ -100,7 +103,7 @@ class IngestionJob(Entity):
         return {"attempts": self.attempts, "worker_name": self.worker_name or None}
 
     def is_repeat(self, facts: Facts) -> bool:
-        """Refuses another worker, which must not conclude that it has the job."""
+        """Refuses another worker of its holder, which must not conclude that it has the job."""
         named = facts.params.get("worker") or facts.actor.name
         return facts.actor.kind is not Kind.AGENT or self.worker_name in ("", named)
 

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.db.models.lookups import In
 
 from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.actors import IDENTITY_LENGTH, INTEGRATOR, OPERATOR, SYSTEM
 from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
@@ -68,7 +68,7 @@ def the_compensation_plan_is_approved(entry: PatchLedger, facts: Facts) -> Unmet
 
 class PatchLedger(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="patches",
         prefix="patch",
         event_noun="patch",
@@ -83,6 +83,9 @@ class PatchLedger(Entity):
             State.VERIFIED: timedelta(minutes=30),
         },
         monotonic=("apply_retries",),
+        # What one integrator has applied, the same one tests and commits.
+        free_in={State.CREATED, State.VALIDATED, State.QUEUED, State.APPLY_FAILED},
+        executors="STATECORE_REPOSITORY",
         succession=Succession(followers=("tasks",)),
     )
 
@@ -95,6 +98,8 @@ class PatchLedger(Entity):
     validation_scope_passed = models.BooleanField(default=False, editable=False)
     validation_constraints_passed = models.BooleanField(default=False, editable=False)
     validation_tests_passed = models.BooleanField(default=False, editable=False)
+    # The identity of the account or token that submitted it; the author of the diff may be another.
+    author = models.CharField(max_length=IDENTITY_LENGTH, default="", db_default="", editable=False)
     apply_retries = models.PositiveSmallIntegerField(default=0, editable=False)
     last_error = models.TextField(default="", editable=False)
     commit_sha = models.CharField(max_length=64, default="", editable=False)
@@ -157,6 +162,9 @@ class PatchLedger(Entity):
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         """Sets the flags that the state implies, so that an override leaves the same row as the regular transitions."""
+        if self._state.adding:
+            first: Any = self.retry_of
+            self.author = first.author if first else self.facts.actor.identity
         checked, tested = self.state in CHECKED, self.state in TESTED
         if checked:
             self.validation_format_passed = self.validation_scope_passed = self.validation_constraints_passed = True
@@ -168,6 +176,9 @@ class PatchLedger(Entity):
         if self.state == State.ROLLED_BACK:
             self.rollback_reason = self.rollback_reason or reason
         self.rolled_back_at = at if self.state == State.ROLLED_BACK else None
+
+    def judged_work(self) -> set[str]:
+        return {self.author, self.patch.author}
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {
@@ -186,7 +197,7 @@ class PatchLedger(Entity):
         "validation_passed",
         source=State.CREATED,
         target=State.VALIDATED,
-        by={AGENT, SYSTEM},
+        by={INTEGRATOR, SYSTEM},
         guards=[every_check_passed],
     )
     def pass_validation(self, format_passed: bool, scope_passed: bool, constraints_passed: bool) -> None:
@@ -198,7 +209,7 @@ class PatchLedger(Entity):
         "validation_failed",
         source=State.CREATED,
         target=State.QUARANTINED,
-        by={AGENT, SYSTEM},
+        by={INTEGRATOR, SYSTEM},
         severity=Severity.WARNING,
     )
     def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
@@ -208,7 +219,7 @@ class PatchLedger(Entity):
         "accepted_for_merge",
         source=State.VALIDATED,
         target=State.QUEUED,
-        by={AGENT, OPERATOR, SYSTEM},
+        by={INTEGRATOR, OPERATOR, SYSTEM},
         guards=[the_phase_allows_what_it_touches],
     )
     def accept(self) -> None: ...
@@ -217,18 +228,18 @@ class PatchLedger(Entity):
         "policy_violated",
         source=State.VALIDATED,
         target=State.QUARANTINED,
-        by={AGENT, OPERATOR, SYSTEM},
+        by={INTEGRATOR, OPERATOR, SYSTEM},
         severity=Severity.WARNING,
     )
     def quarantine(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
-    @transition("apply_succeeded", source=State.QUEUED, target=State.APPLIED, by={AGENT, SYSTEM})
+    @transition("apply_succeeded", source=State.QUEUED, target=State.APPLIED, by={INTEGRATOR, SYSTEM})
     def apply(self) -> None:
         self.last_error = ""
 
     @transition(
-        "apply_failed", source=State.QUEUED, target=State.APPLY_FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR
+        "apply_failed", source=State.QUEUED, target=State.APPLY_FAILED, by={INTEGRATOR, SYSTEM}, severity=Severity.ERROR
     )
     def fail_to_apply(self, error: str) -> None:
         self.last_error = error
@@ -262,17 +273,21 @@ class PatchLedger(Entity):
     )
     def drop_quarantined(self) -> None: ...
 
-    @transition("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={AGENT, SYSTEM})
+    @transition("tests_passed", source=State.APPLIED, target=State.VERIFIED, by={INTEGRATOR, SYSTEM})
     def verify(self) -> None:
         self.validation_tests_passed = True
 
     @transition(
-        "tests_failed", source=State.APPLIED, target=State.QUARANTINED, by={AGENT, SYSTEM}, severity=Severity.WARNING
+        "tests_failed",
+        source=State.APPLIED,
+        target=State.QUARANTINED,
+        by={INTEGRATOR, SYSTEM},
+        severity=Severity.WARNING,
     )
     def fail_tests(self, error: str, details: dict[str, Any] | None = None) -> None:
         self._quarantine(error, details)
 
-    @transition("commit_succeeded", source=State.VERIFIED, target=State.COMMITTED, by={AGENT, SYSTEM})
+    @transition("commit_succeeded", source=State.VERIFIED, target=State.COMMITTED, by={INTEGRATOR, SYSTEM})
     def commit(self, commit_sha: str) -> None:
         self.commit_sha = commit_sha
 

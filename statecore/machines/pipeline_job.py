@@ -46,7 +46,7 @@ def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
 
 class PipelineJob(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="pipeline-jobs",
         prefix="pipeline",
         final=FINAL,
@@ -59,6 +59,7 @@ class PipelineJob(Entity):
             State.MATERIALIZING: timedelta(hours=2),
             State.VALIDATING: timedelta(minutes=30),
         },
+        free_in={State.PENDING},
         # A successor needs no copy of the checkpoints: records.checkpoint reads them along `retry_of`.
     )
 
@@ -82,6 +83,11 @@ class PipelineJob(Entity):
             *constraints.in_time_order("pipeline_job", "created_at", "started_at", "completed_at"),
         )
         indexes = (live_by_state("pipeline_job", FINAL),)
+
+    def is_free(self) -> bool:
+        """Also if recovery has released it in its current stage: the next agent resumes it from its checkpoint."""
+        is_released = self.resumed_at is not None and self.resumed_at > self.state_entered_at
+        return is_released or super().is_free()
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         self.completed_at = at if self.state in FINAL else None

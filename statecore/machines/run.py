@@ -15,6 +15,7 @@ from ..kernel.constraints import Invariant, SqlLiteral, is_live, live_by_state
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Succession
+from ..kernel.limits import ANY
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, transition
 from ..storage.links import has_no_successor, has_part
@@ -47,11 +48,12 @@ def a_critical_workstream_has_failed(run: Run, facts: Facts) -> Unmet | None:
 
 class Run(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="runs",
         final=FINAL,
         done={State.SUCCEEDED},
         timing={State.PENDING: timedelta(hours=24), State.RUNNING: timedelta(hours=24)},
+        agents_set={"phase": ANY, "metadata": ANY},
         succession=Succession(children=("workstreams",)),
     )
 

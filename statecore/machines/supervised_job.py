@@ -62,7 +62,7 @@ def enough_workers_are_allocated(job: SupervisedJob, facts: Facts) -> Unmet | No
 
 class SupervisedJob(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="supervised-jobs",
         prefix="sjob",
         final=FINAL,
@@ -72,6 +72,7 @@ class SupervisedJob(Entity):
             State.PENDING: Rest("it waits for workers; allocation is tried again"),
             State.RUNNING: timedelta(hours=1),
         },
+        free_in={State.SUBMITTED, State.PENDING},
     )
 
     state = StateField(State, initial=State.SUBMITTED)

@@ -50,7 +50,7 @@ def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet 
 
 class SupervisedWorker(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="supervised-workers",
         prefix="sworker",
         final=FINAL,
@@ -61,6 +61,7 @@ class SupervisedWorker(Entity):
             State.PAUSED: Rest("its supervisor paused it and resumes or terminates it"),
         },
         succession=Succession(leaves_behind=("pending_tasks", "active_tasks")),
+        agents_change=("capacity", "pending_tasks", "active_tasks", "metadata"),
     )
 
     state = StateField(State, initial=State.IDLE)

@@ -18,6 +18,7 @@ from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.limits import ANY, AtMost, BytesAtMost
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, TransitionKind, the_attempt_is_current, transition
 from ..kernel.validation import validate_exit_codes, validate_word_list
@@ -144,7 +145,7 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
 
 class Task(Entity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -157,6 +158,14 @@ class Task(Entity):
             State.BLOCKED: Rest("it waits for tasks and gates, which have deadlines"),
         },
         frozen={"is_critical": ()},
+        free_in={State.PENDING, State.QUEUED, State.RETRYING},
+        agents_set={
+            **dict.fromkeys(("workstream", "depends_on", "gates", "entry_gates", "is_critical", "priority"), ANY),
+            **dict.fromkeys(("required_capabilities", "expected_exit_codes", "metadata"), ANY),
+            "payload": BytesAtMost("STATECORE_AGENT_PAYLOAD_BYTES"),
+            "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
+            "max_retries": AtMost("STATECORE_AGENT_RETRIES"),
+        },
         monotonic=("retry_count",),
         succession=Succession(
             guards=(its_workstream_is_live,),
@@ -171,7 +180,7 @@ class Task(Entity):
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
     worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
     patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
-    # The agent that claimed it; no other agent may report on it.
+    # The name of the agent that runs it, which holds it.
     claimed_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
@@ -280,9 +289,6 @@ class Task(Entity):
 
     def failed_gates(self) -> list[str]:
         return sorted({gate.id for link in ("gates", "entry_gates") for gate in all_inside(self, link, "FAILED")})
-
-    def holder(self) -> str:
-        return self.claimed_by
 
     def lease_is_stale(self, attempt: object) -> bool:
         return super().lease_is_stale(attempt) or self.state in UNCLAIMED

@@ -11,12 +11,13 @@ from django.db import models
 from django.db.models import Q
 
 from ..kernel import constraints
-from ..kernel.actors import AGENT, SYSTEM
+from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.limits import ANY, AtMost, ListedProgram
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, transition
 from ..storage.links import first_outside, has_linked
@@ -82,7 +83,7 @@ class TestGate(Entity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="gates",
         prefix="gate",
         event_noun="gate",
@@ -94,6 +95,14 @@ class TestGate(Entity):
             State.BLOCKED: Rest("it waits for a re-run of the gate it depends on"),
         },
         succession=Succession(waits_in={"depends_on": WAITING}),
+        free_in=WAITING,
+        created_by={OPERATOR, SYSTEM},
+        agents_set={
+            **dict.fromkeys(("gate_type", "phase", "workstream", "depends_on", "expected_exit_code", "metadata"), ANY),
+            "command": ListedProgram("STATECORE_GATE_COMMANDS"),
+            "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
+        },
+        executors="STATECORE_GATE_COMMANDS",
     )
 
     state = StateField(State, initial=State.PENDING)
@@ -112,7 +121,7 @@ class TestGate(Entity):
     started_at = models.DateTimeField(null=True, editable=False)
     times_out_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
-    # The lease of the built-in runner; NULL if an agent runs the gate.
+    # The lease of the built-in runner; NULL if an integrator runs the gate.
     runner_until = models.DateTimeField(null=True, editable=False)
     # Its workstream has ended, so nothing depends on this gate any more.
     abandoned = models.BooleanField(default=False, editable=False)
@@ -168,6 +177,14 @@ class TestGate(Entity):
         """True also if it was abandoned before it started."""
         return super().has_ended() or (self.abandoned and self.state != State.RUNNING)
 
+    def judged_work(self) -> set[str]:
+        """The work on its tasks: those that it is an exit gate of, otherwise all of its workstream."""
+        columns = ("holder", "patch__author", "patch__patch__author")
+        found = list(self.exit_of.values_list(*columns).distinct())
+        if not found and self.workstream is not None:
+            found = list(self.workstream.tasks.values_list(*columns).distinct())
+        return {identity for row in found for identity in row if identity}
+
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         if self.state != State.RUNNING:
             self.times_out_at = self.runner_until = None
@@ -195,7 +212,7 @@ class TestGate(Entity):
         "gate_started",
         source=State.PENDING,
         target=State.RUNNING,
-        by={AGENT, SYSTEM},
+        by={INTEGRATOR, SYSTEM},
         guards=[dependencies_have_passed],
     )
     def start(self) -> None:
@@ -222,7 +239,11 @@ class TestGate(Entity):
     def unblock(self) -> None: ...
 
     @transition(
-        "gate_passed", source=State.RUNNING, target=State.PASSED, by={AGENT, SYSTEM}, guards=[the_exit_code_is_expected]
+        "gate_passed",
+        source=State.RUNNING,
+        target=State.PASSED,
+        by={INTEGRATOR, SYSTEM},
+        guards=[the_exit_code_is_expected],
     )
     def pass_(self, exit_code: int, stdout: str = "", stderr: str = "", duration_sec: float | None = None) -> None:
         self._finish(exit_code, stdout, stderr, duration_sec)
@@ -231,7 +252,7 @@ class TestGate(Entity):
         "gate_failed",
         source=State.RUNNING,
         target=State.FAILED,
-        by={AGENT, SYSTEM},
+        by={INTEGRATOR, SYSTEM},
         guards=[the_exit_code_is_unexpected],
         severity=Severity.ERROR,
     )

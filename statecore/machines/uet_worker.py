@@ -34,7 +34,7 @@ FINAL = {State.TERMINATED}
 
 class UetWorker(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="uet-workers",
         prefix="uet",
         final=FINAL,
@@ -46,6 +46,7 @@ class UetWorker(Entity):
         },
         measured_from=dict.fromkeys((State.IDLE, State.BUSY), "last_heartbeat"),
         frozen={"affinity": {State.SPAWNING}},
+        agents_change=("affinity", "metadata"),
     )
 
     state = StateField(State, initial=State.SPAWNING)

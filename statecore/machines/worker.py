@@ -83,7 +83,7 @@ class Type(models.TextChoices):
 
 class Worker(Entity):
     flow = Flow(
-        version="1.0.0",
+        version="1.0.1",
         collection="workers",
         final=FINAL,
         timing={
@@ -94,6 +94,7 @@ class Worker(Entity):
         },
         measured_from=dict.fromkeys((State.IDLE, State.BUSY, State.UNRESPONSIVE), "last_heartbeat"),
         frozen={"affinity": {State.INITIALIZING}},
+        agents_change=("capabilities", "affinity", "max_concurrent_tasks", "metadata"),
     )
 
     state = StateField(State, initial=State.INITIALIZING)
@@ -108,7 +109,7 @@ class Worker(Entity):
     commands = models.JSONField(default=list, editable=False)
     commands_told = models.PositiveIntegerField(default=0, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
-    # The agent that owns it; no other agent may claim tasks or send heartbeats for it.
+    # The name of the agent that registered it, which holds it.
     registered_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
@@ -147,12 +148,9 @@ class Worker(Entity):
             ),
         )
 
-    def holder(self) -> str:
-        return self.registered_by
-
     def reason_to_refuse_actor(self, actor: Actor) -> str | None:
         """Returns why the actor may not use it, as the end of a sentence, or None."""
-        is_foreign = actor.kind is AGENT and self.registered_by not in ("", actor.name)
+        is_foreign = actor.holds and self.holder not in ("", actor.identity)
         return "belongs to another agent" if is_foreign else None
 
     def reason_to_refuse_task(self, workstream_id: str, required: Iterable[str]) -> str | None:

@@ -15,6 +15,7 @@ from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_p
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.limits import ANY
 from ..kernel.refusals import GuardFailed, Unmet
 from ..kernel.transition import Facts, Severity, TransitionKind, transition
 from ..storage.links import first_outside, has_linked, has_no_successor, has_part, related_column
@@ -123,7 +124,7 @@ def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
 
 class Workstream(Entity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="workstreams",
         prefix="ws",
         final=FINAL,
@@ -136,6 +137,7 @@ class Workstream(Entity):
             State.VALIDATING: timedelta(hours=1),
         },
         frozen={"is_critical": ()},
+        agents_set=dict.fromkeys(("run", "depends_on", "is_critical", "expected_tasks", "metadata"), ANY),
         succession=Succession(
             leaves_behind=("expected_tasks",),
             guards=(its_run_is_live,),

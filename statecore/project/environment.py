@@ -238,6 +238,7 @@ access = partial(_setting, "Access and limits")
 timing = partial(_setting, "Timeouts and retention")
 execution = partial(_setting, "Gates, patches and rollbacks")
 proofs = partial(_setting, "Proofs and witnesses")
+agents = partial(_setting, "Limits of agents")
 reporting = partial(_setting, "Alerts, logs and start-up checks")
 
 
@@ -366,6 +367,11 @@ class Environment(BaseSettings):
         "how long the caller that probes a failing tool holds the probe before another caller may try",
         "300", ge=1, le=86_400,
     )  # fmt: skip
+    tool_lease_seconds: Number = timing(
+        "STATECORE_TOOL_LEASE_SECONDS",
+        "how long a caller that has acquired a tool counts as one of its users, and its reports count",
+        "900", ge=1, le=86_400,
+    )  # fmt: skip
     sequencer_lag_seconds: Number = timing(
         "STATECORE_SEQUENCER_LAG_SECONDS", "lag of the sequencer from which `/readyz` fails", "60", ge=1, le=86_400
     )
@@ -425,6 +431,24 @@ class Environment(BaseSettings):
     command_disk: Number = execution(
         "STATECORE_COMMAND_DISK", "disk space that a command may fill, in MiB", "4096", ge=16, le=1_048_576
     )
+
+    agent_timeout_seconds: Number = agents(
+        "STATECORE_AGENT_TIMEOUT_SECONDS",
+        "longest `timeout_sec` that an agent may give a task or a gate",
+        "86400", ge=1, le=31_536_000,
+    )  # fmt: skip
+    agent_retries: Number = agents(
+        "STATECORE_AGENT_RETRIES", "most `max_retries` of a task and `max_attempts` of a job by an agent", "10",
+        ge=0, le=100,
+    )  # fmt: skip
+    agent_payload_bytes: Number = agents(
+        "STATECORE_AGENT_PAYLOAD_BYTES", "largest `payload` of a task by an agent, in bytes of JSON", "1048576",
+        ge=1_024, le=1_073_741_824,
+    )  # fmt: skip
+    agent_plan_entities: Number = agents(
+        "STATECORE_AGENT_PLAN_ENTITIES", "most workstreams, tasks and gates in one plan by an agent", "100000",
+        ge=1, le=100_000,
+    )  # fmt: skip
 
     journal_name: Annotated[str, AfterValidator(_key_name)] = proofs(
         "STATECORE_JOURNAL_NAME",

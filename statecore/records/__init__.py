@@ -14,9 +14,11 @@ from .phase import Phase
 from .recall import Recall
 from .sink_cursor import SinkCursor
 from .token import Token
+from .tool_lease import ToolLease
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
     "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "ForcedStep", "OverrideCount",
-    "Patch", "Phase", "Recall", "SinkCursor", "StateCount", "Token", "TransitionCount", "TransitionRate",
+    "Patch", "Phase", "Recall", "SinkCursor", "StateCount", "Token", "ToolLease", "TransitionCount",
+    "TransitionRate",
 ]  # fmt: skip

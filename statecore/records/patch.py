@@ -4,6 +4,7 @@ import re
 
 from django.db import models
 
+from ..kernel.actors import IDENTITY_LENGTH
 from ..kernel.clock import now
 from ..kernel.ids import ID_LENGTH, IdField
 
@@ -17,6 +18,8 @@ class Patch(models.Model):
     id = IdField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
     diff = models.TextField()
+    # The identity of the account or token that wrote it.
+    author = models.CharField(max_length=IDENTITY_LENGTH, default="", db_default="", editable=False)
     created_at = models.DateTimeField(default=now, editable=False)
 
     class Meta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -32,15 +33,21 @@ LONGEST_LIFE_DAYS = 36_500
 
 
 class Scope(models.TextChoices):
-    """The scopes of a token; each includes those before it."""
+    """The scopes of a token. Each includes those before it, except `integrate`, which includes and is in none but read.
+
+    Judging work is not more than doing it: a token that did both could approve its own work.
+    """
 
     READ = "read"
     AGENT = "agent"
     OPERATE = "operate"
     OVERRIDE = "override"
+    INTEGRATE = "integrate"
 
 
-_ORDER = {scope: number for number, scope in enumerate(Scope)}
+_LADDER = (Scope.READ, Scope.AGENT, Scope.OPERATE, Scope.OVERRIDE)
+INCLUDED = {scope: frozenset(_LADDER[: number + 1]) for number, scope in enumerate(_LADDER)}
+INCLUDED[Scope.INTEGRATE] = frozenset({Scope.READ, Scope.INTEGRATE})
 
 
 class Token(models.Model):
@@ -74,7 +81,7 @@ class Token(models.Model):
 
     def may(self, scope: Scope) -> bool:
         """Whether its scope includes the given one."""
-        return _ORDER[scope] <= _ORDER[Scope(self.scope)]
+        return scope in INCLUDED[Scope(self.scope)]
 
     def has_permission(self, permission: str) -> bool:
         """Whether the scope covers the permission and the owner has it."""
@@ -89,7 +96,10 @@ class Token(models.Model):
 
     def as_agent(self) -> Actor:
         """Return an agent named after the token, because several agents may belong to one user."""
-        return Actor(self.name, Kind.AGENT, Channel.REST, token=self.prefix)
+        return Actor(self.name, Kind.AGENT, Channel.REST, token=self.prefix, owner=self.user_id)
+
+    def as_integrator(self) -> Actor:
+        return Actor(self.name, Kind.INTEGRATOR, Channel.REST, token=self.prefix, owner=self.user_id)
 
     def as_operator(self) -> Actor:
         return Actor(
@@ -102,14 +112,31 @@ class Token(models.Model):
         )
 
     def actor(self) -> Actor:
-        return self.as_agent() if self.scope == Scope.AGENT else self.as_operator()
+        """Return the actor for calls that are open to several kinds."""
+        match self.scope:
+            case Scope.AGENT:
+                return self.as_agent()
+            case Scope.INTEGRATE:
+                return self.as_integrator()
+        return self.as_operator()
+
+    def as_kind(self, kind: Kind) -> Actor:
+        """Return the actor of a stored request."""
+        kinds = {Kind.AGENT: self.as_agent, Kind.INTEGRATOR: self.as_integrator}
+        return kinds.get(kind, self.as_operator)()
 
     def is_good(self, at: datetime) -> bool:
         expired = self.expires_at is not None and self.expires_at <= at
         return self.revoked_at is None and not expired and bool(self.user.is_active)
 
 
-NEEDED_FOR = {Scope.READ: "view", Scope.AGENT: "operate", Scope.OPERATE: "operate", Scope.OVERRIDE: "override"}
+NEEDED_FOR = {
+    Scope.READ: "view",
+    Scope.AGENT: "operate",
+    Scope.OPERATE: "operate",
+    Scope.OVERRIDE: "override",
+    Scope.INTEGRATE: "operate",
+}
 
 
 def scopes_of(user: Any) -> list[Scope]:
@@ -251,6 +278,14 @@ def _with_user(hash_: str, permission: str) -> Token | None:
             token.__dict__["known"] = {permission: bool(row[-1])}
         return token
     return None
+
+
+def accounts_of(identities: Iterable[str]) -> set[int]:
+    """Return the user accounts behind identities such as `user:7` and `token:stc_0a1b2c3d`."""
+    found = [identity.partition(":") for identity in identities]
+    prefixes = [name for kind, _, name in found if kind == "token"]
+    users = {int(name) for kind, _, name in found if kind == "user"}
+    return users | set(Token.objects.filter(prefix__in=prefixes).values_list("user_id", flat=True))
 
 
 def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:

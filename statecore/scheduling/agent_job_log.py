@@ -89,6 +89,7 @@ def _record(
         raise Invalid({"type": ["is reserved for overrides."]})
     rights.require(actor, FLOW, "operate")
     job = work.lock(AgentJob, job_id)
+    rights.require_holder(actor, job)
     check_version(job, expected_version)
     if type_ in OPENINGS:
         raise InvalidTransition(f"{type_} must be the first event, and {job} already has events", **job.current_facts())

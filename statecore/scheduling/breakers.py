@@ -12,12 +12,13 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from .. import transitions
-from ..kernel.actors import THE_SYSTEM, Actor, Kind
+from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.clock import now
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import BreakerOpen, DuplicateId, Invalid, Refusal
 from ..kernel.validation import text_error
 from ..machines.circuit_breaker import CircuitBreaker, State
+from ..records import tool_lease
 from ..storage.keyset_scan import next_by_entry
 from ..transitions import rights
 from ..transitions.outcome import counting_refusals
@@ -42,7 +43,10 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """The breaker after a report; `counts` is False if it was too late or another caller is probing the tool."""
+    """The breaker after a report.
+
+    `counts` is False if the caller has no lease, if it was too late, or if another caller is probing the tool.
+    """
 
     breaker: CircuitBreaker
     counts: bool
@@ -53,12 +57,16 @@ class ReportResult:
 
 
 def acquire(tool_id: str, *, actor: Actor, within: UnitOfWork | None = None) -> Permit:
-    """Return a permit to call the tool. Raises BreakerOpen while it cools down or while another caller probes it."""
+    """Return a permit to call the tool, with a lease: only reports of lease holders count.
+
+    Raises BreakerOpen while the tool cools down or while another caller probes it.
+    """
     with counting_refusals(FLOW.entity_type):
         rights.require(actor, FLOW, "operate")
         for _ in range(MAX_TRIES):
             breaker = _get_or_create(tool_id, within)
             if breaker.state == State.CLOSED:
+                tool_lease.renew(tool_id, actor.identity)
                 return Permit(tool_id)
             _refuse_while_blocked(breaker)
             if breaker.state == State.OPEN:
@@ -74,14 +82,17 @@ def acquire(tool_id: str, *, actor: Actor, within: UnitOfWork | None = None) -> 
 def report(
     tool_id: str, *, success: bool, actor: Actor, error: str = "", within: UnitOfWork | None = None
 ) -> ReportResult:
-    """Report a call. Consecutive failures open the breaker; the probe's result closes it or opens it again."""
+    """Report a call. Consecutive failures open the breaker; the probe's result closes it or opens it again.
+
+    One caller alone opens the breaker only while no other caller has a lease.
+    """
 
     def count(work: UnitOfWork) -> bool:
         breaker: CircuitBreaker = work.lock(CircuitBreaker, tool_id)
         if breaker.state == State.OPEN:
             return False
         if breaker.state == State.CLOSED:
-            return _count_success(breaker) if success else _count_failure(work, breaker, error, actor)
+            return _count_success(breaker, actor) if success else _count_failure(work, breaker, error, actor)
         if not _may_decide(breaker, actor):
             return False
         return (
@@ -149,7 +160,7 @@ def _take_probe(breaker: CircuitBreaker, actor: Actor) -> bool:
     free = Q(probe_until=None) | Q(probe_until__lte=at)
     lease = timedelta(seconds=settings.STATECORE_PROBE_SECONDS)
     half_open = CircuitBreaker.objects.filter(free, pk=breaker.pk, state=State.HALF_OPEN)
-    return bool(half_open.update(probe_by=actor.name, probe_until=at + lease))
+    return bool(half_open.update(probe_by=actor.identity, probe_until=at + lease))
 
 
 def _may_decide(breaker: CircuitBreaker, actor: Actor) -> bool:
@@ -158,25 +169,32 @@ def _may_decide(breaker: CircuitBreaker, actor: Actor) -> bool:
     The report of the prober does, even if its lease has ended. Those of other agents are about calls from before the
     breaker opened. An operator may report an observation while there is no prober.
     """
-    return breaker.probe_by == (actor.name if actor.kind is Kind.AGENT or breaker.probe_by else "")
+    return breaker.probe_by == (actor.identity if actor.holds or breaker.probe_by else "")
 
 
-def _count_success(breaker: CircuitBreaker) -> bool:
+def _count_success(breaker: CircuitBreaker, actor: Actor) -> bool:
+    if actor.holds and not tool_lease.select_live(breaker.pk).filter(holder=actor.identity).exists():
+        return False
     CircuitBreaker.objects.filter(pk=breaker.pk).update(failure_count=0)
+    tool_lease.clear_failures(breaker.pk)
     return True
 
 
 def _count_failure(work: UnitOfWork, breaker: CircuitBreaker, error: str, actor: Actor) -> bool:
+    if actor.holds and not tool_lease.count_failure(breaker.pk, actor.identity):
+        return False
     row = CircuitBreaker.objects.filter(pk=breaker.pk)
     row.update(failure_count=F("failure_count") + 1, last_failure_at=now(), last_error=error)
-    if breaker.failure_count + 1 >= breaker.failure_threshold:
+    is_reached = breaker.failure_count + 1 >= breaker.failure_threshold
+    if is_reached and not (actor.holds and tool_lease.is_alone_with_failures(breaker.pk, actor.identity)):
+        tool_lease.clear_failures(breaker.pk)
         transitions.transition(
             CircuitBreaker,
             breaker.pk,
             "failure_threshold_exceeded",
             actor=THE_SYSTEM,
             reason=error[:500],
-            metadata={"reported_by": actor.name},
+            metadata=_describe_reporter(actor),
             within=work,
         )
     return True
@@ -191,10 +209,17 @@ def _count_probe_success(work: UnitOfWork, breaker: CircuitBreaker, actor: Actor
 
 
 def _fire(work: UnitOfWork, breaker: CircuitBreaker, trigger: str, actor: Actor, **params: Any) -> bool:
-    """Fire the trigger; if an operator reported, the system fires it, because operators may not."""
-    firing = actor if actor.kind is Kind.AGENT else THE_SYSTEM
-    metadata = {"reported_by": actor.name}
     transitions.transition(
-        CircuitBreaker, breaker.pk, trigger, actor=firing, params=params, metadata=metadata, within=work
+        CircuitBreaker,
+        breaker.pk,
+        trigger,
+        actor=THE_SYSTEM,
+        params=params,
+        metadata=_describe_reporter(actor),
+        within=work,
     )
     return True
+
+
+def _describe_reporter(actor: Actor) -> dict[str, Any]:
+    return {"reported_by": actor.name, "reporter": actor.identity or None}

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from .. import transitions
-from ..kernel.actors import Actor, Kind
+from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import NotFound, Refusal
@@ -84,9 +84,9 @@ def _update_heartbeat(
     if not is_valid_id(worker_id):
         return None
     connection = connections[DEFAULT_DB_ALIAS]
-    is_agent = actor.kind is Kind.AGENT
+    is_agent = actor.holds
     at: Any = connection.ops.adapt_datetimefield_value(now())
-    values = [at, worker_id, *([actor.name] if is_agent else ()), *proof.params, *query.params]
+    values = [at, worker_id, *([actor.identity] if is_agent else ()), *proof.params, *query.params]
     asynchronous = connection.vendor == "postgresql" and not connection.in_atomic_block
     statement = _update_sql(connection.vendor, query.sql, proof.sql, is_agent=is_agent, asynchronous=asynchronous)
     cursor = ready_cursor()
@@ -102,7 +102,7 @@ def _update_sql(vendor: str, stop_query: str, proof: str, *, is_agent: bool, asy
 
     It is one statement because heartbeats are the most frequent call.
     """
-    owned = " AND registered_by IN ('', %s)" if is_agent else ""
+    owned = " AND holder IN ('', %s)" if is_agent else ""
     proven = f" AND {proof}" if proof else ""
     excluded = quote_states(NEEDS_FULL_CALL if proof else FINAL)
     return (

@@ -9,7 +9,7 @@ from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.refusals import Invalid, LeaseLost, NotFound, TerminalState
 from ..kernel.transition import lease_lost_reason
-from ..machines.task import Task
+from ..machines.task import State, Task
 from ..records import audit_note
 from ..transitions import Outcome, RequestKey, rights
 from ..transitions.outcome import counting_refusals
@@ -63,6 +63,8 @@ def _check_may_submit(actor: Actor, task: Any, attempt: object) -> None:
     if attempt != task.attempt and (attempt is not None or actor.kind is Kind.AGENT):
         raise LeaseLost("hand_in", [lease_lost_reason(task, attempt)], **task.current_facts())
     rights.require_own(actor, task)
+    if actor.kind is Kind.AGENT and task.state != State.RUNNING:
+        raise LeaseLost("hand_in", [lease_lost_reason(task, attempt)], **task.current_facts())
     if task.flow.is_final(task.state):
         raise TerminalState(f"{task} is {task.state}, which is final: it accepts no patch", **task.current_facts())
 

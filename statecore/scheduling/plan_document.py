@@ -34,17 +34,19 @@ class Plan:
     # Gates that existed before the plan.
     existing_gates: set[str] = field(default_factory=set)
     entities: int = 0
+    max_entities: int = MAX_ENTITIES
 
     def add_error(self, place: str, sentence: str) -> None:
         self.errors.setdefault(place, []).append(sentence)
 
 
-def read_plan(document: Mapping[str, Any]) -> Plan:
+def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
     """Return the plan if it is consistent: ids are unique, links lead to known entities, there is no cycle.
 
     Raises Invalid with all errors by place.
     """
-    plan = Plan({name: document[name] for name in ("id", "phase", "metadata") if name in document})
+    run = {name: document[name] for name in ("id", "phase", "metadata") if name in document}
+    plan = Plan(run, max_entities=max_entities)
     for name in sorted(document.keys() - KEYS):
         plan.add_error(name, "is not a member of a plan.")
     if plan.run.get("id") is not None and not is_valid_id(plan.run["id"]):
@@ -68,8 +70,8 @@ def _read_objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, 
         plan.add_error(place, "must be a list.")
         return
     plan.entities += len(given)
-    if plan.entities > MAX_ENTITIES:
-        raise Invalid({"plan": [f"must hold at most {MAX_ENTITIES} entities in all."]})
+    if plan.entities > plan.max_entities:
+        raise Invalid({"plan": [f"must hold at most {plan.max_entities} entities in all."]})
     for number, each in enumerate(given):
         if isinstance(each, Mapping):
             yield f"{place}[{number}]", each

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
+
 from .. import transitions
 from ..journal import Entry
-from ..kernel.actors import Actor
+from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.ids import new_id
@@ -22,6 +24,7 @@ from ..transitions.create import insert_entities
 from ..transitions.outcome import counting_refusals
 from ..transitions.successors import newest
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from . import plan_document
 from .plan_document import Plan, read_plan, select_gate_values
 
 NOUNS = {Workstream: "workstream", TestGate: "gate", Task: "task"}
@@ -53,8 +56,13 @@ def submit_plan(plan: Mapping[str, Any], *, actor: Actor, request: RequestKey | 
         starts = plan.get("start", False)
         if not isinstance(starts, bool):
             raise Invalid({"start": ["must be true or false."]})
-        parsed = read_plan(plan)
+        parsed = read_plan(plan, _max_entities(actor))
         return run_in_transaction(store, request=request, actor=actor)
+
+
+def _max_entities(actor: Actor) -> int:
+    most = settings.STATECORE_AGENT_PLAN_ENTITIES if actor.kind is Kind.AGENT else plan_document.MAX_ENTITIES
+    return min(most, plan_document.MAX_ENTITIES)
 
 
 def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool) -> Outcome:

@@ -181,7 +181,7 @@ def _actor(job: BulkJob) -> Actor:
         permission = registry.flow(job.entity_type).permission("operate")
         if not job.token.owner_holds(permission):
             raise PermissionDenied(f"the owner of {job.token.name} may not do this any more", required=permission)
-        return job.token.as_agent() if job.actor_kind == Kind.AGENT else job.token.as_operator()
+        return job.token.as_kind(Kind(job.actor_kind))
     if job.user is None or not job.user.is_active:
         raise PermissionDenied(f"{job.actor} is not active any more", required="user")
     user: Any = job.user

@@ -79,6 +79,7 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
             return None
         raise _not_open(entity, trigger, facts)
     _check_actor(entity, facts)
+    rights.require_independence(actor, entity)
     if state in flow.final:
         check_not_retried(entity)
     if facts.validated_for is not allowed[0].params:
@@ -95,11 +96,11 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
 
 
 def _check_actor(entity: Entity, facts: Facts) -> None:
-    """Require the permission of an operator, and of an agent that it holds the entity if another agent might."""
+    """Require the permission of an operator, and of an agent that it holds the entity or takes a free one."""
     actor = facts.actor
     if actor.kind is Kind.OPERATOR:
         rights.require(actor, entity.flow, "operate")
-    elif actor.kind is Kind.AGENT and entity.holder() != actor.name:
+    elif actor.holds and entity.holder != actor.identity:
         attempt = facts.params.get("attempt")
         if attempt is None or attempt == entity.attempt:  # a stale attempt is refused as a lost lease instead
             rights.require_holder(actor, entity)
@@ -139,6 +140,7 @@ def _is_repeat(entity: Entity, trigger: str, facts: Facts) -> bool:
     if not allowed:
         raise _wrong_actor(entity, candidates, facts.actor)
     rights.require(facts.actor, flow, "operate")
+    rights.require_holder(facts.actor, entity)
     facts.params = validate_params(allowed[0].params, facts.params)
     return entity.is_repeat(facts)
 
@@ -194,10 +196,9 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
     if facts.actor.tool:
         metadata["tool"] = facts.actor.tool
     entity.sync_state_fields(at, facts.reason)
+    entity.holder = _next_holder(entity, spec)
     entity.version += 1
     entity.updated_at = entity.state_entered_at = at
-    account, token = facts.actor.account, facts.actor.token
-    identity = f"user:{account}" if account is not None else f"token:{token}" if token else None
     entry = journal.build_entry(
         entity_type=flow.entity_type,
         entity_id=entity.pk,
@@ -218,7 +219,7 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
             ),
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.name if facts.actor.kind is Kind.OPERATOR else None,
-            "identity": identity,
+            "identity": facts.actor.identity or None,
             "reason": facts.reason or None,
             "metadata": metadata,
             "context": entity.context(),
@@ -229,6 +230,14 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
     )
     entity.chain_head = entry.hash
     return Change(entity, entry, _changed_columns(entity, before), before, entity.__dict__.copy())
+
+
+def _next_holder(entity: Entity, spec: EventSpec) -> str:
+    """Return the holder after a change. An override takes a leased entity from its holder, not a registered one."""
+    flow, actor = entity.flow, spec.facts.actor
+    if entity.state in flow.free_in or (spec.kind is EventKind.OVERRIDE and flow.free_in):
+        return ""
+    return actor.identity if actor.holds else entity.holder
 
 
 def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ...]:

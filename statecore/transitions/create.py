@@ -11,7 +11,7 @@ from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 
 from ..journal import Entry, EventKind
-from ..kernel.actors import Actor
+from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column
@@ -48,7 +48,7 @@ def create(
 
     entity_id = new_id(model.flow.prefix) if id is None else id
     with counting_refusals(model.flow.entity_type):
-        rights.require(actor, model.flow, "operate")
+        rights.require_creation(actor, model.flow)
         validate_reason_and_metadata(reason, {})
         return run_in_transaction(insert, within=within, dry_run=dry_run, request=request, actor=actor)
 
@@ -65,7 +65,7 @@ def insert_entity(
     retry_of: Entity | None = None,
 ) -> Change:
     """Insert an entity and its links without running the reactions."""
-    plain, links = _split_fields(model, fields)
+    plain, links = _split_fields(model, fields, facts.actor)
     targets = resolve_links(work, model, entity_id, links)
     change = _record_new(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
     _insert(work, [change])
@@ -86,7 +86,7 @@ def insert_entities(
     changes, links = [], []
     for entity_id, fields in new.items():
         try:
-            plain, its_links = _split_fields(model, fields)
+            plain, its_links = _split_fields(model, fields, facts.actor)
             changes.append(_record_new(model, entity_id, plain, facts, cause))
         except Invalid as refusal:
             raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
@@ -136,7 +136,10 @@ def _insert(work: UnitOfWork, changes: list[Change]) -> None:
         raise
 
 
-def _split_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_fields(
+    model: type[Entity], fields: Mapping[str, Any], actor: Actor
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plain fields and the links; raises Invalid for those that this actor cannot set."""
     if "state" in fields:
         raise StateIsProtected(f"{model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
     links = {field.name for field in model._meta.many_to_many}
@@ -144,6 +147,9 @@ def _split_fields(model: type[Entity], fields: Mapping[str, Any]) -> tuple[dict[
     if unknown := fields.keys() - links - plain:
         raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
     errors = {name: [found] for name in fields.keys() & plain if (found := field_complaint(model, name, fields[name]))}
+    if actor.kind is Kind.AGENT:
+        refused = {name: model.flow.agent_error(name, value) for name, value in fields.items()}
+        errors = {name: [found] for name, found in refused.items() if found} | errors
     if errors:
         raise Invalid(errors)
     return (

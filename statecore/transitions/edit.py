@@ -9,7 +9,7 @@ import orjson
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models
 
-from ..kernel.actors import Actor
+from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.refusals import ConstraintViolated, Invalid, StateIsProtected, TerminalState
@@ -35,7 +35,7 @@ def edit(
         entity: Entity = work.lock(model, entity_id)
         rights.require_own(actor, entity)
         check_version(entity, expected_version)
-        _check_fields(entity, fields)
+        _check_fields(entity, fields, actor)
         changed = {name: value for name, value in fields.items() if _differ(getattr(entity, name), value)}
         if changed:
             facts = {name: f"{getattr(entity, name)!r} → {value!r}" for name, value in changed.items()}
@@ -64,7 +64,7 @@ def editable_fields(model: type[Entity]) -> list[str]:
     )
 
 
-def _check_fields(entity: Entity, fields: Mapping[str, Any]) -> None:
+def _check_fields(entity: Entity, fields: Mapping[str, Any], actor: Actor) -> None:
     model, flow = type(entity), entity.flow
     if "state" in fields:
         raise StateIsProtected(f"the state of {entity} is changed by its transitions only")
@@ -73,6 +73,8 @@ def _check_fields(entity: Entity, fields: Mapping[str, Any]) -> None:
     errors |= {
         name: [found] for name in fields if name in allowed and (found := field_complaint(model, name, fields[name]))
     }
+    if actor.kind is Kind.AGENT:
+        errors = {name: ["is changed by operators."] for name in fields if name not in flow.agents_change} | errors
     if errors:
         raise Invalid(errors)
     if frozen := sorted(name for name in fields if _is_frozen(entity, name)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..journal import Entry
 from ..kernel import registry
-from ..kernel.actors import Actor, Kind
+from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related, reverse_key
@@ -51,7 +51,7 @@ def retry(
 
 def _require_retry(model: type[Entity], actor: Actor) -> None:
     """Retries are authorised by operators, or by the system on their policy; never by an agent."""
-    if actor.kind is Kind.AGENT:
+    if actor.holds:
         raise PermissionDenied("an agent does not retry", required=model.flow.permission("operate"))
     rights.require(actor, model.flow, "operate")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
-from ..kernel.refusals import PermissionDenied
+from ..kernel.refusals import NotTheHolder, PermissionDenied, SamePerson
+from ..records.token import accounts_of
 
 
 def require(actor: Actor, flow: Flow, action: str) -> None:
@@ -14,14 +15,38 @@ def require(actor: Actor, flow: Flow, action: str) -> None:
         raise PermissionDenied(f"{actor.name} may not {action} {flow.entity_type} rows", required=permission)
 
 
+def require_creation(actor: Actor, flow: Flow) -> None:
+    """Require that this kind of actor may create entities of the machine, and the permission of an operator."""
+    if actor.kind not in flow.created_by:
+        required = sorted(flow.created_by)
+        raise PermissionDenied(f"{flow.entity_type} rows are created by {' or '.join(required)}", required=required)
+    require(actor, flow, "operate")
+
+
 def require_holder(actor: Actor, entity: Entity) -> None:
-    """Refuse an agent that reports on an entity held by another agent; an entity without a holder is open to all."""
-    holder = entity.holder()
-    if actor.kind is Kind.AGENT and holder and holder != actor.name:
-        raise PermissionDenied(f"{entity} is held by another agent", required="holder")
+    """Refuse an agent that works on an entity held by another agent; a free entity is open to all."""
+    if actor.holds and not entity.is_free() and entity.holder != actor.identity:
+        raise _not_the_holder(actor, entity)
 
 
 def require_own(actor: Actor, entity: Entity) -> None:
-    """Refuse an agent that edits an entity it does not hold, such as the time-out of a gate."""
-    if actor.kind is Kind.AGENT and entity.holder() != actor.name:
-        raise PermissionDenied(f"{entity} is not held by {actor.name}", required="holder")
+    """Refuse an agent that does not hold the entity, even if it is free."""
+    if actor.holds and not entity.is_held_by(actor):
+        raise _not_the_holder(actor, entity)
+
+
+def _not_the_holder(actor: Actor, entity: Entity) -> NotTheHolder:
+    problem = f"is held by {entity.holder}" if entity.holder else "has no holder"
+    return NotTheHolder(f"{entity} {problem}, not by {actor.name}", holder=entity.holder, **entity.current_facts())
+
+
+def require_independence(actor: Actor, entity: Entity) -> None:
+    """Refuse an integrator where executors do its work, and where its account did the work that it would judge."""
+    if actor.kind is not Kind.INTEGRATOR:
+        return
+    flow = entity.flow
+    if flow.has_executors():
+        raise PermissionDenied(f"{flow.entity_type} rows are moved by the executors only", required=[Kind.SYSTEM])
+    judged = entity.judged_work()
+    if actor.identity in judged or actor.owner in accounts_of(judged):
+        raise SamePerson(f"{actor.name} belongs to an account that did the work of {entity}", required="other_account")

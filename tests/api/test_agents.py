@@ -135,7 +135,7 @@ def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -
         expect_refusal(agent.post(claim, {"reports": [bad]}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
-    expect_refusal(Caller("agent").post(claim, {"reports": [report]}), 403, "permission_denied")
+    expect_refusal(Caller("agent").post(claim, {"reports": [report]}), 403, "not_the_holder")
     assert Task.objects.get(pk=task["id"]).state == "running"
 
     body = {"reports": [report], "request_id": "once"}
@@ -173,17 +173,17 @@ def test_an_agent_reports_only_on_what_its_own_workers_hold(agent: Caller, phase
     worker = registered(agent)
     (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
     body = {"trigger": "execution_completed", "attempt": task["attempt"], "exit_code": 0}
-    reply = expect_refusal(stranger.post(f"tasks/{task['id']}/transitions/", body), 403, "permission_denied")
-    assert reply["required"] == "holder"
-    expect_refusal(stranger.post(f"workers/{worker}/heartbeat/"), 403, "permission_denied")
-    expect_refusal(stranger.post(f"workers/{worker}/claim/"), 403, "permission_denied")
+    reply = expect_refusal(stranger.post(f"tasks/{task['id']}/transitions/", body), 403, "not_the_holder")
+    assert reply["holder"] == f"token:{agent.token.prefix}"
+    expect_refusal(stranger.post(f"workers/{worker}/heartbeat/"), 403, "not_the_holder")
+    expect_refusal(stranger.post(f"workers/{worker}/claim/"), 403, "not_the_holder")
     expect_refusal(
-        stranger.post(f"workers/{worker}/transitions/", {"trigger": "shutdown_requested"}), 403, "permission_denied"
+        stranger.post(f"workers/{worker}/transitions/", {"trigger": "shutdown_requested"}), 403, "not_the_holder"
     )
-    expect_refusal(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "permission_denied")
-    expect_refusal(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "permission_denied")
-    breaker = expect_ok(agent.post("breakers/", {"id": "shared-tool"}), 201)["id"]
-    expect_refusal(agent.patch(f"breakers/{breaker}/", {"failure_threshold": 99}), 403, "permission_denied")
+    expect_refusal(stranger.patch(f"workers/{worker}/", {"capabilities": []}), 403, "not_the_holder")
+    expect_refusal(stranger.patch(f"tasks/{task['id']}/", {"priority": 9}), 403, "not_the_holder")
+    breaker = expect_ok(Caller("operate").post("breakers/", {"id": "shared-tool"}), 201)["id"]
+    expect_refusal(agent.patch(f"breakers/{breaker}/", {"failure_threshold": 99}), 403, "not_the_holder")
     assert Worker.objects.get(pk=worker).registered_by == agent.token.name
     expect_ok(agent.post(f"tasks/{task['id']}/transitions/", body))
 
@@ -277,10 +277,10 @@ def test_an_agent_hands_in_the_patch_of_its_task(agent: Caller, phase: Phase) ->
 def test_an_agent_submits_patches_only_for_tasks_it_holds(agent: Caller, phase: Phase) -> None:
     task, diff = with_a_diff(agent, phase)
     given = {"task": task["id"], "attempt": 1, "patch": diff}
-    expect_refusal(Caller("agent", name="another").post("patches/", given), 403, "permission_denied")
+    expect_refusal(Caller("agent", name="another").post("patches/", given), 403, "not_the_holder")
     expect_refusal(agent.post("patches/", {**given, "attempt": 2}), 409, "lease_lost")
     expect_refusal(agent.post("patches/", {"task": task["id"], "patch": diff}), 409, "lease_lost")
-    expect_refusal(agent.post("patches/", {**given, "task": "b", "attempt": 0}), 403, "permission_denied")
+    expect_refusal(agent.post("patches/", {**given, "task": "b", "attempt": 0}), 403, "not_the_holder")
     for bad in (
         {"task": "nobody"},
         {"task": 7},
@@ -291,7 +291,7 @@ def test_an_agent_submits_patches_only_for_tasks_it_holds(agent: Caller, phase: 
     ):
         expect_refusal(agent.post("patches/", {**given, **bad}), 400, "invalid")
     expect_ok(Caller("operate").post(f"tasks/{task['id']}/transitions/", {"trigger": "user_cancelled"}))
-    expect_refusal(agent.post("patches/", given), 403, "permission_denied")
+    expect_refusal(agent.post("patches/", given), 409, "lease_lost")
     expect_refusal(Caller("operate").post("patches/", given), 409, "terminal_state")
     assert not PatchLedger.objects.exists()
     assert Task.objects.get(pk=task["id"]).patch_id is None

@@ -11,7 +11,7 @@ from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
-PLAIN = ("breakers", "ingestion-jobs", "agent-jobs", "supervised-workers", "supervised-jobs", "pipeline-jobs")
+PLAIN = ("ingestion-jobs", "agent-jobs", "supervised-workers", "supervised-jobs", "pipeline-jobs")
 COLLECTIONS = sorted(flow.collection for flow in worlds.flows())
 NEEDED = {"supervised-workers": {"workspace_id": "ws"}, "uet-workers": {"worker_type": "builder"}}
 ALWAYS = {"id", "state", "version", "created_at", "updated_at", "state_entered_at", "retry_of", "metadata"}

@@ -103,10 +103,10 @@ def test_a_right_to_see_is_no_right_to_operate(agent: Caller, place: str) -> Non
 
 def test_a_heartbeat_for_another_agents_worker_is_refused(agent: Caller, place: str) -> None:
     stranger = Caller(name="agent-8")
-    expect_refusal(stranger.post(place), 403, "permission_denied")
+    expect_refusal(stranger.post(place), 403, "not_the_holder")
     own = expect_ok(stranger.post("workers/", {}), 201)["id"]
     expect_ok(stranger.post(f"workers/{own}/heartbeat/"))
-    expect_refusal(stranger.post(place), 403, "permission_denied")
+    expect_refusal(stranger.post(place), 403, "not_the_holder")
     expect_refusal(stranger.post("workers/nobody/heartbeat/"), 404, "not_found")
 
 

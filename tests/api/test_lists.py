@@ -127,9 +127,9 @@ def test_a_page_costs_the_same_whatever_is_on_it(reader: Caller, django_assert_m
 
 def test_phases_and_diffs_are_made_read_and_listed() -> None:
     agent, operator = Caller("agent"), Caller("operate")
-    answer = expect_ok(agent.post("phases/", {"id": "PH-1", "title": "one", "allowed_paths": ["src/*"]}), 201)
+    answer = expect_ok(operator.post("phases/", {"id": "PH-1", "title": "one", "allowed_paths": ["src/*"]}), 201)
     assert answer["allowed_paths"] == ["src/*"]
-    expect_refusal(agent.post("phases/", {"id": "PH-1"}), 409, "duplicate_id")
+    expect_refusal(operator.post("phases/", {"id": "PH-1"}), 409, "duplicate_id")
     expect_refusal(agent.patch("phases/PH-1/", {"title": "two"}), 403, "permission_denied")
     assert expect_ok(operator.patch("phases/PH-1/", {"title": "two"}))["title"] == "two"
     assert ids(expect_ok(agent.get("phases/"))) == ["PH-1"]
@@ -143,7 +143,7 @@ def test_phases_and_diffs_are_made_read_and_listed() -> None:
         {"nonsense": 1},
         {"created_at": 1},
     ):
-        expect_refusal(agent.post("phases/", bad), 400, "invalid")
+        expect_refusal(operator.post("phases/", bad), 400, "invalid")
     expect_refusal(operator.patch("phases/PH-1/", {"forbidden_paths": {}}), 400, "invalid")
     expect_refusal(agent.get("phases/nope/"), 404, "not_found")
     diff = expect_ok(agent.post("diffs/", {"diff": "--- a/x\n+++ b/x\n"}), 201)["id"]

@@ -21,7 +21,7 @@ from tests.support import world
 
 pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.django_db]
 
-SCOPES = ("read", "agent", "operate", "override")
+SCOPES = ("read", "agent", "operate", "override", "integrate")
 READ_ONLY = {"get"}
 
 
@@ -84,12 +84,14 @@ def needed_more(method: str, path: str) -> set[str]:
         # An empty body or an unknown request is refused first; other tests send complete ones.
         return set()
     if path.endswith("/compensation/approve/"):
-        return {"read", "agent", "operate"}
+        return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
-        return {"read", "agent"}
-    if method == "patch" and path.startswith("phases"):
-        return {"read", "agent"}
-    return {"read"}
+        return {"read", "agent", "integrate"}
+    if path.startswith("phases/") or (method, path) in {("post", "gates/"), ("post", "breakers/")}:
+        return {"read", "agent", "integrate"}
+    if path.startswith(("patches/", "gates/")) and path.endswith("transitions/"):
+        return {"read"}
+    return {"read", "integrate"}
 
 
 @pytest.mark.parametrize("flow", registry.flows(), ids=lambda flow: flow.entity_type)

@@ -147,7 +147,7 @@ def test_in_read_only_mode_browsers_change_nothing_and_api_clients_do(settings: 
 
 @pytest.mark.parametrize("strange", [".", ".."])
 def test_an_id_that_no_address_can_hold_is_not_given(strange: str) -> None:
-    caller = Caller("agent")
+    caller = Caller("operate")
     reply = expect_refusal(caller.post("pipeline-jobs/", {"id": strange}), 400, "invalid")
     assert "id" in reply["errors"]
     expect_refusal(caller.post("phases/", {"id": strange}), 400, "invalid")

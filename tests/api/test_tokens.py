@@ -139,7 +139,12 @@ def test_a_token_never_allows_more_than_its_user(user: User) -> None:
 
 @pytest.mark.parametrize(
     ("group", "allowed"),
-    [("viewer", ["read"]), ("operator", ["read", "agent", "operate"]), ("supervisor", list(Scope.values)), (None, [])],
+    [
+        ("viewer", ["read"]),
+        ("operator", ["read", "agent", "operate", "integrate"]),
+        ("supervisor", list(Scope.values)),
+        (None, []),
+    ],
 )
 def test_a_token_is_made_for_no_more_than_its_user_may_do(group: str | None, allowed: list[str]) -> None:
     bob = member("bob", group) if group else User.objects.create_user("bob")

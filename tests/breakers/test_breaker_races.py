@@ -28,6 +28,8 @@ def acquires(actor):
 
 
 def fails(actor, times=1):
+    breakers.acquire("aider", actor=actor)
+
     def deed():
         for _ in range(times):
             breakers.report("aider", success=False, error="it crashed", actor=actor)

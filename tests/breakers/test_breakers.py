@@ -30,9 +30,16 @@ def stored_breaker(tool: str = "aider") -> Any:
     return assert_consistent(CircuitBreaker.objects.get(pk=tool))
 
 
-def fail(times: int = 1, actor: Actor = ANN, error: str = "it crashed") -> None:
+def acquire_if_closed(actor: Actor, tool: str = "aider") -> None:
+    """Acquires the tool, as a caller does before it reports; not while it is open, where this would take the probe."""
+    if not CircuitBreaker.objects.filter(pk=tool).exclude(state="CLOSED").exists():
+        breakers.acquire(tool, actor=actor)
+
+
+def fail(times: int = 1, actor: Actor = ANN, error: str = "it crashed", tool: str = "aider") -> None:
     for _ in range(times):
-        breakers.report("aider", success=False, error=error, actor=actor)
+        acquire_if_closed(actor, tool)
+        breakers.report(tool, success=False, error=error, actor=actor)
 
 
 def succeed(actor: Actor = ANN) -> breakers.ReportResult:
@@ -68,7 +75,12 @@ def test_consecutive_failures_open_the_breaker_and_record_the_error() -> None:
     assert (breaker.state, breaker.last_error, breaker.last_failure_at) == ("OPEN", "out of memory", now())
     event = world.last_event(breaker)
     assert (event["trigger"], event["actor"], event["severity"]) == ("failure_threshold_exceeded", "system", "error")
-    assert event["metadata"] == {"failure_count": 5, "last_error": "out of memory", "reported_by": "ann"}
+    assert event["metadata"] == {
+        "failure_count": 5,
+        "last_error": "out of memory",
+        "reported_by": "ann",
+        "reporter": "agent:ann",
+    }
 
 
 def test_a_success_resets_the_failure_count() -> None:
@@ -119,7 +131,8 @@ def test_a_successful_probe_closes_the_breaker(clock) -> None:
     assert succeed().counts
     breaker = stored_breaker()
     assert (breaker.state, breaker.failure_count, breaker.probe_by, breaker.probe_until) == ("CLOSED", 0, "", None)
-    assert world.last_event(breaker)["actor"] == "ann"
+    event = world.last_event(breaker)
+    assert (event["actor"], event["metadata"]["reporter"]) == ("system", "agent:ann")
     assert not breakers.acquire("aider", actor=BEN).is_probe
 
 
@@ -160,7 +173,7 @@ def test_the_sweep_half_opens_what_has_cooled_down_and_nothing_else(clock) -> No
     open_breaker()
     for name in ("slow", "well"):
         world.created("CircuitBreaker", id=name, cooldown_seconds=3600, failure_threshold=1)
-    breakers.report("slow", success=False, actor=ANN)
+    fail(tool="slow")
     clock.shift(timedelta(seconds=61))
     assert breakers.half_open_due() == 1
     assert breakers.half_open_due() == 0
@@ -169,7 +182,7 @@ def test_the_sweep_half_opens_what_has_cooled_down_and_nothing_else(clock) -> No
 
 def test_breakers_with_a_long_cooldown_do_not_hide_others_from_the_sweep(clock) -> None:
     world.created("CircuitBreaker", id="slow", cooldown_seconds=3600, failure_threshold=1)
-    breakers.report("slow", success=False, actor=ANN)
+    fail(tool="slow")
     clock.shift(timedelta(seconds=1))
     open_breaker()
     clock.shift(timedelta(seconds=61))

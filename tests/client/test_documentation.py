@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from api.cli.main import build_parser
+from statecore.records import Phase
 from tests.support import sequencer as sequencers
 from tests.support import site as sites
 from tests.support.site import ROOT, Site
@@ -22,6 +23,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_client_examples_work(site: Site, tmp_path: Path) -> None:
+    Phase.objects.create(id="PH-DOCS")
     given: dict[str, Any] = {"url": site.url, "token": sites.token("agent")}
     with sequencers.running(tmp_path):
         for example in blocks("reference/client.md", "python"):

@@ -45,7 +45,7 @@ def test_the_table_names_every_machine() -> None:
 
 
 def changed_run(change) -> list[str]:
-    old = {"run": machine_versions.describe_machines()["run"]}
+    old = {"run": {**machine_versions.describe_machines()["run"], "version": "1.0.0"}}
     new = deepcopy(old)
     change(new["run"])
     return list(machine_versions.find_unversioned_changes(old, new))

@@ -469,6 +469,6 @@ def test_agents_that_append_at_once_get_a_place_each():
 
 def test_the_log_distinguishes_agents():
     entity = job()
-    append(entity, "job_leased", actor=Actor.agent("a1"))
     append(entity, "plan_generated", actor=Actor.agent("a2"))
-    assert [event.actor for event in agent_job_log.events_of(entity.pk)] == ["system", "a1", "a2"]
+    append(entity, "job_leased", actor=Actor.agent("a1"))
+    assert [event.actor for event in agent_job_log.events_of(entity.pk)] == ["system", "a2", "a1"]

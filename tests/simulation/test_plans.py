@@ -34,7 +34,7 @@ def test_a_repeated_seed_differs_only_in_the_label() -> None:
 @pytest.mark.django_db
 def test_reading_a_simulated_plan_does_not_raise() -> None:
     for plan in generate(generator(), 200):
-        plan_document.read_plan(plan)
+        plan_document.read_plan(plan, plan_document.MAX_ENTITIES)
 
 
 def test_the_plans_use_every_feature_of_a_plan() -> None:

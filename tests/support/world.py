@@ -21,6 +21,7 @@ from statecore.scheduling import breakers
 from statecore.storage import write_guard as database_gate
 
 AGENT = Actor.agent("agent-7")
+INTEGRATOR = Actor("integrator-3", Kind.INTEGRATOR, Channel.REST)
 REASON = "seen to be wrong by hand"
 _numbers = count(1)
 
@@ -38,7 +39,9 @@ def operator_with(*permissions: str, name: str = "bob") -> Actor:
 
 
 def actor_of_kind(kind: Kind) -> Actor:
-    return {Kind.AGENT: AGENT, Kind.OPERATOR: operator(), Kind.SYSTEM: THE_SYSTEM}[kind]
+    return {
+        Kind.AGENT: AGENT, Kind.INTEGRATOR: INTEGRATOR, Kind.OPERATOR: operator(), Kind.SYSTEM: THE_SYSTEM,
+    }[kind]  # fmt: skip
 
 
 def model(name: str) -> type[Entity]:
@@ -95,6 +98,7 @@ def running_task(*, by: Any = None, **fields: Any) -> Any:
 def open_breaker(tool: str) -> None:
     """Opens the breaker of a tool by reporting a failure as an agent."""
     created("CircuitBreaker", id=tool, failure_threshold=1)
+    breakers.acquire(tool, actor=AGENT)
     breakers.report(tool, success=False, actor=AGENT, error="it crashed")
 
 

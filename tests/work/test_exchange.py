@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from statecore import scheduling, transitions
 from statecore.journal import Event
-from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied
+from statecore.kernel.refusals import Invalid, NotFound, NotTheHolder
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.workstream import Workstream
@@ -70,7 +70,7 @@ def test_a_refused_report_does_not_affect_the_others() -> None:
 
     assert [item.refusal and item.refusal.code for item in exchanged.reports] == [
         None,
-        "permission_denied",
+        "not_the_holder",
         "not_found",
         "lease_lost",
     ]
@@ -106,7 +106,7 @@ def test_reports_for_another_worker_are_refused() -> None:
     agent, other = Agent(), Agent("other")
     (held,) = agent.claim()
     report = Report(held.pk, "execution_completed", {"attempt": 1, "exit_code": 0})
-    with pytest.raises(PermissionDenied):
+    with pytest.raises(NotTheHolder):
         scheduling.report_and_claim("other", [report], actor=agent.actor)
     with pytest.raises(NotFound):
         scheduling.report_and_claim("unknown", [report], actor=agent.actor)

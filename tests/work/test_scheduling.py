@@ -467,7 +467,7 @@ def test_changing_the_timeout_of_a_running_task_moves_its_lease(clock, allowed: 
     submit(workstream("a", task("a1", timeout_sec=60)))
     agent = Agent()
     agent.claim()
-    answer = transitions.edit(Task, "a1", {"timeout_sec": allowed}, actor=agent.actor)
+    answer = transitions.edit(Task, "a1", {"timeout_sec": allowed}, actor=world.operator())
     assert answer.lease_expires_at == row("a1").lease_expires_at == START + timedelta(seconds=allowed)
     clock.shift(timedelta(seconds=allowed, microseconds=-1))
     assert timers.time_out_tasks() == 0

@@ -57,7 +57,7 @@ class SimulatedWorker:
     def __init__(self, context: Context, agent: SimulatedAgent, worker: str) -> None:
         self.context, self.rng, self.worker = context, agent.rng, worker
         self.actor = Actor.agent(worker)
-        self.gates_and_patches = GatesAndPatches(context, self.rng, self.actor, context.failures)
+        self.gates_and_patches = GatesAndPatches(context, self.rng, context.failures)
         self.heartbeat_at = monotonic()
         self.has_ended = False
 

@@ -1,4 +1,4 @@
-"""Runs simulated gates and advances simulated patches, when an agent has no task."""
+"""Runs simulated gates and advances simulated patches as the executors do, while an agent has no task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
-from ...kernel.actors import THE_SYSTEM, Actor
+from ...kernel.actors import THE_SYSTEM
 from ...machines import patch_ledger, test_gate
 from ...machines.patch_ledger import APPLY_RETRIES, PatchLedger
 from ...machines.test_gate import TestGate
@@ -44,8 +44,8 @@ STEPS = {
 class GatesAndPatches:
     """Used by each agent, and at the end, without failures, to finish what remains."""
 
-    def __init__(self, context: Context, rng: Random, actor: Actor, failures: float) -> None:
-        self.context, self.rng, self.actor, self.failures = context, rng, actor, failures
+    def __init__(self, context: Context, rng: Random, failures: float) -> None:
+        self.context, self.rng, self.failures = context, rng, failures
 
     def do_one(self) -> bool:
         """Runs a gate or advances a patch. Returns whether there was one."""
@@ -72,13 +72,13 @@ class GatesAndPatches:
         return free
 
     def _run_gate(self, gate: TestGate) -> None:
-        if not self.context.fire(TestGate, gate.pk, "gate_started", self.actor):
+        if not self.context.fire(TestGate, gate.pk, "gate_started", THE_SYSTEM):
             return
         if self._fails(2):
             result = {"exit_code": 1, "stdout": "2 of 40 checks failed", "stderr": "expected 3, found 4"}
-            self.context.fire(TestGate, gate.pk, "gate_failed", self.actor, **result)
+            self.context.fire(TestGate, gate.pk, "gate_failed", THE_SYSTEM, **result)
         else:
-            self.context.fire(TestGate, gate.pk, "gate_passed", self.actor, exit_code=0, stdout="40 checks passed")
+            self.context.fire(TestGate, gate.pk, "gate_passed", THE_SYSTEM, exit_code=0, stdout="40 checks passed")
 
     def _step(self, entry: PatchLedger) -> None:
         """Fires the next trigger of a patch."""
@@ -92,9 +92,9 @@ class GatesAndPatches:
         if entry.state == patch_ledger.State.VALIDATED:
             error = entry.phase.objection(entry.patch.touched_paths()) or ""
         if error:
-            self.context.fire(PatchLedger, entry.pk, step.failure, self.actor, error=error)
+            self.context.fire(PatchLedger, entry.pk, step.failure, THE_SYSTEM, error=error)
         else:
-            self.context.fire(PatchLedger, entry.pk, step.success, self.actor, **step.params)
+            self.context.fire(PatchLedger, entry.pk, step.success, THE_SYSTEM, **step.params)
 
     def _fails(self, weight: float) -> bool:
         return self.rng.random() < self.failures * weight

@@ -185,7 +185,8 @@ def use_a_tool(entity: SimulatedEntity) -> Iterator[None]:
 def _open_and_close(entity: SimulatedEntity) -> Iterator[None]:
     row = CircuitBreaker.objects.filter(pk=entity.name)
     if not row.exists():
-        entity.create(CircuitBreaker, failure_threshold=THRESHOLD, cooldown_seconds=COOLDOWN_SECONDS)
+        fields = {"failure_threshold": THRESHOLD, "cooldown_seconds": COOLDOWN_SECONDS}
+        entity.context.create(CircuitBreaker, entity.name, THE_SYSTEM, **fields)
     while row.get().state == State.CLOSED and entity.chance(0.8):
         yield
         _call(entity, succeeds=False)

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from django.conf import settings
 from django.db import connections
 
-from ...kernel.actors import THE_SYSTEM
 from ...machines.task import State, Task
 from ...scheduling import timers
 from . import names
@@ -138,7 +137,7 @@ class Simulation:
         self.operator.shut_down_missed_workers()
         for run_id in sorted(self.context.runs):
             self.operator.cancel(run_id, "the simulation has ended")
-        remaining = GatesAndPatches(self.context, self.context.names.random("clearing up"), THE_SYSTEM, failures=0.0)
+        remaining = GatesAndPatches(self.context, self.context.names.random("clearing up"), failures=0.0)
         while remaining.do_one():
             pass
 

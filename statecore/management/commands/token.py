@@ -30,7 +30,12 @@ class Command(BaseCommand):
         create = actions.add_parser("create", help="create a token and print it; it cannot be shown again")
         create.add_argument("name", help="the actor's name in events")
         create.add_argument("--user", required=True, help="the user whose permissions limit the token")
-        create.add_argument("--scope", required=True, choices=Scope.values, help="each scope includes those before it")
+        create.add_argument(
+            "--scope",
+            required=True,
+            choices=Scope.values,
+            help="each scope includes those before it, but `integrate` only `read`",
+        )
         create.add_argument("--expires", type=float, metavar="DAYS", help="days until it expires (default: never)")
         listing = actions.add_parser("list", help="list all tokens, newest first, without their secrets")
         listing.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object per line")

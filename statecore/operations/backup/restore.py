@@ -18,6 +18,7 @@ from ...journal.archive import get_last_archived_position
 from ...journal.home_files import set_aside
 from ...journal.tree import compute_root_at
 from ...kernel import registry
+from ...records import Token
 from ...storage import triggers
 from ...storage.files import sha256
 from ...transparency.notes import encode
@@ -118,11 +119,19 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
         name = f"{model._meta.db_table}.jsonl.gz"
         if name in manifest.files:
             tables.load_rows(model, _read_lines(newest / name))
+    _release_from_lost_tokens()
     tables.reset_sequences()
     # `seen` is empty, so that the sequencer numbers every event without a position. The loaded events have
     # transaction ids of this server, hence its `cluster`.
     numbering = {"head": manifest.last_position, "seen": "", "cluster": commit_order.get_server_identifier()}
     Numbering.objects.update_or_create(pk=1, defaults=numbering)
+
+
+def _release_from_lost_tokens() -> None:
+    """Frees what tokens held that do not exist here: agents get new tokens, and the first report takes it again."""
+    existing = [f"token:{prefix}" for prefix in Token.objects.values_list("prefix", flat=True)]
+    for flow in registry.flows():
+        flow.model.objects.filter(holder__startswith="token:").exclude(holder__in=existing).update(holder="")
 
 
 def _load_events(lines: Iterator[dict[str, Any]]) -> None:

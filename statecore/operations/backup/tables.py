@@ -16,11 +16,12 @@ from ...records import (
     BulkJob,
     BulkPortion,
     Token,
+    ToolLease,
 )
 
 CHUNK = 1_000
 # The journal has separate files. The other tables are short-lived, or not valid in another installation.
-EXCLUDED = (Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, BulkJob, BulkPortion)
+EXCLUDED = (Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion)
 Row = dict[str, Any]
 
 

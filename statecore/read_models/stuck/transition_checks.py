@@ -9,8 +9,9 @@ from typing import Any
 
 from ...kernel.actors import THE_SYSTEM, Actor, Kind
 from ...kernel.entity import Entity
-from ...kernel.refusals import AlreadyRetried, PermissionDenied, Unmet
+from ...kernel.refusals import AlreadyRetried, PermissionDenied, Refusal, Unmet
 from ...kernel.transition import Facts, Guard, Transition
+from ...transitions import rights
 from .visibility import VisibleMachines, redact_unmet
 
 _AN_OPERATOR = Actor("operator", Kind.OPERATOR, THE_SYSTEM.channel)
@@ -123,6 +124,11 @@ def _check_permission(transition: Transition, entity: Entity, actor: Actor | Non
         return [Unmet(PermissionDenied.code, f"{' or '.join(sorted(transition.actors))} only")]
     if actor.kind is Kind.OPERATOR and not actor.has_permission(entity.flow.permission("operate")):
         return [Unmet(PermissionDenied.code, f"{actor.name} may not operate {entity.flow.entity_type} rows")]
+    try:
+        rights.require_holder(actor, entity)
+        rights.require_independence(actor, entity)
+    except Refusal as refusal:
+        return [Unmet(refusal.code, refusal.detail)]
     return []
 
 
