@@ -172,6 +172,7 @@ def test_a_forged_cosignature_in_the_database_does_not_count() -> None:
         (str(SignerKey.generate("a.example/journal").verifier), "is not the public key of a witness"),
         (f"{ONE.verifier},{ONE.verifier}", "twice"),
     ],
+    ids=["nonsense", "key of a journal", "named twice"],
 )
 def test_an_unusable_setting_is_refused(given: str, sentence: str) -> None:
     with pytest.raises((ImproperlyConfigured, ValueError, SystemExit), match=sentence):
