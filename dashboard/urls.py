@@ -5,6 +5,7 @@ from django.urls import path, register_converter
 from statecore.kernel.ids import ID_PATTERN
 
 from .pages import (
+    accounts,
     alerts,
     approvals,
     audit,
@@ -66,6 +67,7 @@ urlpatterns = [
     path("approvals/<entity:approval_id>/decide/", approvals.decide, name="decide"),
     path("overrides/", overrides.overrides, name="overrides"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/accounts/", accounts.accounts, name="accounts"),
     path("audit/export/", audit.export, name="audit_export"),
     path("audit/verify/", audit.verify, name="audit_verify"),
     path("displays/", displays.displays, name="displays"),

@@ -53,6 +53,8 @@ class Actor:
     # The id of the user account, which stays when the account is renamed, and the prefix of the token that was used.
     account: int | None = None
     token: str = ""
+    # The network address of the caller, where one is known; recorded in the account journal only.
+    address: str = ""
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
@@ -60,10 +62,19 @@ class Actor:
                 f"an actor name has 1 to 150 characters and no quotes or control characters: {self.name!r}"
             )
 
+    @property
+    def identity(self) -> str | None:
+        """Returns the account or token as it is recorded beside the name, which may change."""
+        if self.account is not None:
+            return f"user:{self.account}"
+        return f"token:{self.token}" if self.token else None
+
     @classmethod
-    def operator(cls, user: User | AnonymousUser, channel: Channel) -> Actor:
+    def operator(cls, user: User | AnonymousUser, channel: Channel, address: str = "") -> Actor:
         """Returns an actor with the user's Django permissions; an inactive user has none."""
-        return cls(user.get_username(), Kind.OPERATOR, channel, has_permission=user.has_perm, account=user.pk)
+        return cls(
+            user.get_username(), Kind.OPERATOR, channel, has_permission=user.has_perm, account=user.pk, address=address
+        )
 
     @classmethod
     def agent(cls, name: str, channel: Channel = Channel.REST) -> Actor:
@@ -71,3 +82,4 @@ class Actor:
 
 
 THE_SYSTEM = Actor("system", Kind.SYSTEM, Channel.SYSTEM)
+ANONYMOUS = "anonymous"  # the name of a caller that has not logged in

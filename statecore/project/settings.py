@@ -54,6 +54,7 @@ MIDDLEWARE = [
     "statecore.project.admin_nul_filter.AdminNulFilter",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "statecore.accounts.caller.RememberRequest",
     # Every view requires a login unless it is decorated with login_not_required.
     "dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -117,6 +118,8 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
+# A lockout ends after its time; otherwise an attacker could prolong that of someone else for ever.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 # An attacker is locked out of the account without locking out its owner.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_USERNAME_CALLABLE = "statecore.project.axes_username.get_username"

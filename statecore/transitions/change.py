@@ -196,8 +196,6 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
     entity.sync_state_fields(at, facts.reason)
     entity.version += 1
     entity.updated_at = entity.state_entered_at = at
-    account, token = facts.actor.account, facts.actor.token
-    identity = f"user:{account}" if account is not None else f"token:{token}" if token else None
     entry = journal.build_entry(
         entity_type=flow.entity_type,
         entity_id=entity.pk,
@@ -218,7 +216,7 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
             ),
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.name if facts.actor.kind is Kind.OPERATOR else None,
-            "identity": identity,
+            "identity": facts.actor.identity,
             "reason": facts.reason or None,
             "metadata": metadata,
             "context": entity.context(),
