@@ -120,9 +120,10 @@ AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
 # A lockout ends after its time; otherwise an attacker could prolong that of someone else for ever.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-# An attacker is locked out of the account without locking out its owner.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_USERNAME_CALLABLE = "statecore.project.axes_username.get_username"
+AXES_HANDLER = "statecore.project.lockout.Handler"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_USERNAME_CALLABLE = "statecore.project.lockout.get_username"
+AXES_CLIENT_IP_CALLABLE = "statecore.project.lockout.get_network"
 
 # Browser security
 CONTENT_SECURITY_POLICY = {

@@ -36,6 +36,7 @@ LISTED = [
     Page("approval_preview", OVERRIDE, "pending approval"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
+    Page("accounts", OVERRIDE),  # its permission is given to supervisors
     Page("audit_export", VIEW),
     Page("audit_verify", VIEW),
     Page("machine", VIEW, ("tasks",)),
