@@ -5,6 +5,7 @@ from django.urls import path, register_converter
 from statecore.kernel.ids import ID_PATTERN
 
 from .pages import (
+    account,
     accounts,
     alerts,
     approvals,
@@ -54,6 +55,8 @@ urlpatterns = [
     path("login/enrol/", login.enrol, name="enrol"),
     path("logout/", login.Logout.as_view(), name="logout"),
     path("preferences/", preferences.preferences, name="preferences"),
+    path("account/", account.account, name="account"),
+    path("account/sessions/end/", account.end_session, name="end_session"),
     path("second-factor/", second_factor.second_factor, name="second_factor"),
     path("start/", get_started.get_started, name="start"),
     path("stuck/", stuck.stuck, name="stuck"),

@@ -336,6 +336,17 @@ class Environment(BaseSettings):
         "whether users log in with a code of their authenticator app: `optional`, `required` or `off`",
         "optional",
     )
+    session_idle_minutes: Number = access(
+        "STATECORE_SESSION_IDLE_MINUTES",
+        "minutes without opening a page or submitting a form after which a browser has to log in again; paired displays"
+        " are exempt",
+        "720", ge=5, le=525_600,
+    )  # fmt: skip
+    streams_per_account: Number = access(
+        "STATECORE_STREAMS_PER_ACCOUNT",
+        "event streams and WebSockets that one account may have open in one process, with all its tokens and sessions",
+        "200", ge=1, le=5_000,
+    )  # fmt: skip
     metrics_token: Annotated[str, AfterValidator(_token)] = access(
         "STATECORE_METRICS_TOKEN",
         "bearer token for `/metrics`, at least 16 characters; without it only logged-in staff can read `/metrics`",

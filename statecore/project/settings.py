@@ -150,6 +150,9 @@ STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 STATECORE_READ_ONLY = ENVIRONMENT.read_only != "0"
 STATECORE_READ_ONLY_FOR_PROGRAMS = ENVIRONMENT.read_only == "all"
 STATECORE_SECOND_FACTOR = ENVIRONMENT.second_factor
+STATECORE_STREAMS_PER_ACCOUNT = ENVIRONMENT.streams_per_account
+# A session ends this long after its last page; `dashboard.middleware` extends it.
+SESSION_COOKIE_AGE = 60 * ENVIRONMENT.session_idle_minutes
 OTP_TOTP_ISSUER = "Statecore"
 
 # The API
