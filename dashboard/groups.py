@@ -49,8 +49,8 @@ def create_groups(using: str = "default") -> None:
 def _grant(group: Group, granted: list[Permission]) -> None:
     """Without the signals that the account journal records: the groups of a version are no change by an account."""
     through: Any = Group.permissions.through
-    rows = [through(group=group, permission=permission) for permission in granted]
-    through.objects.using(group._state.db).bulk_create(rows, ignore_conflicts=True)
+    for permission in granted:
+        through.objects.using(group._state.db).get_or_create(group=group, permission=permission)
 
 
 def _project_permissions(using: str) -> Iterable[Permission]:

@@ -25,6 +25,11 @@ ACTIVITY = "activity"  # key in the session
 NOTED_EVERY = timedelta(minutes=1)
 AGENT_LENGTH = 200
 MAX_READ = 10_000
+SHORT = 40
+# In this order: most browsers also name others.
+BROWSERS = ("Firefox", "Edg", "OPR", "Chrome", "Safari", "curl", "python-httpx")
+SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "CrOS", "Linux")
+NAMES = {"Edg": "Edge", "OPR": "Opera", "Mac OS X": "macOS", "CrOS": "ChromeOS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,13 @@ class UserSession:
     address: str
     agent: str
     is_current: bool
+
+    @property
+    def browser(self) -> str:
+        """`Firefox on Linux`: enough to recognise one's own; the whole text is in `agent`."""
+        name, system = (next((word for word in known if word in self.agent), "") for known in (BROWSERS, SYSTEMS))
+        found = " on ".join(each for each in (NAMES.get(name, name), NAMES.get(system, system)) if each)
+        return found or self.agent[:SHORT] or "unknown"
 
 
 def note_activity(request: HttpRequest) -> None:

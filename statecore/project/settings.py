@@ -8,6 +8,8 @@ from csp.constants import NONE, SELF
 from statecore import __version__
 from statecore.project import environment, home, logs, metrics_folder, preflight, redis_url
 
+# The database, keys and journal are for the user of Statecore only. Before any file is created.
+os.umask(0o077)
 preflight.check_distribution()
 metrics_folder.tell_containers_apart()
 ENVIRONMENT = environment.read(os.environ)

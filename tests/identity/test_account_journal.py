@@ -308,6 +308,17 @@ def test_other_readers_of_the_journal_do_not_see_accounts(admin: Client, ada: Us
     assert admin.get(f"/receipts/{entries()[0].event_id}/").status_code == 404
 
 
+def test_staff_without_the_permission_see_no_entries_in_the_admin(ada: User) -> None:
+    staff = member("olga", "operator")
+    User.objects.filter(pk=staff.pk).update(is_staff=True)
+    for user, is_shown in ((staff, False), (ada, True)):
+        client = Client()
+        client.force_login(user)
+        page = client.get("/admin/statecore/event/")
+        assert page.status_code == 200
+        assert ("account_created" in page.content.decode()) is is_shown
+
+
 # Integrity
 
 

@@ -93,10 +93,10 @@ def test_the_list_has_the_sessions_of_this_user_only() -> None:
     User.objects.create_user("bob", password=PASSWORD)
     browser("203.0.113.1", "Browser of Bob", "bob")
     here = browser("198.51.100.7", "Firefox")
-    browser("198.51.100.8", "<b>Safari</b>")
+    browser("198.51.100.8", "<b>odd</b>")
     page = here.get("/account/").content.decode()
     assert "198.51.100.8" in page
-    assert "&lt;b&gt;Safari" in page
+    assert "&lt;b&gt;odd" in page
     assert page.count("data-session=") == 2
     assert "Browser of Bob" not in page
     assert key_of(here) not in page
@@ -123,6 +123,20 @@ def test_the_session_of_another_user_cannot_be_ended() -> None:
     for wanted in (sessions.hash_key(key_of(bob)), key_of(bob), "", "nothing"):
         assert here.post("/account/sessions/end/", {"session": wanted}).status_code == 404
     assert is_logged_in(bob)
+
+
+@pytest.mark.parametrize(
+    ("agent", "browser"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+        ("Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) AppleWebKit/605 Version/18 Safari/605", "Safari on macOS"),
+        ("<b>odd</b>", "<b>odd</b>"),
+        ("", "unknown"),
+    ],
+)
+def test_a_browser_has_a_short_name(agent: str, browser: str) -> None:
+    assert sessions.UserSession("", "", START, START, "", agent, is_current=False).browser == browser
 
 
 # The idle time-out
