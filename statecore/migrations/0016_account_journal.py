@@ -10,7 +10,9 @@ KINDS = [
 
 
 class Migration(migrations.Migration):
-    safe_because = "no column changes; the previous version reads the entries of accounts as events of no machine"
+    safe_because = (
+        "the previous version reads the entries of accounts as events of no machine, and the new column has a default"
+    )
 
     dependencies = [
         ("statecore", "0012_archive_names"),
@@ -23,6 +25,11 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
                 "permissions": (("view_accounts", "Can view the account journal"),),
             },
+        ),
+        migrations.AddField(
+            model_name="approval",
+            name="fields_digest",
+            field=models.CharField(blank=True, db_default="", default="", max_length=64),
         ),
         *(
             migrations.AlterField(model_name=model, name="kind", field=models.CharField(choices=KINDS, max_length=16))
