@@ -226,19 +226,19 @@ def test_tokens_are_recorded_with_their_owner(admin: Client, ada: User) -> None:
 
 
 def test_displays_are_recorded(admin: Client) -> None:
-    screen, _secret = displays.request_pairing(None)
-    admin.post("/screens/", {"code": screen.code, "name": "hall"})
-    screen.refresh_from_db()
-    displays.unpair(screen)
-    assert screen.user is not None
-    assert actions(screen.user) == [
+    display, _secret = displays.request_pairing(None)
+    admin.post("/displays/", {"code": display.code, "name": "hall"})
+    display.refresh_from_db()
+    displays.unpair(display)
+    assert display.user is not None
+    assert actions(display.user) == [
         "account_created",
         "groups_changed",
         "display_paired",
         "account_changed",
         "display_unpaired",
     ]
-    assert entries(f"user:{screen.user.pk}")[2].actor == "ada"
+    assert entries(f"user:{display.user.pk}")[2].actor == "ada"
 
 
 def test_an_export_is_recorded_with_its_filters(admin: Client, ada: User) -> None:
