@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
     )
 
     dependencies = [
-        ("statecore", "0012_archive_names"),
+        ("statecore", "0013_witnesses"),
     ]
 
     operations = [
