@@ -35,6 +35,12 @@ class Throttled(Refusal):
     code, status = "throttled", 429
 
 
+class TooManyStreams(Refusal):
+    """The account has as many open streams and WebSockets as `STATECORE_STREAMS_PER_ACCOUNT` allows; close one."""
+
+    code, status = "too_many_streams", 429
+
+
 class Unavailable(Refusal):
     """The database is unreachable or overloaded; nothing was changed."""
 

@@ -78,7 +78,9 @@ def web(settings: Environ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, *WEB[1:], "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings})
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "STATECORE_STREAMS_PER_ACCOUNT": "5000", **settings}
+    )
     try:
         _wait_for(port)
         yield process, port

@@ -15,6 +15,8 @@ from django.contrib.auth.models import AnonymousUser, Group, User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from statecore.accounts.caller import get_current_actor
+from statecore.journal.accounts import Account, Action, record
 from statecore.kernel.clock import now
 
 from .groups import DISPLAY
@@ -87,6 +89,7 @@ def pair(code: str, name: str, address: str, by: str) -> Display | None:
         display.user, display.name, display.address = user, name, address
         display.paired_by, display.paired_at = by, now()
         display.save()
+        record(Action.DISPLAY_PAIRED, Account.of_user(user), actor=get_current_actor(), facts={"display": name})
     return display
 
 
@@ -94,8 +97,11 @@ def unpair(display: Display) -> None:
     """Deactivates the display's user as well, which ends its sessions and sockets."""
     with transaction.atomic():
         Display.objects.filter(pk=display.pk, revoked_at=None).update(revoked_at=now())
-        if display.user_id:
-            User.objects.filter(pk=display.user_id).update(is_active=False)
+        if display.user is not None:
+            display.user.is_active = False
+            display.user.save(update_fields=["is_active"])
+            facts = {"display": display.name}
+            record(Action.DISPLAY_UNPAIRED, Account.of_user(display.user), actor=get_current_actor(), facts=facts)
 
 
 def is_display(user: AbstractBaseUser | AnonymousUser) -> bool:

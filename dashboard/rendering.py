@@ -17,6 +17,8 @@ from .models import Preference
 from .queries import approvals
 
 PREFERENCE = "look"  # key in the session
+PAGES = {"console", "admin"}
+POLLED = {"run_journal", "wall_heartbeat"}  # by scripts
 
 
 def render(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
@@ -35,6 +37,13 @@ def set_fragment_headers(request: HttpRequest, response: HttpResponse) -> HttpRe
 def is_fragment(request: HttpRequest) -> bool:
     """Whether htmx requests a part of the page, as opposed to a whole page to restore from history."""
     return request.headers.get("HX-Request") == "true" and "HX-History-Restore-Request" not in request.headers
+
+
+def is_background(request: HttpRequest) -> bool:
+    """Whether a script sends the request on its own, so that it says nothing about the person at the browser."""
+    match = request.resolver_match
+    is_page = match is not None and match.app_name in PAGES and match.url_name not in POLLED
+    return not is_page or is_fragment(request) or request.method == "HEAD"
 
 
 def get_preference(request: HttpRequest) -> Preference:

@@ -26,6 +26,8 @@ from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from statecore import sessions
+from statecore.accounts import caller
+from statecore.journal import accounts
 from statecore.kernel.clock import now
 
 OFF = "off"
@@ -80,7 +82,12 @@ def verify_code(request: HttpRequest, user: Any, given: str) -> bool:
     devices: list[Any] = [*TOTPDevice.objects.filter(user=user, confirmed=True)]
     if not (code.isdigit() and len(code) <= 8):
         devices, code = [*StaticDevice.objects.filter(user=user, confirmed=True)], hash_code(code)
-    if any(verify_token(user, device.persistent_id, code) for device in devices):
+    with transaction.atomic():
+        used = next((device for device in devices if verify_token(user, device.persistent_id, code)), None)
+        if isinstance(used, StaticDevice):
+            actor = caller.get_request_actor(request, user)
+            accounts.record(accounts.Action.RECOVERY_CODE_USED, accounts.Account.of_user(user), actor=actor)
+    if used is not None:
         return True
     user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
     return False
@@ -107,7 +114,9 @@ def confirm_enrolment(user: Any, given: str) -> list[str]:
         return []
     with transaction.atomic():
         TOTPDevice.objects.filter(user=user, confirmed=True).delete()
-        TOTPDevice.objects.filter(pk=device.pk).update(confirmed=True)
+        device.refresh_from_db()  # verifying has stored the time of the code
+        device.confirmed = True
+        device.save(update_fields=["confirmed"])
         return make_recovery_codes(user)
 
 

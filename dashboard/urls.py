@@ -5,6 +5,8 @@ from django.urls import path, register_converter
 from statecore.kernel.ids import ID_PATTERN
 
 from .pages import (
+    account,
+    accounts,
     alerts,
     approvals,
     audit,
@@ -53,6 +55,8 @@ urlpatterns = [
     path("login/enrol/", login.enrol, name="enrol"),
     path("logout/", login.Logout.as_view(), name="logout"),
     path("preferences/", preferences.preferences, name="preferences"),
+    path("account/", account.account, name="account"),
+    path("account/sessions/end/", account.end_session, name="end_session"),
     path("second-factor/", second_factor.second_factor, name="second_factor"),
     path("start/", get_started.get_started, name="start"),
     path("stuck/", stuck.stuck, name="stuck"),
@@ -66,6 +70,7 @@ urlpatterns = [
     path("approvals/<entity:approval_id>/decide/", approvals.decide, name="decide"),
     path("overrides/", overrides.overrides, name="overrides"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/accounts/", accounts.accounts, name="accounts"),
     path("audit/export/", audit.export, name="audit_export"),
     path("audit/verify/", audit.verify, name="audit_verify"),
     path("displays/", displays.displays, name="displays"),

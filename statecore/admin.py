@@ -16,7 +16,8 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from .journal import COLUMNS, ArchivedRange, Event
+from .journal import COLUMNS, ArchivedRange, Event, EventKind
+from .journal.accounts import VIEW_ACCOUNTS
 from .kernel import registry
 from .records import Approval, CompensationStep, Patch, Phase, account_names
 
@@ -87,6 +88,11 @@ class EventAdmin(ReadOnly):
     ordering = ("-event_id",)
     exclude = ("body",)
     readonly_fields = ("details",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Without the account journal for staff who may not read it."""
+        events = super().get_queryset(request)
+        return events if request.user.has_perm(VIEW_ACCOUNTS) else events.exclude(kind=EventKind.ACCOUNT)
 
     def details(self, event: Event) -> str:
         rest = {name: value for name, value in event.as_dict().items() if name not in COLUMNS}

@@ -15,6 +15,7 @@ class StatecoreConfig(AppConfig):
 
     def ready(self) -> None:
         from . import reactions
+        from .accounts import changes
         from .delivery import sequencer
         from .kernel import checks, registry
         from .reactions import abandoned
@@ -32,6 +33,7 @@ class StatecoreConfig(AppConfig):
             *reactions.REACTIONS,
         ]
         registry.listeners.append(sequencer.wake_sequencer)
+        changes.connect()
         pre_save.connect(account_names.check_username, sender=settings.AUTH_USER_MODEL)
         post_migrate.connect(_install_triggers, sender=self)
         post_migrate.connect(_install_commit_order, sender=self)

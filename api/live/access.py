@@ -58,8 +58,9 @@ def _parse_host(origin: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The token or the session that opened a connection, and the machines that it may see."""
+    """The account and the token or session that opened a connection, and the machines that it may see."""
 
+    account: int
     token: int | None = None
     session: str = ""
     visible: frozenset[str] = frozenset()
@@ -76,12 +77,14 @@ def authenticate(scope: Scope, permission: str = "") -> Caller:
     if token is not None:
         require_scope(token, TokenScope.READ)
         throttling.count(token)
-        return Caller(token=token.pk, visible=_list_visible_types(token.user, permission), permission=permission)
+        visible = _list_visible_types(token.user, permission)
+        return Caller(token.user_id, token=token.pk, visible=visible, permission=permission)
     session = _read_session_key(scope)
     # Only a browser sends cookies, and a browser always sends an Origin with a WebSocket.
     if session and (scope["type"] == "http" or read_header(scope, b"origin")) and (user := _get_session_user(session)):
         throttling.count(user)
-        return Caller(session=session, visible=_list_visible_types(user, permission), permission=permission)
+        visible = _list_visible_types(user, permission)
+        return Caller(user.pk, session=session, visible=visible, permission=permission)
     raise NotAuthenticated("authentication is required: `Authorization: Bearer <token>`, or a session")
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary
 
+from django.conf import settings
+
 from statecore.delivery.live import Hub
 from statecore.delivery.live.reader import NO_DATABASE
 
-from ..refusals import Unavailable
+from ..refusals import TooManyStreams, Unavailable
 from .access import Caller, find_revoked
 
 CHECK_SECONDS = 20.0
@@ -45,6 +47,12 @@ class Connections:
     def check_capacity(self) -> None:
         if self.count >= MAX_CONNECTIONS:
             raise Unavailable("too many open streams", retry_after=10)
+
+    def check_account(self, caller: Caller) -> None:
+        """Refuses the next connection of an account that has as many as it may, with any of its tokens and sessions."""
+        own = sum(len(opened) for each, opened in self.by_caller.items() if each.account == caller.account)
+        if own >= settings.STATECORE_STREAMS_PER_ACCOUNT:
+            raise TooManyStreams(f"this account has {own} open streams; close one first", limit=own, retry_after=10)
 
     async def _check_access(self) -> None:
         while self.by_caller:

@@ -22,6 +22,7 @@ from .asgi import (
 from .connections import get_connections
 
 SEND_TIMEOUT = 20.0
+REASON_BYTES = 120  # the protocol allows 123
 POLICY_VIOLATION, SERVICE_RESTART, TRY_AGAIN_LATER = 1008, 1012, 1013
 
 
@@ -48,6 +49,7 @@ class Socket:
             connections.check_capacity()
             async with hub.watch():
                 caller = await hub.reader.run(authenticate, scope, self.permission)
+                connections.check_account(caller)
                 prepared = await self.prepare(scope, caller)
                 await send({"type": "websocket.accept", "subprotocol": _choose_subprotocol(scope)})
                 with connections.track(caller) as revoked:
@@ -103,7 +105,7 @@ def _choose_subprotocol(scope: Scope) -> str | None:
 
 async def refuse_handshake(error: Exception, scope: Scope, send: Send) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": str(error)[:REASON_BYTES]})
         return
     status, headers, body = render_refusal(error)
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})

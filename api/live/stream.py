@@ -70,6 +70,7 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
     connections.check_capacity()
     async with hub.watch():
         caller = await hub.reader.run(authenticate, scope, VIEW_EVENT)
+        connections.check_account(caller)
         params = stream_params.read(read_query(scope), caller.visible, read_header(scope, b"last-event-id"))
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with connections.track(caller) as revoked:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from statecore.journal import Event
+from statecore.journal import Event, accounts
 from statecore.journal.archive import build_archived_refusal, get_latest_archived_range
 from statecore.journal.position import head
 from statecore.kernel import registry
@@ -35,7 +35,7 @@ class Events(ApiView):
         """List events by position. `api.live.stream` serves the same URL for `Accept: text/event-stream`."""
         params = RequestParams(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
         require_permission(request, VIEW_EVENT)
-        chosen = {name: params.get_texts(name) for name in FILTERS}
+        chosen: dict[str, Any] = {name: params.get_texts(name) for name in FILTERS}
         filters = Filters(
             **{**chosen, "entity_type": narrow_to_caller(request, chosen["entity_type"])},
             since=params.get_time("since"),
@@ -79,6 +79,33 @@ def _read_page(params: RequestParams, filters: Filters, *, newest_first: bool) -
         "results": events,
         "archived_upto": record.last_position if record else 0,
     }
+
+
+class AccountEntries(ApiView):
+    def get(self, request: Request) -> HttpResponse:
+        """List the account journal, newest first."""
+        params = RequestParams(request, "account", "actor", "action", "since", "until", "before", "page_size")
+        require_permission(request, accounts.VIEW_ACCOUNTS)
+        filters = Filters(
+            accounts=True,
+            entity=accounts.resolve_ids(params.get_texts("account")),
+            actor=params.get_texts("actor"),
+            trigger=_check_actions(params.get_texts("action")),
+            since=params.get_time("since"),
+            until=params.get_time("until"),
+        )
+        page = history.read_page(
+            filters, before=params.get_number("before"), limit=params.get_page_size(), newest_first=True
+        )
+        record = get_latest_archived_range()
+        body = params.build_page_newest_first(page.events, "position", more=page.more)
+        return json_response({**body, "archived_upto": record.last_position if record else 0})
+
+
+def _check_actions(given: list[str]) -> list[str]:
+    if set(given) - set(accounts.Action.values):
+        raise Invalid({"action": [f"must be one of {', '.join(accounts.Action.values)}."]})
+    return given
 
 
 class Overrides(ApiView):

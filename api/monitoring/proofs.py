@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from statecore.journal import Event, proofs, witnesses
+from statecore.journal import Event, accounts, proofs, witnesses
 from statecore.kernel import registry
 from statecore.kernel.clock import rfc3339
 from statecore.kernel.refusals import Invalid
@@ -44,7 +44,9 @@ class Proof(ApiView):
         if not event_id:
             raise Invalid({"event": ["must be the id of an event."]})
         entity_type = Event.objects.filter(pk=event_id).values_list("entity_type", flat=True).first()
-        if entity_type is not None:
+        if entity_type == accounts.ENTITY_TYPE:
+            require_permission(request, accounts.VIEW_ACCOUNTS)
+        elif entity_type is not None:
             require_visible(request, registry.flow(entity_type))
         return json_response(proofs.prove_event(event_id))
 

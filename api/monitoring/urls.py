@@ -15,6 +15,7 @@ urlpatterns = [
     path("alerts/<int:alert_id>/acknowledge/", board.Acknowledge.as_view(), name="acknowledge"),
     path("overrides/", journal.Overrides.as_view(), name="overrides"),
     path("events/", journal.Events.as_view(), name="events"),
+    path("audit/accounts/", journal.AccountEntries.as_view(), name="audit-accounts"),
     path("audit/verify/", journal.Verify.as_view(), name="verify"),
     path("audit/key/", proofs.Key.as_view(), name="audit-key"),
     path("audit/checkpoint/", proofs.NewestCheckpoint.as_view(), name="audit-checkpoint"),

@@ -6,7 +6,8 @@ from typing import Any
 
 from api import approvals
 from api.monitoring import board, journal, machines, proofs
-from statecore.journal import EventKind
+from statecore.journal import TRANSITION_KINDS
+from statecore.journal.accounts import Action
 from statecore.kernel import registry
 from statecore.kernel.transition import Severity
 from statecore.records.alert import NOTE_LENGTH
@@ -141,7 +142,7 @@ def describe_events(view: Any, method: str) -> Operation:
             repeatable("entity"),
             repeatable("run"),
             repeatable("actor"),
-            repeatable("kind", list(EventKind.values)),
+            repeatable("kind", TRANSITION_KINDS),
             repeatable("severity", [*map(str, Severity)]),
             query("since", TIME),
             query("until", TIME),
@@ -156,6 +157,26 @@ def describe_events(view: Any, method: str) -> Operation:
         "archived; 0 means none.",
         may_be_archived=True,
         other_types={"text/event-stream": STRING},
+    )
+
+
+def describe_account_entries(view: Any, method: str) -> Operation:
+    return Operation(
+        "List the account journal, newest first",
+        {200: page_of(obj({"position": COUNT, "event": ref("Event")}), archived_upto=COUNT)},
+        parameters=[
+            repeatable("account"),
+            repeatable("actor"),
+            repeatable("action", list(Action.values)),
+            query("since", TIME),
+            query("until", TIME),
+            query("before", POSITION, "Return entries with a lower position."),
+            SIZE,
+        ],
+        description="Logins, and changes of accounts, rights, second factors, tokens and displays. `account` is a user "
+        "(`user:7` or the current name), a group (`group:3`), `system`, or `unknown` for logins with a name that no "
+        "account has. The `trigger` of an entry is its action, `context` has the name of the account and the address "
+        "of the caller. Requires the permission `view_accounts`. An entry is proved like any other event.",
     )
 
 
@@ -311,6 +332,7 @@ DESCRIPTIONS: dict[type, Any] = {
     board.Alerts: describe_alerts,
     board.Acknowledge: describe_acknowledge,
     journal.Events: describe_events,
+    journal.AccountEntries: describe_account_entries,
     journal.Overrides: describe_overrides,
     approvals.Approvals: describe_approvals,
     approvals.Approval: describe_approval,

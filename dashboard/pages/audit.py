@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import navigation, permissions, rendering
 from dashboard.queries.time_limit import TimedOut, time_limit
-from statecore.journal import EventKind
+from statecore.journal import TRANSITION_KINDS, accounts
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
 from statecore.journal.witnesses import list_witnesses
@@ -46,7 +46,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "given": given,
         "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in machines],
         "channels": [*map(str, Channel)],
-        "kinds": EventKind.values,
+        "kinds": TRANSITION_KINDS,
         "severities": SEVERITIES,
         "states": sorted({state for flow in machines for state in flow.states}, key=str.lower),
         "query": urlencode({name: value for name, value in given.items() if value}),
@@ -70,7 +70,11 @@ def audit(request: HttpRequest) -> HttpResponse:
 def export(request: HttpRequest) -> StreamingHttpResponse:
     """All matching events as JSON lines, oldest first."""
     permissions.require_permission(request, "statecore.view_event")
-    batches = _export_batches(_read_filters(request))
+    filters = _read_filters(request)
+    given = {name: get_text(request, name) for name in FILTERS if get_text(request, name)}
+    actor = permissions.get_actor(request)
+    accounts.record(accounts.Action.EXPORTED, accounts.Account.of_actor(actor), actor=actor, facts=given)
+    batches = _export_batches(filters)
     content = _iterate_in_thread(batches) if isinstance(request, ASGIRequest) else batches
     response = StreamingHttpResponse(content, content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="events-{now():%Y%m%d-%H%M%S}.jsonl"'
@@ -113,7 +117,7 @@ def _read_filters(request: HttpRequest) -> history.Filters:
         run=_as_list(get_text(request, "run")),
         actor=_as_list(get_text(request, "actor")),
         channel=[value for value in [get_text(request, "channel")] if value in [*map(str, Channel)]],
-        kind=[value for value in [get_text(request, "kind")] if value in EventKind.values],
+        kind=[value for value in [get_text(request, "kind")] if value in TRANSITION_KINDS],
         severity=[value for value in severities if value in [*map(str, Severity)]],
         from_state=_spellings(flows, get_text(request, "from_state")),
         to_state=_spellings(flows, get_text(request, "to_state")),

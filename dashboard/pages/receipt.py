@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import navigation, permissions, rendering
 from dashboard.queries import history
-from statecore.journal import Event, proofs
+from statecore.journal import Event, EventKind, proofs
 from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel import registry
 from statecore.kernel.clock import format_utc
@@ -54,7 +54,7 @@ def proof_file(request: HttpRequest, event_id: str) -> HttpResponse:
 
 def _get_event(request: HttpRequest, event_id: str) -> Event:
     event = history.find_event(event_id)
-    if event is None:
+    if event is None or event.kind == EventKind.ACCOUNT:
         raise Http404(_not_found_text())
     permissions.require_action(request, registry.flow(event.entity_type), "view")
     return event

@@ -192,6 +192,14 @@ def without_which(detail: str) -> str:
     return detail.removeprefix("which ")
 
 
+@register.filter
+def fact(value: Any) -> str:
+    """A recorded value as text."""
+    if isinstance(value, list):
+        return ", ".join(map(fact, value))
+    return {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
 register.filter(labels.channel_label)
 register.filter(labels.guard_label)
 register.filter(labels.noun)

@@ -51,6 +51,7 @@ def run(
         feed=feed,
         keep=keep,
         limit=OUTPUT_LIMIT,
+        umask=0o022,  # that of settings.py would make the files of the work tree unreadable to others
     )
     if result.stopped:
         raise WorkerStopping

@@ -31,6 +31,10 @@ class EventKind(models.TextChoices):
     PROPAGATED = "propagated"
     OVERRIDE = "override"
     CREATED = "created"
+    ACCOUNT = "account"  # an entry of the account journal, without a state
+
+
+TRANSITION_KINDS = [kind.value for kind in EventKind if kind is not EventKind.ACCOUNT]
 
 
 class Event(models.Model):
@@ -57,6 +61,7 @@ class Event(models.Model):
 
     class Meta:
         default_permissions = ("view",)
+        permissions = (("view_accounts", "Can view the account journal"),)
         constraints = (
             # A chain cannot fork: the second event with the same sequence is rejected.
             models.UniqueConstraint(fields=("entity_type", "entity_id", "sequence"), name="event_chain_is_linear"),

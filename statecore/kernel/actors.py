@@ -58,6 +58,8 @@ class Actor:
     token: str = ""
     # The id of the account that owns the token.
     owner: int | None = None
+    # The network address of the caller, where one is known; recorded in the account journal only.
+    address: str = ""
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
@@ -80,9 +82,11 @@ class Actor:
         return self.kind in (Kind.AGENT, Kind.INTEGRATOR)
 
     @classmethod
-    def operator(cls, user: User | AnonymousUser, channel: Channel) -> Actor:
+    def operator(cls, user: User | AnonymousUser, channel: Channel, address: str = "") -> Actor:
         """Returns an actor with the user's Django permissions; an inactive user has none."""
-        return cls(user.get_username(), Kind.OPERATOR, channel, has_permission=user.has_perm, account=user.pk)
+        return cls(
+            user.get_username(), Kind.OPERATOR, channel, has_permission=user.has_perm, account=user.pk, address=address
+        )
 
     @classmethod
     def agent(cls, name: str, channel: Channel = Channel.REST) -> Actor:
@@ -90,3 +94,4 @@ class Actor:
 
 
 THE_SYSTEM = Actor("system", Kind.SYSTEM, Channel.SYSTEM)
+ANONYMOUS = "anonymous"  # the name of a caller that has not logged in

@@ -36,8 +36,9 @@ REST = [*GRANIAN, "--blocking-threads=8", "--blocking-threads-idle-timeout=600",
 
 def web(env: Environment) -> list[str]:
     """Serves everything: alone the whole site, behind a proxy the WebSockets, streams and long polls."""
-    trusted = f"--forwarded-allow-ips={','.join(env.trusted_proxies)}"
-    return [*WEB, trusted, "--host", env.host, "--port", str(env.port)]
+    proxies = ",".join(env.trusted_proxies)
+    trust = f"--forwarded-allow-ips={proxies}" if proxies else "--no-proxy-headers"
+    return [*WEB, trust, "--host", env.host, "--port", str(env.port)]
 
 
 def rest(env: Environment) -> list[str]:

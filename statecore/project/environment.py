@@ -110,6 +110,13 @@ def _networks(given: list[str]) -> list[str]:
     return given
 
 
+def _https(given: bool, info: ValidationInfo) -> bool:
+    """Without a trusted proxy every request looks like plain HTTP and would be redirected for ever."""
+    if given and info.data.get("trusted_proxies") == []:
+        raise ValueError("is 1, but STATECORE_TRUSTED_PROXIES does not name the proxy that terminates TLS")
+    return given
+
+
 def _programs(given: list[str]) -> tuple[str, ...]:
     for word in given:
         if "/" in word and not word.startswith("/"):
@@ -298,10 +305,15 @@ class Environment(BaseSettings):
     )
     trusted_proxies: Annotated[list[str], AfterValidator(_networks), Words] = access(
         "STATECORE_TRUSTED_PROXIES",
-        "addresses or networks of the proxies whose `X-Forwarded-For` is trusted, separated by commas",
-        "127.0.0.1, ::1",
+        "addresses or networks of the proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted, separated by"
+        " commas; without one, these headers are ignored",
     )
-    https: Flag = access("STATECORE_HTTPS", "`1` behind TLS: secure cookies, redirects and HSTS", "0")
+    https: Annotated[Flag, AfterValidator(_https)] = access(
+        "STATECORE_HTTPS",
+        "`1` behind a proxy that terminates TLS: secure cookies, redirects and HSTS; requires"
+        " `STATECORE_TRUSTED_PROXIES`",
+        "0",
+    )
     secret_key: str = access(
         "STATECORE_SECRET_KEY",
         "Django's secret key, the same for every process; default: generated once and kept in `STATECORE_HOME`",
@@ -325,6 +337,17 @@ class Environment(BaseSettings):
         "whether users log in with a code of their authenticator app: `optional`, `required` or `off`",
         "optional",
     )
+    session_idle_minutes: Number = access(
+        "STATECORE_SESSION_IDLE_MINUTES",
+        "minutes without opening a page or submitting a form after which a browser has to log in again; paired displays"
+        " are exempt",
+        "720", ge=5, le=525_600,
+    )  # fmt: skip
+    streams_per_account: Number = access(
+        "STATECORE_STREAMS_PER_ACCOUNT",
+        "event streams and WebSockets that one account may have open in one process, with all its tokens and sessions",
+        "200", ge=1, le=5_000,
+    )  # fmt: skip
     metrics_token: Annotated[str, AfterValidator(_token)] = access(
         "STATECORE_METRICS_TOKEN",
         "bearer token for `/metrics`, at least 16 characters; without it only logged-in staff can read `/metrics`",

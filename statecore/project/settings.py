@@ -8,6 +8,8 @@ from csp.constants import NONE, SELF
 from statecore import __version__
 from statecore.project import environment, home, logs, metrics_folder, preflight, redis_url
 
+# The database, keys and journal are for the user of Statecore only. Before any file is created.
+os.umask(0o077)
 preflight.check_distribution()
 metrics_folder.tell_containers_apart()
 ENVIRONMENT = environment.read(os.environ)
@@ -54,6 +56,7 @@ MIDDLEWARE = [
     "statecore.project.admin_nul_filter.AdminNulFilter",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "statecore.accounts.caller.RememberRequest",
     # Every view requires a login unless it is decorated with login_not_required.
     "dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -117,9 +120,12 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"
 AXES_RESET_ON_SUCCESS = True
-# An attacker is locked out of the account without locking out its owner.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_USERNAME_CALLABLE = "statecore.project.axes_username.get_username"
+# A lockout ends after its time; otherwise an attacker could prolong that of someone else for ever.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_HANDLER = "statecore.project.lockout.Handler"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_USERNAME_CALLABLE = "statecore.project.lockout.get_username"
+AXES_CLIENT_IP_CALLABLE = "statecore.project.lockout.get_network"
 
 # Browser security
 CONTENT_SECURITY_POLICY = {
@@ -146,6 +152,9 @@ STATECORE_TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 STATECORE_READ_ONLY = ENVIRONMENT.read_only != "0"
 STATECORE_READ_ONLY_FOR_PROGRAMS = ENVIRONMENT.read_only == "all"
 STATECORE_SECOND_FACTOR = ENVIRONMENT.second_factor
+STATECORE_STREAMS_PER_ACCOUNT = ENVIRONMENT.streams_per_account
+# A session ends this long after its last page; `dashboard.middleware` extends it.
+SESSION_COOKIE_AGE = 60 * ENVIRONMENT.session_idle_minutes
 OTP_TOTP_ISSUER = "Statecore"
 
 # The API

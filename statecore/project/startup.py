@@ -64,7 +64,9 @@ def migrate(is_stopping: Callable[[], bool] = lambda: False) -> None:
     from django.core.management import call_command
 
     from statecore.project import migration_lock
+    from statecore.storage import private_files
 
+    private_files.make_private()
     with migration_lock.hold(is_stopping):
         call_command("migrate", verbosity=0, interactive=False)
 

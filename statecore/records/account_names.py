@@ -12,11 +12,11 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
-from ..kernel.actors import NAME_LENGTH, THE_SYSTEM
+from ..kernel.actors import ANONYMOUS, NAME_LENGTH, THE_SYSTEM
 
 PATTERN = re.compile(rf"(?! )[A-Za-z0-9 ._:@/+-]{{1,{NAME_LENGTH}}}(?<! )")
 # Names of actors that are neither users nor tokens.
-RESERVED = {THE_SYSTEM.name, "statecore"}
+RESERVED = {THE_SYSTEM.name, ANONYMOUS, "statecore"}
 RESERVED_PREFIX = "manage.py"
 
 

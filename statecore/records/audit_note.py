@@ -1,4 +1,4 @@
-"""Audit notes for actions without a state change: refused overrides, approvals, edits, tokens, archived events."""
+"""Audit notes for actions without a state change: refused overrides, approvals, edits, archived events."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Kind(models.TextChoices):
     APPROVAL_REQUESTED = "approval_requested"
     APPROVAL_DECIDED = "approval_decided"
     EDITED = "edited"
+    # No longer written: the account journal records tokens.
     TOKEN_MADE = "token_made"  # noqa: S105 - no password
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
     ARCHIVED = "archived"

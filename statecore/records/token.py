@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, models, transaction
 
+from ..journal import accounts
 from ..kernel import registry
 from ..kernel.actors import (
     NAME_LENGTH,
@@ -24,7 +25,7 @@ from ..kernel.actors import (
 from ..kernel.clock import now, rfc3339
 from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
 from ..storage.rows import RowReader, ready_cursor
-from . import account_names, audit_note
+from . import account_names
 
 MARK = "stc"  # makes tokens recognisable, e.g. for secret scanners
 SECRET_BYTES = 32
@@ -152,7 +153,7 @@ def scopes_of(user: Any) -> list[Scope]:
 def make(
     name: str, user: Any, scope: str, *, expires_in: timedelta | None = None, by: Actor = THE_SYSTEM
 ) -> tuple[Token, str]:
-    """Create a token and return it with its text, which is not stored. An audit note records actor and owner.
+    """Create a token and return it with its text, which is not stored. The account journal records actor and owner.
 
     Raises Invalid, PermissionDenied if the owner may not have the scope, and DuplicateId.
     """
@@ -173,7 +174,7 @@ def make(
         raise DuplicateId(f"there is a user {name!r}: choose another name for the token", id=name)
     with transaction.atomic():
         token, text = _create(name, user, scope, expires_in)
-        _note(audit_note.Kind.TOKEN_MADE, token, by)
+        _record(accounts.Action.TOKEN_CREATED, token, by)
     return token, text
 
 
@@ -198,10 +199,10 @@ def _create(name: str, user: Any, scope: str, expires_in: timedelta | None) -> t
     return token, text
 
 
-def _note(kind: audit_note.Kind, token: Token, by: Actor) -> None:
-    facts = {"name": token.name, "user": token.user.get_username(), "scope": token.scope}
-    facts["expires_at"] = rfc3339(token.expires_at) if token.expires_at else ""
-    audit_note.note(kind, actor=by, entity_type="token", entity_id=token.prefix, detail=str(token), facts=facts)
+def _record(action: accounts.Action, token: Token, by: Actor) -> None:
+    expires_at = rfc3339(token.expires_at) if token.expires_at else None
+    facts = {"token": token.prefix, "name": token.name, "scope": token.scope, "expires_at": expires_at}
+    accounts.record(action, accounts.Account.of_user(token.user), actor=by, facts=facts)
 
 
 def hashed(text: str) -> str:
@@ -289,9 +290,9 @@ def accounts_of(identities: Iterable[str]) -> set[int]:
 
 
 def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:
-    """Revoke the token permanently, with an audit note; return False if it already was."""
+    """Revoke the token permanently, with an entry in the account journal; return False if it already was."""
     with transaction.atomic():
         is_new = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now()))
         if is_new:
-            _note(audit_note.Kind.TOKEN_REVOKED, token, by)
+            _record(accounts.Action.TOKEN_REVOKED, token, by)
     return is_new

@@ -36,6 +36,7 @@ from ..records.approval import Status, add_forced_step, with_status
 from ..records.approval import request as store_request
 from . import rights
 from .change import EventSpec, check_not_retried, check_version, record, validate_reason_and_metadata
+from .edit import digest_fields
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
 from .unit_of_work import UnitOfWork, run_in_transaction
@@ -103,12 +104,16 @@ def override(
         check_version(entity, expected_version)
         if dry_run:
             return force_entity(work, entity, forcing, is_preview=True)
-        from_state, version = entity.state, entity.version
+        bound = {
+            "entity_id": entity_id,
+            "from_state": entity.state,
+            "version": entity.version,
+            "fields_digest": digest_fields(entity),
+        }
         try:
             # In a savepoint: only the complete cascade shows whether a protected state is reached.
             return run_in_transaction(lambda _: force_entity(work, entity, forcing), within=work)
         except ApprovalRequired as required:
-            bound = {"entity_id": entity_id, "from_state": from_state, "version": version}
             return _request_approval(model, forcing, bound, required.facts["policies"])
 
     requested = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}

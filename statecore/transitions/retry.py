@@ -14,7 +14,7 @@ from ..kernel.fields import column, related, reverse_key
 from ..kernel.ids import new_id
 from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Unmet
 from ..kernel.transition import Facts, evaluate_guards
-from . import rights
+from . import approvals, rights
 from .change import Change, check_not_retried, validate_reason_and_metadata
 from .create import insert_entity
 from .idempotency import RequestKey
@@ -41,7 +41,10 @@ def retry(
         entity = work.lock(model, entity_id)
         facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
         _check_retryable(entity, facts)
-        return Succession(work, facts).succeed(entity)
+        outcome = Succession(work, facts).succeed(entity)
+        if outcome.entry is not None:
+            approvals.check_steps(actor, (outcome.entry, *outcome.caused))
+        return outcome
 
     with counting_refusals(model.flow.entity_type):
         _require_retry(model, actor)

@@ -9,11 +9,11 @@ import time_machine
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 
+from statecore.journal import Event
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.refusals import DuplicateId, Invalid
 from statecore.records import Token
 from statecore.records import token as tokens
-from statecore.records.audit_note import AuditNote
 from statecore.records.token import Scope
 from tests.api.callers import member
 
@@ -180,10 +180,12 @@ def test_creating_and_revoking_a_token_is_recorded(user: User) -> None:
     text = run_token_command("create", "builder", "--user", "ada", "--scope", "agent")
     run_token_command("revoke", "builder")
     run_token_command("revoke", "builder")
-    notes = [note.as_dict() for note in AuditNote.objects.order_by("id")]
-    assert [(note["kind"], note["actor"], note["channel"]) for note in notes] == [
-        ("token_made", "manage.py token", "cli"),
+    entries = [event.as_dict() for event in Event.objects.filter(trigger__startswith="token_").order_by("sequence")]
+    assert [(entry["trigger"], entry["actor"], entry["channel"]) for entry in entries] == [
+        ("token_created", "manage.py token", "cli"),
         ("token_revoked", "manage.py token", "cli"),
     ]
-    assert notes[0]["facts"] == {"name": "builder", "user": "ada", "scope": "agent", "expires_at": ""}
-    assert text not in str(notes)
+    token = tokens.Token.objects.get()
+    assert entries[0]["metadata"] == {"token": token.prefix, "name": "builder", "scope": "agent", "expires_at": None}
+    assert entries[0]["context"]["account"] == "ada"
+    assert text not in str(entries)

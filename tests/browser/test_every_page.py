@@ -19,6 +19,8 @@ PAGES = {
     "approvals": "/approvals/",
     "overrides": "/overrides/",
     "audit": "/audit/",
+    "account journal": "/audit/accounts/",
+    "account": "/account/",
     "tokens": "/tokens/",
     "displays": "/displays/",
     "wall": "/wall/",

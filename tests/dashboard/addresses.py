@@ -28,6 +28,7 @@ LISTED = [
     Page("stuck", ANYBODY),
     Page("tokens", ANYBODY),
     Page("second_factor", ANYBODY),
+    Page("account", ANYBODY),
     Page("wall", ANYBODY),
     Page("displays", VIEW),
     Page("alerts", VIEW),
@@ -36,6 +37,7 @@ LISTED = [
     Page("approval_preview", OVERRIDE, "pending approval"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
+    Page("accounts", OVERRIDE),  # its permission is given to supervisors
     Page("audit_export", VIEW),
     Page("audit_verify", VIEW),
     Page("machine", VIEW, ("tasks",)),
@@ -54,7 +56,7 @@ LISTED = [
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
-    *("decide", "proof_file"),
+    *("decide", "proof_file", "end_session"),
     *("save_view", "delete_view", "select", "bulk", "bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }

@@ -138,13 +138,13 @@ def last_event(entity: Entity) -> dict[str, Any]:
 
 
 def trace(entity: Entity) -> tuple[Any, ...]:
-    """Returns everything that a transition would change: the stored row and all events."""
+    """Returns everything that a transition would change: the stored row and all events of machines."""
     quote, meta = connection.ops.quote_name, entity._meta
     columns = ", ".join(quote(field.column) for field in meta.concrete_fields)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM {quote(meta.db_table)} WHERE id = %s", [entity.pk])
         row = cursor.fetchall()
-    return row, sorted(Event.objects.values_list("event_id", "hash"))
+    return row, sorted(Event.objects.exclude(kind="account").values_list("event_id", "hash"))
 
 
 @contextmanager

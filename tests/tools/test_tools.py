@@ -141,7 +141,7 @@ def test_tools_work_behind_a_tls_proxy(redis_server: str, tmp_path: Path) -> Non
         looked = await client.call_tool("list_machines", {})
         return [looked, await client.call_tool("create_entity", run)]
 
-    with sites.running(tmp_path, redis_server, STATECORE_HTTPS="1") as site:
+    with sites.running(tmp_path, redis_server, STATECORE_HTTPS="1", STATECORE_TRUSTED_PROXIES="127.0.0.1") as site:
         assert httpx.get(f"{site.url}/api/v1/machines/").status_code == 301
         results = run_with_client(site, token, work, **through_tls)
 

@@ -192,6 +192,28 @@ def test_an_entity_that_moved_is_refused_and_the_request_is_closed(run: Any) -> 
         approvals.approve(made.pk, actor=person("bob"))
 
 
+def test_attack_an_entity_edited_after_the_request_is_refused(run: Any) -> None:
+    """The attack: a request for a harmless entity is approved after its fields were changed."""
+    made, bob = request(run, "succeeded", person("ada")), person("bob")
+    transitions.edit(type(run), run.pk, {"metadata": {"target": "production"}}, actor=person("ada"))
+    before = trace(run)
+    with pytest.raises(StaleVersion, match="edited after the request"):
+        approvals.preview(made, bob)
+    with pytest.raises(StaleVersion, match="edited after the request"):
+        approvals.approve(made.pk, actor=bob)
+    assert trace(run) == before
+    assert approvals.get(made.pk).status == "outdated"
+
+
+def test_an_edit_that_was_taken_back_leaves_the_request_valid(run: Any) -> None:
+    made, ada = request(run, "succeeded", person("ada")), person("ada")
+    transitions.edit(type(run), run.pk, {"metadata": {"target": "production"}}, actor=ada)
+    transitions.edit(type(run), run.pk, {"metadata": run.metadata}, actor=ada)
+    outcome = approvals.approve(made.pk, actor=person("bob"))
+    assert outcome.entity is not None
+    assert outcome.entity.state == "succeeded"
+
+
 def test_a_request_expires(run: Any, settings: Any) -> None:
     settings.STATECORE_APPROVAL_HOURS = 2
     made, before = request(run, "succeeded", person("ada")), trace(run)
@@ -288,6 +310,19 @@ def test_a_step_forced_before_a_retry_counts(policy: Any) -> None:
     successor = transitions.retry(type(run), run.pk, actor=ada).entity
     with pytest.raises(ApprovalRequired):
         fire(successor, "run_canceled", actor=ada)
+
+
+def test_attack_a_retry_after_a_forced_step_needs_a_second_person(policy: Any) -> None:
+    """The attack: force a task to its end and retry it, so that its successor enters the protected state."""
+    policy("task->pending")
+    task, ada = world.running_task(), person("ada")
+    force(task, "failed", ada)
+    before = trace(task)
+    with pytest.raises(ApprovalRequired) as refused:
+        transitions.retry(type(task), task.pk, actor=ada)
+    assert refused.value.facts["policies"] == ["task->pending"]
+    assert trace(task) == before
+    assert transitions.retry(type(task), task.pk, actor=person("bob")).entity is not None
 
 
 def test_an_ordinary_step_without_force_before_needs_no_one(policy: Any) -> None:

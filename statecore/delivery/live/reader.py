@@ -44,11 +44,12 @@ def _call(function: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 
 def read_events(after: int, last: int) -> list[StreamEvent]:
-    """Returns the events after one position, up to and including another."""
+    """Returns the events of machines after one position, up to and including another."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT p.position, e.body, e.hash FROM {POSITIONS} AS p JOIN {EVENTS} AS e ON e.event_id = p.event_id "
-            f"WHERE p.position > %s AND p.position <= %s ORDER BY p.position",
+            f"WHERE p.position > %s AND p.position <= %s AND p.kind <> '{journal.EventKind.ACCOUNT.value}' "
+            f"ORDER BY p.position",
             [after, last],
         )
         return list(_serialize_readable(cursor.fetchall()))

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import structlog
 from channels.layers import get_channel_layer
 
-from .sink import Batch, NumberedEvent, Sink
+from ...journal import EventKind
+from .sink import Batch, Sink
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +31,8 @@ class PositionRange(NamedTuple):
     last: int
     events: Batch
 
-    def extend(self, batch: list[NumberedEvent]) -> PositionRange:
-        return PositionRange(self.first, batch[-1].position, [*self.events, *batch][: MAX_EVENTS + 1])
+    def extend(self, following: PositionRange) -> PositionRange:
+        return PositionRange(self.first, following.last, [*self.events, *following.events][: MAX_EVENTS + 1])
 
     def to_message(self) -> dict[str, Any]:
         fits = len(self.events) <= MAX_EVENTS
@@ -48,12 +49,17 @@ class Live(Sink):
     def deliver(self, batch: Batch) -> None:
         if self.broadcaster is None:
             self.broadcaster = Broadcaster()
-        self.broadcaster.send(batch)
+        self.broadcaster.send(PositionRange(batch[0].position, batch[-1].position, _exclude_accounts(batch)))
 
     def close(self) -> None:
         if self.broadcaster is not None:
             self.broadcaster.close()
             self.broadcaster = None
+
+
+def _exclude_accounts(batch: Batch) -> Batch:
+    """Streams show what machines do; the account journal is read by its own call, with its own permission."""
+    return [event for event in batch if event.entry.kind != EventKind.ACCOUNT]
 
 
 class Broadcaster:
@@ -66,8 +72,8 @@ class Broadcaster:
         self.thread = threading.Thread(target=self._run, name="live", daemon=True)
         self.thread.start()
 
-    def send(self, batch: Batch) -> None:
-        self.loop.call_soon_threadsafe(self._add, batch)
+    def send(self, positions: PositionRange) -> None:
+        self.loop.call_soon_threadsafe(self._add, positions)
 
     def close(self) -> None:
         """Waits a few seconds until pending messages are sent."""
@@ -80,12 +86,9 @@ class Broadcaster:
         finally:
             self.loop.close()  # also closes the connections of the channel layer
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, positions: PositionRange) -> None:
         """Sends the events, or merges them into the next message while one is being sent: no queue builds up."""
-        if self.pending is None:
-            self.pending = PositionRange(batch[0].position, batch[-1].position, batch)
-        else:
-            self.pending = self.pending.extend(batch)
+        self.pending = positions if self.pending is None else self.pending.extend(positions)
         if not self.is_sending:
             self.is_sending = True
             self.loop.create_task(self._send_pending())

@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from statecore.accounts.caller import get_current_actor
+from statecore.journal import accounts
 from statecore.operations import backup
 
 
@@ -20,5 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--all", action="store_true", help="export every event, also those of earlier exports")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        actor = get_current_actor()
+        accounts.record(accounts.Action.EXPORTED, accounts.Account.of_actor(actor), actor=actor)
         folder = backup.export(options["to"] or settings.STATECORE_BACKUP_DIR, everything=options["all"])
         self.stdout.write(str(folder))

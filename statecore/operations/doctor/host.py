@@ -15,6 +15,7 @@ from django.core import checks
 from packaging.requirements import InvalidRequirement, Requirement
 
 from ...executors import sandbox
+from ...storage import private_files
 from .results import CheckResult, error, join_some, ok, warning
 
 OLDEST_PYTHON = (3, 11)
@@ -92,8 +93,9 @@ def check_home() -> Iterator[CheckResult]:
         yield error(f"{path} does not exist", "set STATECORE_HOME to a directory that this user can write to")
     elif not os.access(path, os.W_OK | os.X_OK):
         yield error(f"{path} is not writable", "make the user that runs Statecore its owner")
-    elif path.stat().st_mode & 0o077:
-        yield warning(f"{path} is accessible to other users", f"chmod 700 {path}: it may contain the secret key")
+    elif exposed := private_files.find_exposed():
+        names = " ".join(map(str, exposed))
+        yield warning(f"{join_some(list(map(str, exposed)))} can be read by other users", f"chmod go= {names}")
     else:
         yield ok(str(path))
 

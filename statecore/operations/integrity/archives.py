@@ -119,7 +119,8 @@ class ArchiveSummary:
             raise InvalidArchive(f"the event at position {position} does not follow the previous one")
         at, is_override = datetime.fromisoformat(event["timestamp"]), event["kind"] == EventKind.OVERRIDE
         self.until = max(self.until, at)
-        self.transitions[(*key[:1], event["from_state"], event["to_state"])] += 1
+        if event["kind"] != EventKind.ACCOUNT:
+            self.transitions[(*key[:1], event["from_state"], event["to_state"])] += 1
         if is_override:
             self.overrides[event["entity_type"], event["actor"]] += 1
         self.last_events[key] = AnchorValues(

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import CheckConstraint, Count, Min
 
-from ...journal import Anchor, Event, EventKind
+from ...journal import Anchor, Event, EventKind, accounts
 from ...kernel import registry
 from ...kernel.flow import Flow
 from ...scheduling import agent_job_replay
@@ -61,7 +61,7 @@ def check_transitions(flow: Flow) -> Iterator[Finding]:
 
 def check_machines() -> Iterator[Finding]:
     """Reports events of machines that this version does not have."""
-    known = [flow.entity_type for flow in registry.flows()]
+    known = [accounts.ENTITY_TYPE, *(flow.entity_type for flow in registry.flows())]
     unknown = Event.objects.exclude(entity_type__in=known).order_by("event_id").values_list("entity_type", "entity_id")
     for entity_type, entity_id in unknown[:LIMIT]:
         yield Finding("machine", WARNING, entity_type, entity_id, "there is no such machine")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from ...journal import EventKind
+from ...journal import TRANSITION_KINDS
+from ...journal.accounts import ENTITY_TYPE as ACCOUNT
 from ...journal.commit_order import EVENTS
 from ...kernel import registry
 from ...kernel.actors import Channel
@@ -38,13 +39,16 @@ class Filters:
     to_state: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
+    trigger: Sequence[str] = ()
+    # Reads the account journal instead of the events of machines; requires another permission.
+    accounts: bool = False
 
     def check(self) -> None:
         """Raises Invalid for a value that does not exist."""
         known = {
             "entity_type": [flow.entity_type for flow in registry.flows()],
             "channel": [*map(str, Channel)],
-            "kind": EventKind.values,
+            "kind": TRANSITION_KINDS,
             "severity": [*map(str, Severity)],
         }
         unknown = {name: set(getattr(self, name)) - set(values) for name, values in known.items()}
@@ -71,10 +75,9 @@ class Filters:
             # Read from each event: this filter is too rare to justify an index. So are those by state.
             yield Condition(_build_equality("e.channel", self.channel), [])
         yield from self._match_states()
-        if self.entity:
-            yield self._match_entities()
-        elif self.entity_type:
-            yield Condition(f"p.entity_type {_build_in_clause(self.entity_type)}", [_build_in_param(self.entity_type)])
+        yield self._match_entities() if self.entity else self._match_entity_types()
+        if self.trigger:
+            yield Condition(f"e.trigger {_build_in_clause(self.trigger)}", [_build_in_param(self.trigger)])
         for operator, moment in ((">=", self.since), ("<", self.until)):
             if moment is not None:
                 yield Condition(f"e.timestamp {operator} %s", [connection.ops.adapt_datetimefield_value(moment)])
@@ -84,13 +87,20 @@ class Filters:
             if states:
                 yield Condition(f"{column} {_build_in_clause(states)}", [_build_in_param(states)])
 
+    def _match_entity_types(self) -> Condition:
+        """Returns the condition on the entity type, which always separates machines from the account journal."""
+        if self.accounts or not self.entity_type:
+            return Condition(f"p.entity_type {'=' if self.accounts else '<>'} '{ACCOUNT}'", [])
+        return Condition(f"p.entity_type {_build_in_clause(self.entity_type)}", [_build_in_param(self.entity_type)])
+
     def _match_entities(self) -> Condition:
         """Returns the condition that an event belongs to one of these entities, of any machine without an entity type.
 
         The events are few. PostgreSQL gets their ids as an array, because for a join it may scan all positions in
         order and expect to fill the page soon.
         """
-        types = self.entity_type or [flow.entity_type for flow in registry.flows()]
+        machines = self.entity_type or [flow.entity_type for flow in registry.flows()]
+        types = [ACCOUNT] if self.accounts else machines
         chains = (
             f"SELECT c.event_id FROM {EVENTS} AS c "
             f"WHERE c.entity_type IN ({', '.join(['%s'] * len(types))}) AND c.entity_id {_build_in_clause(self.entity)}"

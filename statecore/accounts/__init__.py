@@ -1,0 +1,1 @@
+"""Records changes of accounts in the account journal, however they are made."""

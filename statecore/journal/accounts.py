@@ -1,0 +1,151 @@
+"""The account journal: logins, and changes of accounts, rights, second factors, tokens and displays.
+
+Its entries are events of the entity type `account`, one chain per account, without states. Chain, position, tree,
+checkpoints, journal file, export and archive are therefore those of every other event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from django.contrib.auth import get_user_model
+from django.db import connection, models, transaction
+from django.db.models import Max
+
+from ..kernel import registry
+from ..kernel.actors import Actor, Kind
+from ..kernel.clock import now
+from ..kernel.transition import Severity
+from ..storage.write_guard import allow_writes
+from .archive import Anchor
+from .events import GENESIS, Event, EventKind, build_entry
+
+ENTITY_TYPE = "account"
+VIEW_ACCOUNTS = "statecore.view_accounts"
+TEXT_LIMIT = 1_000
+ID_PATTERN = re.compile(r"(?:user|group):[0-9]+|system|unknown")
+LOCK_CLASS = 0x5C1  # of PostgreSQL's advisory locks; no other code uses them with two keys
+
+
+class Action(models.TextChoices):
+    LOGGED_IN = "logged_in"
+    LOGGED_OUT = "logged_out"
+    LOGIN_FAILED = "login_failed"
+    LOCKED_OUT = "locked_out"
+    SESSION_ENDED = "session_ended"
+    CREATED = "account_created"
+    CHANGED = "account_changed"
+    DELETED = "account_deleted"
+    PASSWORD_CHANGED = "password_changed"  # noqa: S105 - no password
+    PASSWORD_REHASHED = "password_rehashed"  # noqa: S105
+    GROUPS_CHANGED = "groups_changed"
+    PERMISSIONS_CHANGED = "permissions_changed"
+    SECOND_FACTOR_ENROLLED = "second_factor_enrolled"
+    SECOND_FACTOR_REMOVED = "second_factor_removed"
+    RECOVERY_CODES_CREATED = "recovery_codes_created"
+    RECOVERY_CODE_USED = "recovery_code_used"
+    TOKEN_CREATED = "token_created"  # noqa: S105
+    TOKEN_REVOKED = "token_revoked"  # noqa: S105
+    DISPLAY_PAIRED = "display_paired"
+    DISPLAY_UNPAIRED = "display_unpaired"
+    EXPORTED = "exported"
+
+
+SEVERITIES = {Action.LOGIN_FAILED: Severity.WARNING, Action.LOCKED_OUT: Severity.ERROR}
+
+
+class Account(NamedTuple):
+    """The account that an entry is about. The id stays when the account is renamed."""
+
+    id: str
+    name: str
+
+    @classmethod
+    def of_user(cls, user: Any) -> Account:
+        return cls(f"user:{user.pk}", user.get_username())
+
+    @classmethod
+    def of_group(cls, group: Any) -> Account:
+        return cls(f"group:{group.pk}", group.name)
+
+    @classmethod
+    def of_actor(cls, actor: Actor) -> Account:
+        return cls(f"user:{actor.account}" if actor.account is not None else SYSTEM.id, actor.name)
+
+
+SYSTEM = Account("system", "system")
+UNKNOWN = Account("unknown", "unknown")  # for login attempts with a name that no account has
+
+
+def resolve_ids(given: Iterable[str]) -> list[str]:
+    """Return the ids of accounts given by id or by the current name of a user."""
+    names = [each for each in given if not ID_PATTERN.fullmatch(each)]
+    users = get_user_model()._default_manager.filter(username__in=names)
+    found = {user.get_username(): Account.of_user(user).id for user in users}
+    return [found.get(each, each) for each in given]
+
+
+def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str, Any] | None = None) -> None:
+    """Append an entry to the chain of an account, in the transaction of the change if there is one."""
+    with transaction.atomic():
+        sequence, prev_hash = _lock_end_of_chain(account.id)
+        entry = build_entry(
+            entity_type=ENTITY_TYPE,
+            entity_id=account.id,
+            sequence=sequence + 1,
+            prev_hash=prev_hash,
+            kind=EventKind.ACCOUNT.value,
+            trigger=action.value,
+            from_state="",
+            to_state="",
+            severity=SEVERITIES.get(action, Severity.INFO).value,
+            actor=actor.name,
+            channel=actor.channel.value,
+            at=now(),
+            details=_build_details(account, actor, facts or {}),
+        )
+        with allow_writes(connection):
+            Event(**entry._asdict()).save(force_insert=True)
+        for listener in registry.listeners:
+            transaction.on_commit(listener)
+
+
+def _lock_end_of_chain(account_id: str) -> tuple[int, str]:
+    """Return the last sequence and hash of a chain; until the end of the transaction no other entry is appended.
+
+    A transaction of SQLite has the only write lock already.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LOCK_CLASS, account_id])
+    for model in (Event, Anchor):
+        chain = model._default_manager.filter(entity_type=ENTITY_TYPE, entity_id=account_id)
+        last = chain.aggregate(last=Max("sequence"))["last"]
+        if last is not None:
+            return last, chain.values_list("hash", flat=True).get(sequence=last)
+    return 0, GENESIS
+
+
+def _build_details(account: Account, actor: Actor, facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "event_type": "account_entry",
+        "actor_kind": actor.kind.value,
+        "operator": actor.name if actor.kind is Kind.OPERATOR else None,
+        "identity": actor.identity or None,
+        "reason": None,
+        "metadata": {name: _clean(value) for name, value in facts.items()},
+        "context": {"account": _clean(account.name), "address": actor.address},
+        "dwell_seconds": 0,
+        "attempt": 0,
+    }
+
+
+def _clean(value: Any) -> Any:
+    """Make a value storable, whatever a login form was sent: an entry is never refused."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, list | tuple):
+        return [_clean(each) for each in value]
+    return str(value).replace("\0", "").encode(errors="replace").decode()[:TEXT_LIMIT]

@@ -1,0 +1,38 @@
+from django.db import migrations, models
+
+KINDS = [
+    ("normal", "Normal"),
+    ("propagated", "Propagated"),
+    ("override", "Override"),
+    ("created", "Created"),
+    ("account", "Account"),
+]
+
+
+class Migration(migrations.Migration):
+    safe_because = (
+        "the previous version reads the entries of accounts as events of no machine, and the new column has a default"
+    )
+
+    dependencies = [
+        ("statecore", "0015_holders"),
+    ]
+
+    operations = [
+        migrations.AlterModelOptions(
+            name="event",
+            options={
+                "default_permissions": ("view",),
+                "permissions": (("view_accounts", "Can view the account journal"),),
+            },
+        ),
+        migrations.AddField(
+            model_name="approval",
+            name="fields_digest",
+            field=models.CharField(blank=True, db_default="", default="", max_length=64),
+        ),
+        *(
+            migrations.AlterField(model_name=model, name="kind", field=models.CharField(choices=KINDS, max_length=16))
+            for model in ("anchor", "event", "position")
+        ),
+    ]
