@@ -166,6 +166,7 @@ EVENT: Schema = obj(
         "caused_by": nullable(STRING),
         "dwell_seconds": {"type": "number"},
         "attempt": COUNT,
+        "evidence": nullable(STRING),
         "prev_hash": STRING,
         "hash": STRING,
     }

@@ -31,6 +31,7 @@ class EventKind(models.TextChoices):
     PROPAGATED = "propagated"
     OVERRIDE = "override"
     CREATED = "created"
+    EDITED = "edited"
 
 
 class Event(models.Model):
@@ -155,7 +156,8 @@ def parse_event(body: str, hash_: str) -> dict[str, Any]:
     members |= members.pop("details")
     members["caused_by"] = members["caused_by"] or None
     members["from_state"] = members["from_state"] or None
-    members.setdefault("identity", None)  # events of earlier versions have none
+    for name in ("identity", "evidence"):  # events of earlier versions have none
+        members.setdefault(name, None)
     return members | {"version": members["sequence"], "hash": hash_}
 
 

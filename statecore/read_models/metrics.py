@@ -51,7 +51,8 @@ _transitions, _durations = cache(transitions_total.labels), cache(duration_secon
 
 
 def count_transitions(entries: Sequence[Any]) -> None:
-    """Counts committed events, given as journal entries or rows."""
+    """Counts committed events, given as journal entries or rows; edits are no transitions."""
+    entries = [entry for entry in entries if entry.kind != EventKind.EDITED]
     transitions = Tally((entry.entity_type, entry.from_state or NO_STATE, entry.to_state) for entry in entries)
     for labels, count in transitions.items():
         _transitions(*labels).inc(count)

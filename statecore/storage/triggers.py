@@ -10,7 +10,7 @@ import orjson
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..kernel import registry
+from ..kernel import evidence, registry
 from ..kernel.flow import Flow
 from .write_guard import RETENTION, TRANSITIONS, WriteGuard
 
@@ -70,12 +70,14 @@ def tables() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTable:
-    """A table with triggers: the table of a machine has a flow, the others are append-only."""
+    """A table with triggers: the table of a machine has a flow; rows of the others can be added, not changed."""
 
     table: str
     flow: Flow | None
     # Whether retention may delete rows; only from the tables of the journal.
     is_archivable: bool = False
+    # Whether any code may add rows.
+    is_open: bool = False
 
 
 def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
@@ -83,6 +85,11 @@ def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
         GuardedTable(model._meta.db_table, None, getattr(model, "is_archivable", False))
         for model in apps.get_models()
         if getattr(model, "append_only", False)
+    ]
+    found += [
+        GuardedTable(model._meta.db_table, None, is_open=True)
+        for model in apps.get_models()
+        if getattr(model, "write_once", False)
     ]
     found += [GuardedTable(flow.model._meta.db_table, flow) for flow in registry.flows()]
     existing = set(connection.introspection.table_names())
@@ -109,8 +116,12 @@ def _illegal_exit(flow: Flow) -> str:
 
 
 def _illegal_edit(flow: Flow, differs: str) -> str:
-    """SQL that is true if an UPDATE changes a frozen field or decreases a monotonic number."""
+    """SQL that is true if an UPDATE changes evidence without an event or a frozen field, or decreases a number."""
     rules = [f"NEW.{name} < OLD.{name}" for name in flow.monotonic]
+    changed = " OR ".join(
+        f'NEW."{name}" {differs} OLD."{name}"' for name, _default in evidence.columns(flow.model).defaults
+    )
+    rules.append(f"(NEW.version = OLD.version AND ({changed}))")
     for name, states in flow.frozen.items():
         while_open = f" AND OLD.state NOT IN ({_states(states)})" if states else ""
         rules.append(f"(NEW.{name} {differs} OLD.{name}{while_open})")
@@ -120,6 +131,11 @@ def _illegal_edit(flow: Flow, differs: str) -> str:
 def _deletion_error(guarded: GuardedTable) -> str:
     exception = " except by retention" if guarded.is_archivable else ""
     return f"rows of {guarded.table} cannot be deleted{exception}"
+
+
+def _update_error(flow: Flow) -> str:
+    name = flow.entity_type
+    return f"only the transition service changes {name} rows; final states, evidence and frozen fields stay"
 
 
 def _state_is_unchanged(same: str) -> str:
@@ -159,7 +175,12 @@ class _SQLite:
     def _rules(self, guarded: GuardedTable) -> Iterator[tuple[str, str]]:
         """Yields the condition and the error message of each trigger, in the order of the actions."""
         flow = guarded.flow
-        if flow is None:
+        if guarded.is_open:
+            # INSERT OR REPLACE would delete the row without firing the trigger of DELETE.
+            replaces = f"EXISTS (SELECT 1 FROM {guarded.table} WHERE id = NEW.id)"
+            yield (replaces, f"rows of {guarded.table} cannot be replaced")
+            yield ("TRUE", f"rows of {guarded.table} cannot be changed")
+        elif flow is None:
             yield (self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}")
             yield ("TRUE", f"{guarded.table} is append-only: rows cannot be changed")
         else:
@@ -171,7 +192,7 @@ class _SQLite:
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             yield (
                 f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS NOT')}",
-                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+                _update_error(flow),
             )
         yield (self.is_closed(RETENTION) if guarded.is_archivable else "TRUE", _deletion_error(guarded))
 
@@ -234,7 +255,9 @@ class _PostgreSQL:
     def _body(self, guarded: GuardedTable) -> str:
         """The comparisons are in the body because columns used in a WHEN clause cannot be altered."""
         flow = guarded.flow
-        if flow is None:
+        if guarded.is_open:
+            insert, update = "", self._refuse("TRUE", f"rows of {guarded.table} cannot be changed")
+        elif flow is None:
             insert = self._refuse(
                 self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}"
             )
@@ -248,7 +271,7 @@ class _PostgreSQL:
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             update = self._refuse(
                 f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
-                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+                _update_error(flow),
             )
         delete = self._refuse("TRUE", _deletion_error(guarded))
         if guarded.is_archivable:

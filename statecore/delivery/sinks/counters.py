@@ -50,6 +50,8 @@ class Counters(Sink):
         rates: dict[Key, list[int]] = {}
         for event in batch:
             entry = event.entry
+            if entry.kind == EventKind.EDITED:
+                continue
             transition = (entry.entity_type, entry.from_state, entry.to_state)
             transitions[transition] += 1
             minute = connection.ops.adapt_datetimefield_value(entry.timestamp.replace(second=0, microsecond=0))
@@ -197,9 +199,10 @@ _OVERRIDDEN_BY = f"CASE WHEN e.kind = '{EventKind.OVERRIDE.value}' THEN e.actor 
 
 
 def _count_events(where: str, params: list[Any]) -> Counter[Key]:
-    """Counts events by transition and, for overrides, by operator."""
+    """Counts events by transition and, for overrides, by operator; edits are no transitions."""
     return _query_counts(
-        f"SELECT e.entity_type, e.from_state, e.to_state, {_OVERRIDDEN_BY}, count(*) FROM {EVENTS} AS e WHERE {where} "
+        f"SELECT e.entity_type, e.from_state, e.to_state, {_OVERRIDDEN_BY}, count(*) FROM {EVENTS} AS e "
+        f"WHERE {where} AND e.kind <> '{EventKind.EDITED.value}' "
         f"GROUP BY e.entity_type, e.from_state, e.to_state, {_OVERRIDDEN_BY}",
         params,
     )
