@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,7 +55,7 @@ def digest(model: type[Entity], values: Mapping[str, Any]) -> str:
     defaults, with_floats, times = columns(model)
     given = {name: value for name, default in defaults if (value := values[name]) != default}
     for name in with_floats:
-        if name in given and _FLOAT.search(orjson.dumps(given[name], option=OPTIONS)):
+        if name in given and _has_floats(given[name]):
             given[name] = _canonical(given[name])
     for name in times:  # databases return them in UTC
         if name in given and given[name].tzinfo is not UTC:
@@ -62,10 +63,20 @@ def digest(model: type[Entity], values: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(given, option=OPTIONS, default=str)).hexdigest()
 
 
+def _has_floats(value: Any) -> bool:
+    try:
+        return _FLOAT.search(orjson.dumps(value)) is not None
+    except TypeError:  # an integer beyond 64 bits, which was a float before it was stored
+        return True
+
+
 def _canonical(value: Any) -> Any:
-    """Returns whole floats as integers: PostgreSQL stores 1e16 as 10000000000000000, and has no negative zero."""
-    if isinstance(value, float) and value.is_integer() and SMALLEST <= value <= LARGEST:
-        return int(value)
+    """Returns whole floats as the integers that PostgreSQL stores: 1e16 as 10000000000000000, -0.0 as 0."""
+    if isinstance(value, float) and value.is_integer():
+        stored = int(Decimal(repr(value)))  # the shortest digits, padded with zeros
+        return stored if SMALLEST <= stored <= LARGEST else value
+    if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+        return float(value)
     if isinstance(value, dict):
         return {key: _canonical(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
