@@ -166,11 +166,12 @@ EVENT: Schema = obj(
         "caused_by": nullable(STRING),
         "dwell_seconds": {"type": "number"},
         "attempt": COUNT,
-        "evidence": nullable(STRING),
         "prev_hash": STRING,
         "hash": STRING,
     }
 )
+# Events of earlier versions have no digest of the evidence.
+EVENT["properties"]["evidence"] = STRING
 # The file with the first events of a history, if they are archived.
 ARCHIVED: Schema = nullable(
     obj(

@@ -156,8 +156,7 @@ def parse_event(body: str, hash_: str) -> dict[str, Any]:
     members |= members.pop("details")
     members["caused_by"] = members["caused_by"] or None
     members["from_state"] = members["from_state"] or None
-    for name in ("identity", "evidence"):  # events of earlier versions have none
-        members.setdefault(name, None)
+    members.setdefault("identity", None)  # events of earlier versions have none
     return members | {"version": members["sequence"], "hash": hash_}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 from django.apps import apps
@@ -22,7 +22,10 @@ def install(connection: BaseDatabaseWrapper) -> None:
     dialect = _dialect(connection)
     with connection.cursor() as cursor:
         for guarded in _guarded_tables(connection):
-            for statement in dialect.statements(guarded):
+            # After a part of the migrations, columns may be missing.
+            existing = {column.name for column in connection.introspection.get_table_description(cursor, guarded.table)}
+            evident = tuple(name for name in guarded.evidence if name in existing)
+            for statement in dialect.statements(replace(guarded, evidence=evident)):
                 cursor.execute(statement)
 
 
@@ -78,6 +81,8 @@ class GuardedTable:
     is_archivable: bool = False
     # Whether any code may add rows.
     is_open: bool = False
+    # Columns that change only with an event.
+    evidence: tuple[str, ...] = ()
 
 
 def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
@@ -91,7 +96,10 @@ def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
         for model in apps.get_models()
         if getattr(model, "write_once", False)
     ]
-    found += [GuardedTable(flow.model._meta.db_table, flow) for flow in registry.flows()]
+    found += [
+        GuardedTable(flow.model._meta.db_table, flow, evidence=tuple(dict(evidence.columns(flow.model).defaults)))
+        for flow in registry.flows()
+    ]
     existing = set(connection.introspection.table_names())
     return [guarded for guarded in found if guarded.table in existing]
 
@@ -115,12 +123,10 @@ def _illegal_exit(flow: Flow) -> str:
     return f"NEW.state <> OLD.state AND OLD.state IN ({_states(flow.final)}) AND NOT ({' OR '.join(exits) or 'FALSE'})"
 
 
-def _illegal_edit(flow: Flow, differs: str) -> str:
+def _illegal_edit(guarded: GuardedTable, flow: Flow, differs: str) -> str:
     """SQL that is true if an UPDATE changes evidence without an event or a frozen field, or decreases a number."""
     rules = [f"NEW.{name} < OLD.{name}" for name in flow.monotonic]
-    changed = " OR ".join(
-        f'NEW."{name}" {differs} OLD."{name}"' for name, _default in evidence.columns(flow.model).defaults
-    )
+    changed = " OR ".join(f'NEW."{name}" {differs} OLD."{name}"' for name in guarded.evidence)
     rules.append(f"(NEW.version = OLD.version AND ({changed}))")
     for name, states in flow.frozen.items():
         while_open = f" AND OLD.state NOT IN ({_states(states)})" if states else ""
@@ -191,7 +197,7 @@ class _SQLite:
             changed = f"NOT ({_state_is_unchanged('IS')})"
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             yield (
-                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS NOT')}",
+                f"{changed} AND ({illegal}) OR {_illegal_edit(guarded, flow, 'IS NOT')}",
                 _update_error(flow),
             )
         yield (self.is_closed(RETENTION) if guarded.is_archivable else "TRUE", _deletion_error(guarded))
@@ -270,7 +276,7 @@ class _PostgreSQL:
             changed = f"NOT ({_state_is_unchanged('=')})"
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             update = self._refuse(
-                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
+                f"{changed} AND ({illegal}) OR {_illegal_edit(guarded, flow, 'IS DISTINCT FROM')}",
                 _update_error(flow),
             )
         delete = self._refuse("TRUE", _deletion_error(guarded))
