@@ -89,7 +89,8 @@ def test_the_diff_of_a_committed_patch_cannot_be_replaced() -> None:
     committed_patch()
     with pytest.raises(DatabaseError, match="cannot be"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
-            "INSERT OR REPLACE INTO statecore_patch SELECT id, title, 'another', created_at FROM statecore_patch"
+            "INSERT OR REPLACE INTO statecore_patch (id, title, diff, created_at) "
+            "SELECT id, title, 'another', created_at FROM statecore_patch"
         )
 
 
