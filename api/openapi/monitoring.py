@@ -6,7 +6,7 @@ from typing import Any
 
 from api import approvals
 from api.monitoring import board, journal, machines, proofs
-from statecore.journal import TRANSITION_KINDS
+from statecore.journal import ENTITY_KINDS
 from statecore.journal.accounts import Action
 from statecore.kernel import registry
 from statecore.kernel.transition import Severity
@@ -142,7 +142,7 @@ def describe_events(view: Any, method: str) -> Operation:
             repeatable("entity"),
             repeatable("run"),
             repeatable("actor"),
-            repeatable("kind", TRANSITION_KINDS),
+            repeatable("kind", ENTITY_KINDS),
             repeatable("severity", [*map(str, Severity)]),
             query("since", TIME),
             query("until", TIME),

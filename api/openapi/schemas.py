@@ -170,6 +170,8 @@ EVENT: Schema = obj(
         "hash": STRING,
     }
 )
+# Events of earlier versions have no digest of the evidence.
+EVENT["properties"]["evidence"] = STRING
 # The file with the first events of a history, if they are archived.
 ARCHIVED: Schema = nullable(
     obj(

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import navigation, permissions, rendering
 from dashboard.queries.time_limit import TimedOut, time_limit
-from statecore.journal import TRANSITION_KINDS, accounts
+from statecore.journal import ENTITY_KINDS, accounts
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
 from statecore.journal.witnesses import list_witnesses
@@ -46,7 +46,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "given": given,
         "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in machines],
         "channels": [*map(str, Channel)],
-        "kinds": TRANSITION_KINDS,
+        "kinds": ENTITY_KINDS,
         "severities": SEVERITIES,
         "states": sorted({state for flow in machines for state in flow.states}, key=str.lower),
         "query": urlencode({name: value for name, value in given.items() if value}),
@@ -117,7 +117,7 @@ def _read_filters(request: HttpRequest) -> history.Filters:
         run=_as_list(get_text(request, "run")),
         actor=_as_list(get_text(request, "actor")),
         channel=[value for value in [get_text(request, "channel")] if value in [*map(str, Channel)]],
-        kind=[value for value in [get_text(request, "kind")] if value in TRANSITION_KINDS],
+        kind=[value for value in [get_text(request, "kind")] if value in ENTITY_KINDS],
         severity=[value for value in severities if value in [*map(str, Severity)]],
         from_state=_spellings(flows, get_text(request, "from_state")),
         to_state=_spellings(flows, get_text(request, "to_state")),

@@ -11,7 +11,7 @@ from typing import Any, cast
 from django.core.cache import cache
 from django.db.models import BigIntegerField, Count, QuerySet, Sum, Value
 
-from statecore.journal import Position, dwell_seconds
+from statecore.journal import EventKind, Position, dwell_seconds
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.read_models.diagrams.tones import StateStyle, state_styles
@@ -125,7 +125,7 @@ def median_dwell(entity_type: str) -> dict[str, float]:
     """Median seconds that entities stayed in each state, over the latest transitions of the machine."""
     latest = Position.objects.filter(entity_type=entity_type).order_by("-position")[:DWELL_SAMPLE]
     stays: dict[str, list[float]] = defaultdict(list)
-    for state, body in latest.values_list("event__from_state", "event__body"):
-        if state:
+    for kind, state, body in latest.values_list("kind", "event__from_state", "event__body"):
+        if state and kind != EventKind.EDITED:
             stays[state].append(dwell_seconds(body))
     return {state: median(seconds) for state, seconds in stays.items()}

@@ -40,7 +40,12 @@ def find_archived(entity: Entity, events: list[dict[str, Any]]) -> Anchor | None
 
 def list_steps(entity: Entity) -> list[tuple[str, str, bool]]:
     """Each step from state to state, and whether it was forced; oldest first."""
-    rows = _events_of(entity).order_by("-sequence").values_list("from_state", "to_state", "kind")[:MAX_STEPS]
+    rows = (
+        _events_of(entity)
+        .exclude(kind=EventKind.EDITED)
+        .order_by("-sequence")
+        .values_list("from_state", "to_state", "kind")[:MAX_STEPS]
+    )
     return [(source, target, kind == EventKind.OVERRIDE) for source, target, kind in reversed(rows) if source]
 
 

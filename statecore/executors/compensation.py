@@ -82,7 +82,7 @@ def write_plan(ledger_id: str, given: Mapping[str, Any], actor: Actor) -> Compen
     def step(work: UnitOfWork) -> CompensationStep:
         entry = _require_committed(work.lock(PatchLedger, ledger_id), ledger_id)
         read_plan(given, entry.commit_sha)
-        PatchLedger.objects.filter(pk=ledger_id).update(compensation_plan=given, compensation_approved_by="")
+        transitions.amend(work, entry, {"compensation_plan": given, "compensation_approved_by": ""}, actor=actor)
         details = {"plan": given, "digest": digest_of(given), "account": actor.account}
         return record_step(ledger_id, Action.PLAN_WRITTEN, actor, details=details, within=work)
 
@@ -104,7 +104,7 @@ def approve(
         if digest is not None and digest != current:
             raise StaleVersion("the plan was changed since it was read", digest=current, **entry.current_facts())
         _check_second_person(ledger_id, actor)
-        PatchLedger.objects.filter(pk=ledger_id).update(compensation_approved_by=actor.name)
+        transitions.amend(work, entry, {"compensation_approved_by": actor.name}, actor=actor)
         return record_step(ledger_id, Action.PLAN_APPROVED, actor, details={"digest": current}, within=work)
 
     with counting_refusals(FLOW.entity_type):

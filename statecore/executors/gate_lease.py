@@ -114,5 +114,5 @@ def _renew(gate: TestGate, is_over: threading.Event) -> None:
 
 
 def _leased_row(gate: TestGate) -> Any:
-    """Version and attempt identify the lease: a takeover or a transition changes one of them."""
-    return TestGate.objects.filter(pk=gate.pk, state=State.RUNNING, version=gate.version, attempt=gate.attempt)
+    """State and attempt identify the lease: a takeover, a transition or an override changes one of them."""
+    return TestGate.objects.filter(pk=gate.pk, state=State.RUNNING, attempt=gate.attempt)

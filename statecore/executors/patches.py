@@ -101,6 +101,8 @@ def _validate(entry: PatchLedger) -> PatchLedger:
 
 def _check_paths(entry: PatchLedger) -> list[str]:
     """Return the paths that the diff touches; raises Objection."""
+    if entry.diff_sha256 and entry.patch.sha256 != entry.diff_sha256:
+        raise Objection(diff.Check.FORMAT, "the diff was changed after the patch was submitted")
     touched = diff.read_paths(entry.patch.diff)
     if objection := entry.phase.objection(touched):
         raise Objection(diff.Check.SCOPE, objection)

@@ -5,6 +5,7 @@ from .checkpoints import SignedCheckpoint
 from .events import (
     COLUMNS,
     ENDPOINT_LENGTH,
+    ENTITY_KINDS,
     EVENT_ID_LENGTH,
     GENESIS,
     KEY_LENGTH,
@@ -28,6 +29,7 @@ from .tree import TreeHashes
 __all__ = [
     "COLUMNS",
     "ENDPOINT_LENGTH",
+    "ENTITY_KINDS",
     "EVENT_ID_LENGTH",
     "GENESIS",
     "KEY_LENGTH",

@@ -98,6 +98,8 @@ class Anchor(models.Model):
     hash = models.CharField(max_length=64)
     # Whether this event or an archived one before it was an override.
     was_forced = models.BooleanField()
+    # The digest of the evidence in this event; empty if an earlier version wrote it.
+    evidence = models.CharField(max_length=64, default="", db_default="")
 
     class Meta:
         default_permissions = ()
@@ -127,13 +129,16 @@ class AnchorValues(NamedTuple):
     at: datetime
     hash: str
     was_forced: bool
+    evidence: str
 
 
 def digest_anchors(anchors: Iterable[AnchorValues]) -> str:
     """Sorts the anchors itself, because the collations of databases differ."""
     digest = hashlib.sha256()
     for anchor in sorted(anchors):
-        digest.update(orjson.dumps([*anchor[:-3], rfc3339(anchor.at), *anchor[-2:]], option=orjson.OPT_APPEND_NEWLINE))
+        values = [rfc3339(value) if isinstance(value, datetime) else value for value in anchor]
+        # Without an empty digest, as earlier versions did.
+        digest.update(orjson.dumps(values if anchor.evidence else values[:-1], option=orjson.OPT_APPEND_NEWLINE))
     return digest.hexdigest()
 
 

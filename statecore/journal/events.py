@@ -31,10 +31,13 @@ class EventKind(models.TextChoices):
     PROPAGATED = "propagated"
     OVERRIDE = "override"
     CREATED = "created"
+    EDITED = "edited"
     ACCOUNT = "account"  # an entry of the account journal, without a state
 
 
-TRANSITION_KINDS = [kind.value for kind in EventKind if kind is not EventKind.ACCOUNT]
+# The kinds of events about entities, and those of them that change a state.
+ENTITY_KINDS = [kind.value for kind in EventKind if kind is not EventKind.ACCOUNT]
+TRANSITION_KINDS = [kind for kind in ENTITY_KINDS if kind != EventKind.EDITED]
 
 
 class Event(models.Model):

@@ -38,6 +38,9 @@ class DirectWriteError(TypeError):
 class Entity(models.Model):
     flow: ClassVar[Flow]
     creation_trigger: ClassVar[str] = "created"
+    # Fields that change without an event, such as heartbeats and leases. All others are evidence: they change only with
+    # an event, which has their digest (kernel/evidence.py).
+    volatile: ClassVar[tuple[str, ...]] = ()
     objects: ClassVar[Any]
     state: Any  # a StateField that each machine declares
 

@@ -58,6 +58,9 @@ class CircuitBreaker(Entity):
         created_by={OPERATOR, SYSTEM},
     )
 
+    volatile = (
+        "failure_count", "success_count", "last_failure_at", "last_error", "probe_by", "probe_until",
+    )  # fmt: skip
     state = StateField(State, initial=State.CLOSED)
     failure_threshold = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     cooldown_seconds = models.PositiveIntegerField(default=60)

@@ -89,8 +89,11 @@ class PatchLedger(Entity):
         succession=Succession(followers=("tasks",)),
     )
 
+    volatile = ("last_error", "abandoned")
     state = StateField(State, initial=State.CREATED)
     patch = models.ForeignKey("statecore.Patch", models.PROTECT, related_name="entries")
+    # The hash of its diff; an executor applies no other diff.
+    diff_sha256 = models.CharField(max_length=64, default="", db_default="", editable=False)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="patches")
     run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="+", editable=False)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
@@ -139,6 +142,11 @@ class PatchLedger(Entity):
     @classmethod
     def derive_fields(cls, fields: dict[str, Any]) -> None:
         related(cls, "workstream").fill_run_and_phase(fields)
+        patches = related(cls, "patch")
+        patch = fields.get("patch")
+        patch = patch if isinstance(patch, patches) else patches.objects.filter(pk=patch).first()
+        if patch is not None:
+            fields["diff_sha256"] = patch.sha256
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:

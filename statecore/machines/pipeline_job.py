@@ -63,6 +63,7 @@ class PipelineJob(Entity):
         # A successor needs no copy of the checkpoints: records.checkpoint reads them along `retry_of`.
     )
 
+    volatile = ("resumed_at",)
     state = StateField(State, initial=State.PENDING)
     profile = models.CharField(max_length=200, blank=True)
     command = models.TextField(blank=True)

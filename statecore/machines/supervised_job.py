@@ -75,6 +75,7 @@ class SupervisedJob(Entity):
         free_in={State.SUBMITTED, State.PENDING},
     )
 
+    volatile = ("allocated_workers",)
     state = StateField(State, initial=State.SUBMITTED)
     task_description = models.TextField(blank=True)
     depth = models.SmallIntegerField(default=0, validators=[MinValueValidator(0), MaxValueValidator(MAX_DEPTH)])

@@ -64,6 +64,7 @@ class SupervisedWorker(Entity):
         agents_change=("capacity", "pending_tasks", "active_tasks", "metadata"),
     )
 
+    volatile = ("pending_tasks", "active_tasks")
     state = StateField(State, initial=State.IDLE)
     workspace_id = models.CharField(max_length=64)
     capacity = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])

@@ -173,6 +173,7 @@ class Task(Entity):
         ),
     )
 
+    volatile = ("blocked_by",)
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
     # Copied from the workstream, so that events and lists can be filtered without a join.

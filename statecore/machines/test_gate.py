@@ -105,6 +105,7 @@ class TestGate(Entity):
         executors="STATECORE_GATE_COMMANDS",
     )
 
+    volatile = ("attempt", "times_out_at", "runner_until", "abandoned")
     state = StateField(State, initial=State.PENDING)
     gate_type = models.CharField(max_length=16, choices=Type.choices)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="gates")

@@ -49,6 +49,7 @@ class UetWorker(Entity):
         agents_change=("affinity", "metadata"),
     )
 
+    volatile = ("last_heartbeat",)
     state = StateField(State, initial=State.SPAWNING)
     worker_type = models.CharField(max_length=64)
     affinity = models.JSONField(null=True, blank=True, validators=[validate_affinity])

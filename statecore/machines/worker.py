@@ -97,6 +97,7 @@ class Worker(Entity):
         agents_change=("capabilities", "affinity", "max_concurrent_tasks", "metadata"),
     )
 
+    volatile = ("current_load", "draining", "commands", "commands_told", "last_heartbeat")
     state = StateField(State, initial=State.INITIALIZING)
     worker_type = models.CharField(max_length=16, choices=Type.choices, default=Type.ORCHESTRATION)
     capabilities = models.JSONField(default=list, blank=True, validators=[validate_word_list])

@@ -5,6 +5,7 @@ KINDS = [
     ("propagated", "Propagated"),
     ("override", "Override"),
     ("created", "Created"),
+    ("edited", "Edited"),
     ("account", "Account"),
 ]
 
@@ -15,7 +16,7 @@ class Migration(migrations.Migration):
     )
 
     dependencies = [
-        ("statecore", "0015_holders"),
+        ("statecore", "0015_evidence"),
     ]
 
     operations = [

@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import Counter, Histogram
 
-from ..journal import EventKind, dwell_seconds
+from ..journal import TRANSITION_KINDS, EventKind, dwell_seconds
 from ..kernel import registry
 from ..records import StateCount
 from .database_gauge import DatabaseGauge
@@ -51,7 +51,8 @@ _transitions, _durations = cache(transitions_total.labels), cache(duration_secon
 
 
 def count_transitions(entries: Sequence[Any]) -> None:
-    """Counts committed events, given as journal entries or rows."""
+    """Counts committed events, given as journal entries or rows; edits and account entries are left out."""
+    entries = [entry for entry in entries if entry.kind in TRANSITION_KINDS]
     transitions = Tally((entry.entity_type, entry.from_state or NO_STATE, entry.to_state) for entry in entries)
     for labels, count in transitions.items():
         _transitions(*labels).inc(count)

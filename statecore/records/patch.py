@@ -1,5 +1,6 @@
 """A patch: the unified diff. Its state is kept in the patch ledger."""
 
+import hashlib
 import re
 
 from django.db import models
@@ -15,6 +16,10 @@ NO_FILE = "/dev/null"
 
 
 class Patch(models.Model):
+    """A diff. It cannot be changed or deleted: the ledger records its hash."""
+
+    write_once = True
+
     id = IdField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
     diff = models.TextField()
@@ -27,6 +32,10 @@ class Patch(models.Model):
 
     def __str__(self) -> str:
         return f"patch {self.pk}"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.diff.encode()).hexdigest()
 
     def touched_paths(self) -> list[str]:
         """Return every path in the diff's file headers, old and new."""

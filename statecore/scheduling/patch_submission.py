@@ -10,7 +10,6 @@ from ..kernel.entity import Entity
 from ..kernel.refusals import Invalid, LeaseLost, NotFound, TerminalState
 from ..kernel.transition import lease_lost_reason
 from ..machines.task import State, Task
-from ..records import audit_note
 from ..transitions import Outcome, RequestKey, rights
 from ..transitions.outcome import counting_refusals
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
@@ -42,7 +41,8 @@ def submit_patch(
         if fields.setdefault("workstream", workstream) != workstream:
             raise Invalid({"workstream": [f"must be {workstream}, the workstream of task {task}."]})
         outcome = transitions.create(model, actor=actor, within=work, **fields)
-        _link(waiting, outcome.entity.pk if outcome.entity else "", actor)
+        linked = {"patch": outcome.entity.pk if outcome.entity else None}
+        transitions.amend(work, work.latest(waiting), linked, actor=actor)
         return outcome
 
     with counting_refusals(model.flow.entity_type):
@@ -67,14 +67,3 @@ def _check_may_submit(actor: Actor, task: Any, attempt: object) -> None:
         raise LeaseLost("hand_in", [lease_lost_reason(task, attempt)], **task.current_facts())
     if task.flow.is_final(task.state):
         raise TerminalState(f"{task} is {task.state}, which is final: it accepts no patch", **task.current_facts())
-
-
-def _link(task: Any, patch_id: str, actor: Actor) -> None:
-    """Set the patch that the task waits for. No event records this, because no state changes; an audit note does."""
-    facts = {"patch": f"{task.patch_id!r} → {patch_id!r}"}
-    task.patch_id = patch_id
-    Task.objects.filter(pk=task.pk).update(patch=patch_id)
-    audit_note.note(
-        audit_note.Kind.EDITED, actor=actor, entity_type=Task.flow.entity_type, entity_id=task.pk,
-        detail="changed patch", facts=facts,
-    )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ..kernel import registry
+from ..kernel import evidence, registry
 from ..kernel.flow import Flow
 from .write_guard import RETENTION, TRANSITIONS, WriteGuard
 
@@ -22,7 +22,10 @@ def install(connection: BaseDatabaseWrapper) -> None:
     dialect = _dialect(connection)
     with connection.cursor() as cursor:
         for guarded in _guarded_tables(connection):
-            for statement in dialect.statements(guarded):
+            # After a part of the migrations, columns may be missing.
+            existing = {column.name for column in connection.introspection.get_table_description(cursor, guarded.table)}
+            evident = tuple(name for name in guarded.evidence if name in existing)
+            for statement in dialect.statements(replace(guarded, evidence=evident)):
                 cursor.execute(statement)
 
 
@@ -70,12 +73,16 @@ def tables() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTable:
-    """A table with triggers: the table of a machine has a flow, the others are append-only."""
+    """A table with triggers: the table of a machine has a flow; rows of the others can be added, not changed."""
 
     table: str
     flow: Flow | None
     # Whether retention may delete rows; only from the tables of the journal.
     is_archivable: bool = False
+    # Whether any code may add rows.
+    is_open: bool = False
+    # Columns that change only with an event.
+    evidence: tuple[str, ...] = ()
 
 
 def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
@@ -84,7 +91,15 @@ def _guarded_tables(connection: BaseDatabaseWrapper) -> list[GuardedTable]:
         for model in apps.get_models()
         if getattr(model, "append_only", False)
     ]
-    found += [GuardedTable(flow.model._meta.db_table, flow) for flow in registry.flows()]
+    found += [
+        GuardedTable(model._meta.db_table, None, is_open=True)
+        for model in apps.get_models()
+        if getattr(model, "write_once", False)
+    ]
+    found += [
+        GuardedTable(flow.model._meta.db_table, flow, evidence=tuple(dict(evidence.columns(flow.model).defaults)))
+        for flow in registry.flows()
+    ]
     existing = set(connection.introspection.table_names())
     return [guarded for guarded in found if guarded.table in existing]
 
@@ -108,9 +123,11 @@ def _illegal_exit(flow: Flow) -> str:
     return f"NEW.state <> OLD.state AND OLD.state IN ({_states(flow.final)}) AND NOT ({' OR '.join(exits) or 'FALSE'})"
 
 
-def _illegal_edit(flow: Flow, differs: str) -> str:
-    """SQL that is true if an UPDATE changes a frozen field or decreases a monotonic number."""
+def _illegal_edit(guarded: GuardedTable, flow: Flow, differs: str) -> str:
+    """SQL that is true if an UPDATE changes evidence without an event or a frozen field, or decreases a number."""
     rules = [f"NEW.{name} < OLD.{name}" for name in flow.monotonic]
+    changed = " OR ".join(f'NEW."{name}" {differs} OLD."{name}"' for name in guarded.evidence)
+    rules.append(f"(NEW.version = OLD.version AND ({changed}))")
     for name, states in flow.frozen.items():
         while_open = f" AND OLD.state NOT IN ({_states(states)})" if states else ""
         rules.append(f"(NEW.{name} {differs} OLD.{name}{while_open})")
@@ -120,6 +137,11 @@ def _illegal_edit(flow: Flow, differs: str) -> str:
 def _deletion_error(guarded: GuardedTable) -> str:
     exception = " except by retention" if guarded.is_archivable else ""
     return f"rows of {guarded.table} cannot be deleted{exception}"
+
+
+def _update_error(flow: Flow) -> str:
+    name = flow.entity_type
+    return f"only the transition service changes {name} rows; final states, evidence and frozen fields stay"
 
 
 def _state_is_unchanged(same: str) -> str:
@@ -159,7 +181,12 @@ class _SQLite:
     def _rules(self, guarded: GuardedTable) -> Iterator[tuple[str, str]]:
         """Yields the condition and the error message of each trigger, in the order of the actions."""
         flow = guarded.flow
-        if flow is None:
+        if guarded.is_open:
+            # INSERT OR REPLACE would delete the row without firing the trigger of DELETE.
+            replaces = f"EXISTS (SELECT 1 FROM {guarded.table} WHERE id = NEW.id)"
+            yield (replaces, f"rows of {guarded.table} cannot be replaced")
+            yield ("TRUE", f"rows of {guarded.table} cannot be changed")
+        elif flow is None:
             yield (self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}")
             yield ("TRUE", f"{guarded.table} is append-only: rows cannot be changed")
         else:
@@ -170,8 +197,8 @@ class _SQLite:
             changed = f"NOT ({_state_is_unchanged('IS')})"
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             yield (
-                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS NOT')}",
-                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+                f"{changed} AND ({illegal}) OR {_illegal_edit(guarded, flow, 'IS NOT')}",
+                _update_error(flow),
             )
         yield (self.is_closed(RETENTION) if guarded.is_archivable else "TRUE", _deletion_error(guarded))
 
@@ -234,7 +261,9 @@ class _PostgreSQL:
     def _body(self, guarded: GuardedTable) -> str:
         """The comparisons are in the body because columns used in a WHEN clause cannot be altered."""
         flow = guarded.flow
-        if flow is None:
+        if guarded.is_open:
+            insert, update = "", self._refuse("TRUE", f"rows of {guarded.table} cannot be changed")
+        elif flow is None:
             insert = self._refuse(
                 self.is_closed(TRANSITIONS), f"only the transition service adds rows to {guarded.table}"
             )
@@ -247,8 +276,8 @@ class _PostgreSQL:
             changed = f"NOT ({_state_is_unchanged('=')})"
             illegal = f"{self.is_closed(TRANSITIONS)} OR NEW.id <> OLD.id OR ({_illegal_exit(flow)})"
             update = self._refuse(
-                f"{changed} AND ({illegal}) OR {_illegal_edit(flow, 'IS DISTINCT FROM')}",
-                f"only the transition service changes {flow.entity_type} rows; final states and frozen fields stay",
+                f"{changed} AND ({illegal}) OR {_illegal_edit(guarded, flow, 'IS DISTINCT FROM')}",
+                _update_error(flow),
             )
         delete = self._refuse("TRUE", _deletion_error(guarded))
         if guarded.is_archivable:

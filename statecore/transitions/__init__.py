@@ -13,7 +13,7 @@ from .batch import (
     transition_many,
 )
 from .create import create
-from .edit import edit, editable_fields
+from .edit import amend, edit, editable_fields
 from .idempotency import RequestKey
 from .outcome import Outcome
 from .override import Category, override
@@ -26,6 +26,7 @@ __all__ = [
     "Outcome",
     "RequestKey",
     "Turn",
+    "amend",
     "create",
     "edit",
     "editable_fields",

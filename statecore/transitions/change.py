@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import orjson
 import structlog
 
 from .. import journal
 from ..journal import Entry, EventKind
+from ..kernel import evidence
 from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.refusals import (
@@ -183,12 +185,15 @@ def _warn_of_deprecation(fired: Transition, entity: Entity, actor: Actor) -> Non
 # Recording
 
 
+_EVENT_TYPES = {EventKind.OVERRIDE: journal.OVERRIDDEN, EventKind.EDITED: "{}_edited"}
+
+
 def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change:
     """Bring the dependent fields in line with the new state and append the event to the entity's chain.
 
     `before` holds the attributes before the change; empty for a new entity.
     """
-    facts, flow, at = spec.facts, entity.flow, spec.facts.at
+    facts, at = spec.facts, spec.facts.at
     dwell = round((at - entity.state_entered_at).total_seconds(), 6) if before else 0
     if not before:
         entity.created_at = entity.updated_at = entity.state_entered_at = at
@@ -197,8 +202,21 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
         metadata["tool"] = facts.actor.tool
     entity.sync_state_fields(at, facts.reason)
     entity.holder = _next_holder(entity, spec)
+    entity.state_entered_at = at
+    return _append_event(entity, before, spec, metadata, dwell)
+
+
+def record_edit(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change:
+    """Append the event of an edit: the state, and the time at which it was entered, stay."""
+    return _append_event(entity, before, spec, spec.metadata, 0)
+
+
+def _append_event(
+    entity: Entity, before: Mapping[str, Any], spec: EventSpec, metadata: Mapping[str, Any], dwell: float
+) -> Change:
+    facts, flow, at = spec.facts, entity.flow, spec.facts.at
     entity.version += 1
-    entity.updated_at = entity.state_entered_at = at
+    entity.updated_at = at
     entry = journal.build_entry(
         entity_type=flow.entity_type,
         entity_id=entity.pk,
@@ -214,9 +232,7 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
         at=at,
         caused_by=spec.caused_by,
         details={
-            "event_type": (
-                journal.OVERRIDDEN if spec.kind is EventKind.OVERRIDE else f"{flow.event_noun}_state_transition"
-            ),
+            "event_type": _EVENT_TYPES.get(spec.kind, "{}_state_transition").format(flow.event_noun),
             "actor_kind": facts.actor.kind.value,
             "operator": facts.actor.name if facts.actor.kind is Kind.OPERATOR else None,
             "identity": facts.actor.identity or None,
@@ -225,6 +241,7 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
             "context": entity.context(),
             "dwell_seconds": dwell,
             "attempt": entity.attempt,
+            "evidence": evidence.digest(type(entity), entity.__dict__),
             **(spec.details or {}),
         },
     )
@@ -248,13 +265,20 @@ def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ..
     now, changed = entity.__dict__, []
     for name, limit in limits.items():
         value = now[name]
-        if value is before[name] or value == before[name]:
+        if value is before[name] or (value == before[name] and not _differ_as_json(value, before[name])):
             continue
         # SQLite stores any length; PostgreSQL raises an error that names no field.
         if limit and isinstance(value, str) and len(value) > limit:
             raise Invalid({name: [f"must be at most {limit} characters."]})
         changed.append(name)
     return tuple(changed)
+
+
+def _differ_as_json(value: object, before: object) -> bool:
+    """Whether equal values are stored differently: in Python, 1 equals True."""
+    if not value or not isinstance(value, dict | list):
+        return False
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) != orjson.dumps(before, option=orjson.OPT_SORT_KEYS)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Editing plain fields: makes no event and keeps the version; the edit is recorded in the audit notes."""
+"""Editing plain fields: an event of its own kind records the old and new values; the state stays."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import Any
 
 import orjson
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, models
+from django.db import models
 
+from ..journal import EventKind
 from ..kernel.actors import Actor, Kind
+from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.refusals import ConstraintViolated, Invalid, StateIsProtected, TerminalState
-from ..records import audit_note
+from ..kernel.transition import Facts, Severity
+from ..storage.rows import copy_instance
 from . import rights
-from .change import check_version
+from .change import EventSpec, check_version, record_edit
 from .create import field_complaint
 from .outcome import counting_refusals
 from .unit_of_work import UnitOfWork, run_in_transaction
+
+EDITED = "edited"  # the trigger of every edit
+VALUE_LIMIT = 500  # characters of each value in an event
 
 
 def edit(
@@ -39,14 +45,36 @@ def edit(
         _check_fields(entity, fields, actor)
         changed = {name: value for name, value in fields.items() if _differ(getattr(entity, name), value)}
         if changed:
-            facts = {name: f"{getattr(entity, name)!r} → {value!r}" for name, value in changed.items()}
-            _write(entity, changed)
-            _note(entity, facts, actor)
+            _validate(copy_instance(entity), changed)
+            amend(work, entity, changed, actor=actor)
         return entity
 
     with counting_refusals(model.flow.entity_type):
         rights.require(actor, model.flow, "operate")
         return run_in_transaction(step)
+
+
+def amend(work: UnitOfWork, entity: Entity, changed: Mapping[str, Any], *, actor: Actor, reason: str = "") -> None:
+    """Set fields of a locked entity and record the edit. Checks neither rights nor values, and runs no reactions."""
+    work.flush()
+    before = entity.__dict__.copy()
+    shown = {name: _describe(getattr(entity, column(entity, name).attname), value) for name, value in changed.items()}
+    _set(entity, changed)
+    _set(entity, entity.fields_after_edit())
+    facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
+    spec = EventSpec(EventKind.EDITED, EDITED, Severity.INFO, facts, {"changed": shown})
+    work.stage([record_edit(entity, before, spec)])
+    work.flush()
+
+
+def _describe(old: object, new: object) -> str:
+    """Return both values as a text that fits into an event."""
+    return f"{_shorten(old)} → {_shorten(new)}"
+
+
+def _shorten(value: object) -> str:
+    value = value.pk if isinstance(value, models.Model) else value
+    return repr(value).replace("\0", "").encode(errors="replace").decode()[:VALUE_LIMIT]
 
 
 def _differ(kept: object, given: object) -> bool:
@@ -99,31 +127,14 @@ def _is_frozen(entity: Entity, name: str) -> bool:
     return bool(while_open) and entity.state not in {str(state) for state in while_open or ()}
 
 
-def _write(entity: Entity, changed: Mapping[str, Any]) -> None:
-    _set(entity, changed)
+def _validate(copy: Entity, changed: Mapping[str, Any]) -> None:
+    _set(copy, changed)
     try:
-        entity.clean_fields(exclude={field.name for field in entity._meta.concrete_fields} - changed.keys())
+        copy.clean_fields(exclude={field.name for field in copy._meta.concrete_fields} - changed.keys())
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
-    following = entity.fields_after_edit()
-    _set(entity, following)
-    try:
-        type(entity).objects.filter(pk=entity.pk).update(**changed, **following)
-    except IntegrityError as error:
-        raise ConstraintViolated(f"the database refuses this row: {str(error).splitlines()[0]}") from error
 
 
 def _set(entity: Entity, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
-        setattr(entity, name, value)
-
-
-def _note(entity: Entity, facts: Mapping[str, str], actor: Actor) -> None:
-    audit_note.note(
-        audit_note.Kind.EDITED,
-        actor=actor,
-        entity_type=entity.flow.entity_type,
-        entity_id=entity.pk,
-        detail=f"changed {', '.join(sorted(facts))}",
-        facts=facts,
-    )
+        setattr(entity, name if isinstance(value, models.Model) else column(entity, name).attname, value)

@@ -17,6 +17,7 @@ from ..kernel.transition import Facts, evaluate_guards
 from . import approvals, rights
 from .change import Change, check_not_retried, validate_reason_and_metadata
 from .create import insert_entity
+from .edit import amend
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
 from .successors import lock_newest, newest
@@ -146,7 +147,9 @@ class Succession:
             _rename_blockers(owner, relinked, old, successor.pk)
         for name in model.flow.succession.followers:
             owner, key = related(model, name), reverse_key(model, name)
-            owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final).update(**{key: successor.pk})
+            following = owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final)
+            for follower in self.work.lock_many(owner, sorted(following.values_list("pk", flat=True))):
+                amend(self.work, follower, {key: successor.pk}, actor=self.facts.actor)
 
 
 def _rename_blockers(owner: Any, ids: list[str], old: str, successor: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import Field
 
-from ..journal import COLUMNS, Entry, Event
+from ..journal import COLUMNS, Entry, Event, EventKind
 from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..storage.write_guard import SETTING
@@ -118,7 +118,7 @@ def _short_type(field: Field[Any, Any]) -> str:
 
 
 def _update_once(row: Row) -> str:
-    sets = [f"{name} = event.{source}" for name, source in FROM_EVENT.items()]
+    sets = [_from_event(name, f"event.{source}", "event.kind") for name, source in FROM_EVENT.items()]
     types = [_short_type(column(row.model, name)) for name in row.columns]
     sets += [f"{name} = %s::{type_}" for name, type_ in zip(_names(row.model, row.columns), types, strict=True)]
     return (
@@ -126,6 +126,13 @@ def _update_once(row: Row) -> str:
         f"AND event.number = {row.events[-1]} AND t.id = event.entity_id "
         f"AND t.version = event.sequence - {len(row.events)} RETURNING t.id"
     )
+
+
+def _from_event(name: str, value: str, kind: str) -> str:
+    """An edit keeps the time at which the state was entered."""
+    if name != "state_entered_at":
+        return f"{name} = {value}"
+    return f"{name} = CASE {kind} WHEN '{EventKind.EDITED.value}' THEN t.{name} ELSE {value} END"
 
 
 def sent_columns(columns: tuple[str, ...], *, creating: bool) -> tuple[str, ...]:
@@ -161,7 +168,7 @@ def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
 
 def _update_given(model: type[Entity], columns: tuple[str, ...], also: str = "") -> str:
     """A row that has changed since it was read does not match, because its version has increased."""
-    sets = [f"{name} = given.e_{source}" for name, source in FROM_EVENT.items()]
+    sets = [_from_event(name, f"given.e_{source}", "given.e_kind") for name, source in FROM_EVENT.items()]
     sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
     return (
         f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM guard, given WHERE guard.state = 'open' "

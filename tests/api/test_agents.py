@@ -6,7 +6,7 @@ import time_machine
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from statecore.records import AuditNote, Phase
+from statecore.records import Phase
 from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
 
@@ -265,8 +265,8 @@ def test_an_agent_hands_in_the_patch_of_its_task(agent: Caller, phase: Phase) ->
     assert (patch["state"], patch["workstream"], patch["patch"]) == ("created", "w1", diff)
     assert expect_ok(agent.post("patches/", body), 201)["id"] == patch["id"]
     assert expect_ok(agent.get(f"tasks/{task['id']}/"))["patch"] == patch["id"]
-    (note,) = AuditNote.objects.filter(kind="edited", entity_id=task["id"])
-    assert note.facts == {"patch": f"None → {patch['id']!r}"}
+    event = world.last_event(Task.objects.get(pk=task["id"]))
+    assert (event["kind"], event["metadata"]) == ("edited", {"changed": {"patch": f"None → {patch['id']!r}"}})
 
     report = {"trigger": "execution_completed", "attempt": 1, "exit_code": 0}
     assert expect_ok(agent.post(f"tasks/{task['id']}/transitions/", report))["entity"]["state"] == "validating"

@@ -215,10 +215,10 @@ def test_what_only_python_takes_for_the_same_is_changed(operator: Caller) -> Non
 def test_edited_fields_are_changed_and_the_editor_is_recorded(operator: Caller) -> None:
     task = world.task()
     answer = expect_ok(operator.patch(f"tasks/{task.pk}/", {"priority": 7, "metadata": {"a": 1}}))
-    assert (answer["priority"], answer["metadata"], answer["version"]) == (7, {"a": 1}, 1)
-    note = AuditNote.objects.get(kind="edited")
-    assert note.actor == operator.user.username
-    assert note.facts["priority"] == "0 → 7"
+    assert (answer["priority"], answer["metadata"], answer["version"]) == (7, {"a": 1}, 2)
+    event = world.last_event(task)
+    assert (event["kind"], event["actor"]) == ("edited", operator.user.username)
+    assert event["metadata"]["changed"]["priority"] == "0 → 7"
 
 
 @pytest.mark.parametrize(

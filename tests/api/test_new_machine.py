@@ -52,4 +52,4 @@ def test_a_new_machine_is_served_by_its_file_alone() -> None:
     assert successor["retry_of"] == "north"
     body = {"to_state": "unlocked", "reason": "somebody is stuck in it", "category": "stuck"}
     assert expect_ok(operator.post(f"turnstiles/{successor['id']}/override/", body))["entity"]["state"] == "unlocked"
-    assert len(expect_ok(agent.get("turnstiles/north/transitions/"))["results"]) == 3
+    assert len(expect_ok(agent.get("turnstiles/north/transitions/"))["results"]) == 4

@@ -40,7 +40,7 @@ def fails(actor, times=1):
 def cooled_down():
     world.created("CircuitBreaker", id="aider", failure_threshold=1)
     fails(callers()[0])()
-    CircuitBreaker.objects.update(opened_at=now() - timedelta(minutes=2))
+    world.touched(CircuitBreaker.objects.get(), opened_at=now() - timedelta(minutes=2))
 
 
 def test_concurrent_first_uses_create_one_breaker() -> None:

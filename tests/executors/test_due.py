@@ -11,6 +11,7 @@ from statecore.executors import due_gates, patches
 from statecore.executors.due_gates import BATCH, SCAN_BATCH, SCANS
 from statecore.machines.patch_ledger import State
 from statecore.machines.task import Task
+from statecore.storage import triggers
 from tests.executors.support import executing_workstream, gate
 from tests.support import world
 from tests.support.plans import analyze_query, avoid_sequential_scans, count_steps, insert_copies, vacuum_tables
@@ -97,7 +98,7 @@ def patch_among_abandoned() -> Any:
     left.refresh_from_db()
     insert_copies(left, MANY)
     insert_copies(dead, MANY)
-    with connection.cursor() as cursor:
+    with triggers.disabled(connection), connection.cursor() as cursor:
         cursor.execute(
             "UPDATE statecore_patchledger SET workstream_id = %s || substr(id, %s) WHERE id LIKE %s",
             [dead.pk, len(left.pk) + 1, f"{left.pk}-%"],

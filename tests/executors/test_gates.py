@@ -237,7 +237,7 @@ def test_a_running_gate_without_a_runner_times_out_exactly_after_its_grace_perio
 
 def test_gates_that_cannot_be_timed_out_hide_no_other(commands) -> None:
     broken, orphan = (world.fire(gate(timeout_sec=sec), "gate_started") for sec in (60, 61))
-    TestGate.objects.filter(pk=broken.pk).update(started_at=now() + timedelta(days=9))
+    world.touched(broken, started_at=now() + timedelta(days=9))
     with time_machine.travel(now() + timedelta(hours=1)):
         assert [gates.time_out_gates(limit=1) for _ in range(3)] == [0, 1, 0]
 

@@ -243,7 +243,8 @@ def row_id(row: Row) -> str:
 
 
 def put(entity: Any, bad: dict[str, Any]) -> None:
-    type(entity).objects.filter(pk=entity.pk).update(**bad)
+    """Updates the row as a transition does, with a new version: what is refused now is refused by a constraint."""
+    type(entity).objects.filter(pk=entity.pk).update(version=models.F("version") + 1, **bad)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=row_id)
@@ -318,10 +319,12 @@ RELATIONS = [
 @pytest.mark.parametrize(("machine", "column"), RELATIONS, ids=[".".join(pair) for pair in RELATIONS])
 def test_a_relation_refers_to_an_existing_row(machine, column) -> None:
     entity = worlds.create_entity(registry.flow(machine))
-    put(entity, {column: "nowhere"})
+    with disable_write_guard():
+        put(entity, {column: "nowhere"})
     with pytest.raises(IntegrityError), transaction.atomic():
         connection.check_constraints()
-    put(entity, {column: getattr(entity, column)})
+    with disable_write_guard():
+        put(entity, {column: getattr(entity, column)})
 
 
 def test_a_run_canceled_before_its_start_has_no_start() -> None:

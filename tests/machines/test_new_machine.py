@@ -24,7 +24,7 @@ from statecore import transitions
 from statecore.devtools import machine_pages, machine_versions
 from statecore.kernel import checks, registry
 from statecore.kernel.flow import Flow
-from statecore.kernel.refusals import GuardFailed, PermissionDenied, TerminalState
+from statecore.kernel.refusals import ConstraintViolated, GuardFailed, PermissionDenied, TerminalState
 from statecore.operations import integrity
 from statecore.read_models.diagrams import mermaid
 from statecore.storage import trigger_check
@@ -170,7 +170,7 @@ def test_the_write_guard_protects_it(turnstile: Any) -> None:
 def test_its_fields_that_only_rise_never_fall(turnstile: Any) -> None:
     world.fire(turnstile, "coin_inserted", coin=5)
 
-    with pytest.raises(IntegrityError), transaction.atomic():
+    with pytest.raises(ConstraintViolated):
         world.touched(turnstile, earned=0)
 
 

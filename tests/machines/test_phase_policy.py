@@ -57,8 +57,7 @@ def test_a_policy_objects_to_the_path_it_does_not_allow(policy: dict, objected: 
 
 @pytest.mark.django_db
 def test_a_patch_against_the_policy_is_refused_with_the_reason() -> None:
-    entry = world.patch()
-    Patch.objects.filter(pk=entry.patch_id).update(diff=DIFF)
+    entry = world.patch(patch=Patch.objects.create(id="P-1", diff=DIFF))
     Phase.objects.filter(pk=entry.phase_id).update(forbidden_paths=["core/*"])
     passed = {"format_passed": True, "scope_passed": True, "constraints_passed": True}
     transitions.transition(PatchLedger, entry.pk, "validation_passed", actor=THE_SYSTEM, params=passed)

@@ -115,6 +115,14 @@ DATABASE_TAMPERING: dict[str, tuple[Callable[[Past], Any], str]] = {
         lambda past: execute("UPDATE statecore_task SET state = 'failed' WHERE id = %s", past.ended.pk),
         "its last event has the state (completed|validating)",
     ),
+    "the evidence of a row with archived history": (
+        lambda past: execute("UPDATE statecore_task SET exit_code = 1 WHERE id = %s", past.ended.pk),
+        "carries decisions or evidence",
+    ),
+    "the digest of the evidence in an anchor": (
+        lambda past: execute("UPDATE statecore_anchor SET evidence = 'x' WHERE entity_id = %s", past.ended.pk),
+        "anchors differ from the archived ones",
+    ),
     "a removed row with archived history": (
         lambda past: execute("DELETE FROM statecore_uetworker WHERE id = %s", past.live.pk),
         "it has events, but no row",

@@ -19,6 +19,7 @@ from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase
 from statecore.scheduling import breakers
 from statecore.storage import write_guard as database_gate
+from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 AGENT = Actor.agent("agent-7")
 INTEGRATOR = Actor("integrator-3", Kind.INTEGRATOR, Channel.REST)
@@ -112,8 +113,15 @@ def forced(entity: Entity, state: str, **details: Any) -> Any:
 
 
 def touched(entity: Entity, **plain: Any) -> Any:
-    """Updates fields other than the state, as a heartbeat or a PATCH does."""
-    type(entity).objects.filter(pk=entity.pk).update(**plain)
+    """Updates fields other than the state: volatile ones as a heartbeat does, others by an edit."""
+    volatile = {name: value for name, value in plain.items() if name in {*type(entity).volatile, "state_entered_at"}}
+    type(entity).objects.filter(pk=entity.pk).update(**volatile)
+    if edited := {name: value for name, value in plain.items() if name not in volatile}:
+
+        def step(work: UnitOfWork) -> None:
+            transitions.amend(work, work.lock(type(entity), entity.pk), edited, actor=THE_SYSTEM)
+
+        run_in_transaction(step)
     return type(entity).objects.get(pk=entity.pk)
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -67,8 +68,12 @@ def analyze(job: Any) -> transitions.Outcome:
     return transitions.transition(PipelineJob, job.pk, "analyze", actor=AGENT)
 
 
+RESUMED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def edit(job: Any) -> None:
-    PipelineJob.objects.filter(pk=job.pk).update(profile="edited")
+    """Changes the row without an event."""
+    PipelineJob.objects.filter(pk=job.pk).update(resumed_at=RESUMED)
 
 
 def test_a_transition_takes_one_query_and_one_statement() -> None:
@@ -107,7 +112,7 @@ def test_a_row_edited_concurrently_is_evaluated_again() -> None:
 
     assert judged == [job.pk, job.pk]
     row = assert_consistent(job)
-    assert (row.state, row.version, row.profile) == ("ANALYZING", 2, "edited")
+    assert (row.state, row.version, row.resumed_at) == ("ANALYZING", 2, RESUMED)
 
 
 def test_a_row_that_changed_state_concurrently_refuses_the_transition() -> None:
@@ -141,7 +146,7 @@ def test_a_locked_row_is_awaited_and_evaluated_again() -> None:
 
     assert judged == [job.pk, job.pk]
     row = assert_consistent(job)
-    assert (row.state, row.version, row.profile) == ("ANALYZING", 2, "edited")
+    assert (row.state, row.version, row.resumed_at) == ("ANALYZING", 2, RESUMED)
 
 
 def connection_number() -> int:

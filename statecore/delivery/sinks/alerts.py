@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Count
 
+from ...journal import TRANSITION_KINDS
 from ...kernel.transition import Severity
 from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
@@ -46,6 +47,8 @@ class Alerts(Sink):
 
 def _evaluate_entry_rules(event: NumberedEvent) -> None:
     entry = event.entry
+    if entry.kind not in TRANSITION_KINDS:
+        return
     for rule in RULES_BY_MACHINE.get(entry.entity_type, ()):
         if entry.to_state == rule.state:
             detail = rule.detail.format(entry.entity_id)

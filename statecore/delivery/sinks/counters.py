@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import structlog
 from django.db import connection, models, transaction
 
-from ...journal import EventKind, commit_order
+from ...journal import TRANSITION_KINDS, EventKind, commit_order
 from ...journal.archive import get_last_archived_position, sum_counters
 from ...journal.commit_order import EVENTS
 from ...journal.position import Numbering, Position
@@ -50,7 +50,7 @@ class Counters(Sink):
         rates: dict[Key, list[int]] = {}
         for event in batch:
             entry = event.entry
-            if entry.kind == EventKind.ACCOUNT:
+            if entry.kind not in TRANSITION_KINDS:
                 continue
             transition = (entry.entity_type, entry.from_state, entry.to_state)
             transitions[transition] += 1
@@ -195,14 +195,15 @@ def _count_events_between(after: int, last: int) -> Iterator[Counter[Key]]:
             yield _count_events(f"e.event_id {in_clause(vendor, len(ids))}", [in_param(ids, vendor)])
 
 
+_KINDS = ", ".join(f"'{kind}'" for kind in TRANSITION_KINDS)
 _OVERRIDDEN_BY = f"CASE WHEN e.kind = '{EventKind.OVERRIDE.value}' THEN e.actor END"
 
 
 def _count_events(where: str, params: list[Any]) -> Counter[Key]:
-    """Counts events by transition and, for overrides, by operator."""
+    """Counts events by transition and, for overrides, by operator; edits and accounts have none."""
     return _query_counts(
         f"SELECT e.entity_type, e.from_state, e.to_state, {_OVERRIDDEN_BY}, count(*) FROM {EVENTS} AS e "
-        f"WHERE e.kind <> '{EventKind.ACCOUNT.value}' AND {where} "
+        f"WHERE e.kind IN ({_KINDS}) AND {where} "
         f"GROUP BY e.entity_type, e.from_state, e.to_state, {_OVERRIDDEN_BY}",
         params,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...journal import EventKind
 from ...read_models import metrics
 from .sink import Batch, Sink
 
@@ -18,5 +17,5 @@ class Metrics(Sink):
     def deliver(self, batch: Batch) -> None:
         """Counts the events, except those of a batch that is delivered again because another sink has failed."""
         new = [event.entry for event in batch if event.position > self.counted]
-        metrics.count_transitions([entry for entry in new if entry.kind != EventKind.ACCOUNT])
+        metrics.count_transitions(new)
         self.counted = batch[-1].position

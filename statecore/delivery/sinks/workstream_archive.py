@@ -10,7 +10,7 @@ import orjson
 from django.conf import settings
 from django.db import models
 
-from ...journal import Event
+from ...journal import Event, EventKind
 from ...journal.archive import get_last_archived_position, list_anchors
 from ...kernel import registry
 from ...kernel.clock import now, rfc3339
@@ -28,7 +28,8 @@ class WorkstreamArchive(Sink):
 
     def deliver(self, batch: Batch) -> None:
         for event in batch:
-            if (event.entry.entity_type, event.entry.to_state) == FAILED:
+            is_edit = event.entry.kind == EventKind.EDITED
+            if (event.entry.entity_type, event.entry.to_state) == FAILED and not is_edit:
                 write_archive(event.entry.entity_id, event.position)
 
 

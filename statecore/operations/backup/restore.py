@@ -18,9 +18,12 @@ from ...journal.archive import get_last_archived_position
 from ...journal.home_files import set_aside
 from ...journal.tree import compute_root_at
 from ...kernel import registry
+from ...kernel.actors import THE_SYSTEM
 from ...records import Token
 from ...storage import triggers
 from ...storage.files import sha256
+from ...transitions import amend
+from ...transitions.unit_of_work import UnitOfWork, run_in_transaction
 from ...transparency.notes import encode
 from .. import integrity
 from . import tables
@@ -60,6 +63,7 @@ def _restore(source: Path, archives: Path | None) -> Manifest:
             _load(chain)
             triggers.install(connection)
             _verify(chain[-1][1], archives)
+            run_in_transaction(_release_from_lost_tokens)
     except (IntegrityError, DataError) as error:
         raise RestoreFailed(f"the database refuses a row: {str(error).splitlines()[0]}") from error
     return chain[-1][1]
@@ -119,7 +123,6 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
         name = f"{model._meta.db_table}.jsonl.gz"
         if name in manifest.files:
             tables.load_rows(model, _read_lines(newest / name))
-    _release_from_lost_tokens()
     tables.reset_sequences()
     # `seen` is empty, so that the sequencer numbers every event without a position. The loaded events have
     # transaction ids of this server, hence its `cluster`.
@@ -127,11 +130,13 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
     Numbering.objects.update_or_create(pk=1, defaults=numbering)
 
 
-def _release_from_lost_tokens() -> None:
+def _release_from_lost_tokens(work: UnitOfWork) -> None:
     """Frees what tokens held that do not exist here: agents get new tokens, and the first report takes it again."""
     existing = [f"token:{prefix}" for prefix in Token.objects.values_list("prefix", flat=True)]
     for flow in registry.flows():
-        flow.model.objects.filter(holder__startswith="token:").exclude(holder__in=existing).update(holder="")
+        lost = flow.model.objects.filter(holder__startswith="token:").exclude(holder__in=existing)
+        for entity in work.lock_many(flow.model, list(lost.values_list("pk", flat=True))):
+            amend(work, entity, {"holder": ""}, actor=THE_SYSTEM, reason="its token was not restored")
 
 
 def _load_events(lines: Iterator[dict[str, Any]]) -> None:

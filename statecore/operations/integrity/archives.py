@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection
 
-from ...journal import GENESIS, Anchor, ArchivedRange, EventKind, digest
+from ...journal import GENESIS, TRANSITION_KINDS, Anchor, ArchivedRange, EventKind, digest
 from ...journal.archive import AnchorValues, digest_anchors
 from ...journal.tree import compute_root_at, read_leaves
 from ...storage.files import sha256
@@ -119,14 +119,14 @@ class ArchiveSummary:
             raise InvalidArchive(f"the event at position {position} does not follow the previous one")
         at, is_override = datetime.fromisoformat(event["timestamp"]), event["kind"] == EventKind.OVERRIDE
         self.until = max(self.until, at)
-        if event["kind"] != EventKind.ACCOUNT:
+        if event["kind"] in TRANSITION_KINDS:
             self.transitions[(*key[:1], event["from_state"], event["to_state"])] += 1
         if is_override:
             self.overrides[event["entity_type"], event["actor"]] += 1
         self.last_events[key] = AnchorValues(
             *key, event["sequence"], position, event["event_id"], event["kind"], event["trigger"], event["to_state"],
             event["actor"], event["details"]["actor_kind"], event["channel"], at, hash_,
-            is_override or (previous is not None and previous.was_forced),
+            is_override or (previous is not None and previous.was_forced), event["details"].get("evidence") or "",
         )  # fmt: skip
 
     def connect_to_earlier_archives(self) -> None:

@@ -5,15 +5,18 @@ If the last event of an entity is archived, the row is compared with its anchor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+import orjson
 from django.db import connection
-from django.db.models import CheckConstraint, Count, Min
+from django.db.models import CheckConstraint, Count, F, Min, OuterRef, Subquery
 
 from ...journal import Anchor, Event, EventKind, accounts
-from ...kernel import registry
+from ...kernel import evidence, registry
 from ...kernel.flow import Flow
+from ...machines.patch_ledger import PatchLedger
 from ...scheduling import agent_job_replay
 from .findings import ERROR, LIMIT, WARNING, Finding
 
@@ -33,6 +36,38 @@ def check_rows(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
         yield Finding("row", ERROR, flow.entity_type, entity_id, detail)
 
 
+def check_evidence(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
+    """Recomputes the digest of each row and compares it with the one in its last event, or in its anchor.
+
+    Rows whose last event has no digest, because an earlier version wrote it, are left out.
+    """
+    its = {"entity_type": flow.entity_type, "entity_id": OuterRef("pk"), "sequence": OuterRef("version")}
+    rows = flow.model.objects.annotate(
+        body=Subquery(Event.objects.filter(**its).values("body")),
+        anchored=Subquery(Anchor.objects.filter(**its).values("evidence")),
+    )
+    rows = rows.filter(pk__in=ids) if ids is not None else rows
+    for row in islice(_without_digest(flow, rows.iterator(chunk_size=500)), LIMIT):
+        detail = "a column that carries decisions or evidence differs from the digest in its last event"
+        yield Finding("evidence", ERROR, flow.entity_type, row.pk, detail)
+
+
+def _without_digest(flow: Flow, rows: Iterable[Any]) -> Iterator[Any]:
+    """Yields the rows that do not have the digest of their last event."""
+    for row in rows:
+        expected = orjson.loads(row.body)["details"].get("evidence") if row.body else row.anchored
+        if expected and expected != evidence.digest(flow.model, row.__dict__):
+            yield row
+
+
+def check_diffs() -> Iterator[Finding]:
+    """Compares each diff with the hash in the patch ledger."""
+    entries = PatchLedger.objects.exclude(diff_sha256="").select_related("patch").only("diff_sha256", "patch__diff")
+    changed = (entry for entry in entries.iterator(chunk_size=100) if entry.patch.sha256 != entry.diff_sha256)
+    for entry in islice(changed, LIMIT):
+        yield Finding("diff", ERROR, PatchLedger.flow.entity_type, entry.pk, "its diff differs from the recorded hash")
+
+
 def check_orphaned_chains(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
     for (entity_id,) in (*_select(_ORPHANED, flow, ids), *_select(_ORPHANED_ANCHORS, flow, ids)):
         yield Finding("row", ERROR, flow.entity_type, entity_id, "it has events, but no row")
@@ -42,6 +77,7 @@ def check_final_states(flow: Flow) -> Iterator[Finding]:
     """Reports every event that left a final state, except by a declared exit."""
     exits = flow.final_exits()
     left = Event.objects.filter(entity_type=flow.entity_type, from_state__in=flow.final)
+    left = left.exclude(kind=EventKind.EDITED, to_state=F("from_state"))
     for entity_id, from_state, to_state in left.values_list("entity_id", "from_state", "to_state").iterator():
         if (from_state, to_state) not in exits:
             detail = f"it left the final state {from_state} for {to_state}"
@@ -50,6 +86,9 @@ def check_final_states(flow: Flow) -> Iterator[Finding]:
 
 def check_transitions(flow: Flow) -> Iterator[Finding]:
     """Reports undeclared transitions as warnings: an earlier version may have declared them."""
+    edits = Event.objects.filter(entity_type=flow.entity_type, kind=EventKind.EDITED).exclude(to_state=F("from_state"))
+    for entity_id in edits.values_list("entity_id", flat=True)[:LIMIT]:
+        yield Finding("transition", ERROR, flow.entity_type, entity_id, "an edit changed its state")
     declared = {(each.trigger, source, each.target) for each in flow.transitions for source in each.sources}
     events = Event.objects.filter(entity_type=flow.entity_type, kind__in=(EventKind.NORMAL, EventKind.PROPAGATED))
     grouped = events.order_by().values_list("trigger", "from_state", "to_state").annotate(one=Min("entity_id"))

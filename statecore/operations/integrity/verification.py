@@ -26,6 +26,8 @@ from .positions import check_position_range, check_positions
 from .rows import (
     check_agent_job_logs,
     check_constraints,
+    check_diffs,
+    check_evidence,
     check_final_states,
     check_machines,
     check_orphaned_chains,
@@ -68,12 +70,13 @@ def _check_database() -> list[Finding]:
     for flow in registry.flows():
         findings += check_unique_ids(flow)
         findings += check_rows(flow)
+        findings += check_evidence(flow)
         findings += check_orphaned_chains(flow)
         findings += check_final_states(flow)
         findings += check_transitions(flow)
         findings += check_constraints(flow)
         findings += check_invariants(flow)
-    return [*findings, *check_machines(), *check_agent_job_logs()]
+    return [*findings, *check_diffs(), *check_machines(), *check_agent_job_logs()]
 
 
 @tolerate_invalid_text()
@@ -131,6 +134,7 @@ def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
     for entity_type in sorted({kind for kind, _ in entities} & {flow.entity_type for flow in registry.flows()}):
         ids = [pk for kind, pk in entities if kind == entity_type]
         findings += check_rows(registry.flow(entity_type), ids)
+        findings += check_evidence(registry.flow(entity_type), ids)
         findings += check_orphaned_chains(registry.flow(entity_type), ids)
     return findings
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from ...journal import TRANSITION_KINDS
+from ...journal import ENTITY_KINDS
 from ...journal.accounts import ENTITY_TYPE as ACCOUNT
 from ...journal.commit_order import EVENTS
 from ...kernel import registry
@@ -48,7 +48,7 @@ class Filters:
         known = {
             "entity_type": [flow.entity_type for flow in registry.flows()],
             "channel": [*map(str, Channel)],
-            "kind": TRANSITION_KINDS,
+            "kind": ENTITY_KINDS,
             "severity": [*map(str, Severity)],
         }
         unknown = {name: set(getattr(self, name)) - set(values) for name, values in known.items()}
