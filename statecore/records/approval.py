@@ -45,8 +45,6 @@ class Approval(models.Model):
     reason = models.TextField()
     category = models.CharField(max_length=32)
     metadata = models.JSONField(default=dict)
-    # Of the editable fields at the time of the request; empty in requests of earlier versions.
-    fields_digest = models.CharField(max_length=64, default="", db_default="", blank=True)
     # The policies that the override falls under, as in STATECORE_SECOND_PERSON.
     policies = models.JSONField(default=list)
     requested_by = models.CharField(max_length=NAME_LENGTH)

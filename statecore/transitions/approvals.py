@@ -36,7 +36,6 @@ from ..records.token import Token
 from ..storage.keyset_scan import next_by_id
 from . import rights
 from .change import check_version
-from .edit import digest_fields
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
 from .override import (
@@ -68,7 +67,7 @@ def approve(approval_id: str, *, actor: Actor, comment: str = "", request: Reque
     def execute(work: UnitOfWork) -> Outcome:
         entity = work.lock(_model(approval), approval.entity_id)
         _check_open(approval_id)
-        _check_unchanged(approval, entity)
+        check_version(entity, approval.version)
         metadata = {**approval.metadata, "approval": approval.pk}
         forcing = Forcing(
             approval.to_state, _requester(approval), approval.reason, approval.category, metadata, approver=actor
@@ -105,7 +104,7 @@ def deny(approval_id: str, *, actor: Actor, comment: str = "", request: RequestK
 
 def preview(approval: Approval, actor: Actor) -> Outcome:
     """Run the override and roll it back; raises the refusal that approving would raise."""
-    _check_unchanged(approval, _model(approval).objects.get(pk=approval.entity_id))
+    check_version(_model(approval).objects.get(pk=approval.entity_id), approval.version)
     return override(
         _model(approval),
         approval.entity_id,
@@ -176,13 +175,6 @@ def _check_open(approval_id: str) -> None:
         raise StaleVersion(f"{approval} was requested for version {approval.version}", version=version, **facts)
     if approval.status is not Status.PENDING:
         raise AlreadyDecided(f"the request for {approval} was {approval.status} already", **facts)
-
-
-def _check_unchanged(approval: Approval, entity: Entity) -> None:
-    """Refuse an entity that changed since the request, also by an edit, which does not raise its version."""
-    check_version(entity, approval.version)
-    if approval.fields_digest and approval.fields_digest != digest_fields(entity):
-        raise StaleVersion(f"the fields of {entity} were edited after the request", **entity.current_facts())
 
 
 def _requester(approval: Approval) -> Actor:

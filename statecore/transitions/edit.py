@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -91,12 +90,6 @@ def editable_fields(model: type[Entity]) -> list[str]:
         for name in model.editable_fields() - always_frozen
         if not isinstance(column(model, name), models.ForeignKey) and not column(model, name).primary_key
     )
-
-
-def digest_fields(entity: Entity) -> str:
-    """Return a hash of all fields that may be edited: an edit changes no version, but it changes this."""
-    fields = {name: getattr(entity, name) for name in editable_fields(type(entity))}
-    return sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS, default=str)).hexdigest()
 
 
 def _check_fields(entity: Entity, fields: Mapping[str, Any], actor: Actor) -> None:

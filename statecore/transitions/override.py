@@ -36,7 +36,6 @@ from ..records.approval import Status, add_forced_step, with_status
 from ..records.approval import request as store_request
 from . import rights
 from .change import EventSpec, check_not_retried, check_version, record, validate_reason_and_metadata
-from .edit import digest_fields
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
 from .unit_of_work import UnitOfWork, run_in_transaction
@@ -104,12 +103,7 @@ def override(
         check_version(entity, expected_version)
         if dry_run:
             return force_entity(work, entity, forcing, is_preview=True)
-        bound = {
-            "entity_id": entity_id,
-            "from_state": entity.state,
-            "version": entity.version,
-            "fields_digest": digest_fields(entity),
-        }
+        bound = {"entity_id": entity_id, "from_state": entity.state, "version": entity.version}
         try:
             # In a savepoint: only the complete cascade shows whether a protected state is reached.
             return run_in_transaction(lambda _: force_entity(work, entity, forcing), within=work)
