@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from statecore.journal import SignedCheckpoint, proofs
+from statecore.journal.position import head
 from statecore.transparency.witness import create_witness_key
 from tests.cli.process import Result, Statecore
 from tests.integrity.rewriting import delete_checkpoints, rewrite
@@ -44,10 +45,10 @@ class Host:
 def hosts(home: Path, redis_server: str, tmp_path: Path) -> Iterator[list[Host]]:
     keys = [create_witness_key(tmp_path / str(number), name) for number, name in enumerate(NAMES)]
     witnesses = ",".join(str(key.verifier) for key in keys)
+    token = sites.token("read")
     world.workstream()
     sign()
     with sites.running(home, redis_server, STATECORE_HOME=str(home), STATECORE_WITNESSES=witnesses) as site:
-        token = sites.token("read")
         yield [Host(tmp_path / str(number), Statecore(site.url, token, tmp_path)) for number in range(len(NAMES))]
 
 
@@ -61,8 +62,9 @@ def test_two_witnesses_cosign_and_the_one_that_saw_the_truth_raises_the_alarm(
 ) -> None:
     """The attacker has the database, the home directory and the key, and shows the second witness another history."""
     one, two = hosts
+    size = head()
     for host in hosts:
-        assert "cosigned position 2 of" in host.examine().out
+        assert f"cosigned position {size} of" in host.examine().out
     assert SignedCheckpoint.objects.get().list_witnesses() == set(NAMES)
     grow()
     one.examine()
@@ -71,13 +73,16 @@ def test_two_witnesses_cosign_and_the_one_that_saw_the_truth_raises_the_alarm(
     delete_checkpoints()
     (home / "checkpoint").unlink()
     sign()
-    assert "cosigned position 3" in two.examine().out, "this history extends everything that it has seen"
+    assert f"cosigned position {size + 1} of" in two.examine().out, "this history extends everything that it has seen"
 
     notice = tmp_path / "notice"
     script = f"import pathlib, sys; pathlib.Path({str(notice)!r}).write_text(sys.stdin.read())"
     alarm = one.examine("--notify", f'{sys.executable} -c "{script}"', code=1)
-    assert "ALARM: The journal shows a history of 3 positions that contradicts the one of 3" in alarm.err
-    assert SignedCheckpoint.objects.get(size=3).list_witnesses() == {NAMES[1]}
+    assert (
+        f"ALARM: The journal shows a history of {size + 1} positions that contradicts the one of {size + 1}"
+        in alarm.err
+    )
+    assert SignedCheckpoint.objects.get(size=size + 1).list_witnesses() == {NAMES[1]}
     assert json.loads(notice.read_text())["witness"] == NAMES[0]
     (evidence,) = one.folder.glob("contradiction-*")
     assert evidence.read_text().count("\nepoch ") == 2
@@ -86,14 +91,14 @@ def test_two_witnesses_cosign_and_the_one_that_saw_the_truth_raises_the_alarm(
 
 
 def test_a_witness_repeats_until_it_is_stopped(hosts: list[Host]) -> None:
-    (one, _two) = hosts
+    (one, _two), size = hosts, head()
     words = ("witness", "--folder", str(one.folder), "--key", str(proofs.get_key()), "--every", "1")
     process = one.statecore.start(*words, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: SignedCheckpoint.objects.filter(size=2).exclude(cosignatures="").exists())
+        until(lambda: SignedCheckpoint.objects.filter(size=size).exclude(cosignatures="").exists())
         assert "another witness uses" in one.examine(code=3).err
         grow()
-        until(lambda: SignedCheckpoint.objects.filter(size=3).exclude(cosignatures="").exists())
+        until(lambda: SignedCheckpoint.objects.filter(size=size + 1).exclude(cosignatures="").exists())
     finally:
         process.terminate()
         process.wait(20)
