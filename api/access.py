@@ -102,7 +102,7 @@ def check_scope(request: Request, *writes_need: Scope) -> None:
 
 def require_scope(token: Token, *scopes: Scope) -> None:
     """Require one of the scopes."""
-    if not any(token.may(scope) for scope in scopes):
+    if not token.may(*scopes):
         needed = " or ".join(scopes)
         raise PermissionDenied(f"this token is for {token.scope}, this call needs {needed}", required=needed)
 

@@ -23,8 +23,8 @@ from .access import actor_of, agent_of
 from .claims import Claim
 from .heartbeat import Heartbeat
 from .request import Request
-from .request_body import Body, RequestBody, outcome_response, read_body
-from .responses import json_response
+from .request_body import Body, RequestBody, read_body
+from .responses import json_response, outcome_response
 from .views import ApiView
 
 

@@ -16,8 +16,8 @@ from . import entities
 from .access import actor_of, narrow_to_caller, require_visible, visible_types
 from .query_params import RequestParams
 from .request import Request
-from .request_body import Body, RequestBody, outcome_response
-from .responses import json_response
+from .request_body import Body, RequestBody
+from .responses import json_response, outcome_response
 from .views import ApiView
 
 
@@ -60,7 +60,7 @@ class Approval(ApiView):
 
 class Decision(ApiView):
     # The transition service checks the permission, because it records refused decisions.
-    writes_need = Scope.READ
+    writes_need = (Scope.READ,)
 
     class Fields(Body):
         comment: str = ""

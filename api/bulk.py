@@ -14,17 +14,17 @@ from statecore.kernel import registry
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.records import BulkJob
-from statecore.records.token import Scope, Token
+from statecore.records.token import Token
 from statecore.tasks import run_bulk_job
 from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from .access import actor_for_trigger, require_visible, scopes_to_fire
+from .access import actor_for_trigger, require_visible
 from .collections import Firing, MachineView
 from .filters import apply_filters, normalize_filters
 from .request import Request
-from .request_body import RequestBody, outcome_response, respond_once
-from .responses import json_response
+from .request_body import RequestBody, respond_once
+from .responses import json_response, outcome_response
 from .views import ApiView
 
 log = structlog.get_logger(__name__)
@@ -36,8 +36,7 @@ class BulkFields(Firing):
 
 
 class BulkTransitions(MachineView):
-    def scopes_to_write(self) -> tuple[Scope, ...]:
-        return scopes_to_fire(self.flow)
+    fires = True
 
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, BulkFields, takes_more=True)

@@ -24,8 +24,8 @@ from statecore.transitions.entity_reader import read_entities
 from . import entities, pages
 from .access import actor_for_trigger, actor_of, scopes_to_fire, visible_types
 from .request import Request
-from .request_body import Body, RequestBody, convert_body, outcome_response, read_body
-from .responses import json_response
+from .request_body import Body, RequestBody, convert_body, read_body
+from .responses import json_response, outcome_response
 from .views import ApiView
 
 
@@ -34,11 +34,15 @@ class MachineView(ApiView):
 
     flow: ClassVar[Flow]
     model: ClassVar[type[Entity]]
+    # Whether it fires triggers, which also integrators may do where a machine lets them.
+    fires: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "flow" in cls.__dict__:
             cls.model = cls.flow.model
+            if cls.fires:
+                cls.writes_need = scopes_to_fire(cls.flow)
 
     def with_links(self, row: dict[str, Any]) -> dict[str, Any]:
         return entities.with_links(self.model, [row])[0]
@@ -46,7 +50,8 @@ class MachineView(ApiView):
     def transition_response(self, outcome: Outcome) -> HttpResponse:
         """Return the event, its consequences and the entity; only a machine with links costs another query."""
         body = outcome.as_dict()
-        return outcome_response(outcome, {**body, "entity": self.with_links(dict(body["entity"]))})
+        (entity,) = entities.with_links(self.model, [dict(body["entity"])])
+        return outcome_response(outcome, {**body, "entity": entity})
 
     def created_response(self, outcome: Outcome) -> HttpResponse:
         """Return the new entity with its event and consequences."""
@@ -102,8 +107,7 @@ class Expected(Body):
 
 
 class Transitions(MachineView):
-    def scopes_to_write(self) -> tuple[Scope, ...]:
-        return scopes_to_fire(self.flow)
+    fires = True
 
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         """The history, oldest first."""
@@ -158,7 +162,7 @@ class Explain(MachineView):
 
 class Override(MachineView):
     # The transition service checks the permission, because it records refused overrides.
-    writes_need, action, checks_permission_later = Scope.READ, "override", True
+    writes_need, action, checks_permission_later = (Scope.READ,), "override", True
 
     class Fields(Body):
         to_state: str

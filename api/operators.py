@@ -40,7 +40,7 @@ def describe_compensation(patch_id: str) -> dict[str, Any]:
 
 
 class Compensation(ApiView):
-    flow, writes_need = PatchLedger.flow, Scope.OPERATE
+    flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
     def get(self, request: Request, patch_id: str) -> HttpResponse:
         return json_response(describe_compensation(patch_id))
@@ -53,7 +53,7 @@ class Compensation(ApiView):
 
 
 class Approval(ApiView):
-    flow, writes_need, action = PatchLedger.flow, Scope.OVERRIDE, "override"
+    flow, writes_need, action = PatchLedger.flow, (Scope.OVERRIDE,), "override"
 
     class Fields(Body):
         digest: str
@@ -72,7 +72,7 @@ class Approval(ApiView):
 class Rollback(ApiView):
     """Request the execution of the approved plan; the executor runs it and records each step."""
 
-    flow, writes_need = PatchLedger.flow, Scope.OPERATE
+    flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
     class Fields(Body):
         reason: str
@@ -91,7 +91,7 @@ class Rollback(ApiView):
 class Drain(ApiView):
     """Assign no new tasks to a worker. Its agent is notified at the next heartbeat, and leaves after its last task."""
 
-    flow, writes_need = Worker.flow, Scope.OPERATE
+    flow, writes_need = Worker.flow, (Scope.OPERATE,)
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)

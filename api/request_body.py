@@ -24,7 +24,7 @@ from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 from .refusals import TooLarge, UnsupportedMediaType
 from .request import Request
-from .responses import JSON, json_response
+from .responses import JSON, outcome_response
 
 T = TypeVar("T")
 Respond = Callable[[UnitOfWork | None], dict[str, Any]]
@@ -33,7 +33,6 @@ EXACT = 2**53  # the largest whole number that a float holds exactly
 KEY_HEADER = "HTTP_IDEMPOTENCY_KEY"
 KEY_FIELD = "request_id"
 KEY_PATTERN = re.compile(r"[!-~]{1,200}")
-REPLAYED = "Idempotent-Replayed"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -178,10 +177,3 @@ def respond_once(
         return outcome
 
     return run_in_transaction(execute_once)
-
-
-def outcome_response(outcome: Outcome, body: dict[str, Any] | None = None, status: int = 200) -> HttpResponse:
-    response = json_response(outcome.as_dict() if body is None else body, status)
-    if outcome.replayed:
-        response[REPLAYED] = "true"
-    return response

@@ -12,10 +12,12 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 
 from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal
+from statecore.transitions import Outcome
 
 from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, TooLarge, Unavailable
 
 JSON = "application/json"
+REPLAYED = "Idempotent-Replayed"
 PROBLEM_JSON = "application/problem+json"
 CHALLENGE = 'Bearer realm="statecore"'
 BASE = "/api/"
@@ -29,6 +31,13 @@ def json_response(body: Any, status: int = 200, **headers: str) -> HttpResponse:
     response = HttpResponse(orjson.dumps(body), status=status, content_type=JSON)
     for name, value in headers.items():
         response[name.replace("_", "-")] = value
+    return response
+
+
+def outcome_response(outcome: Outcome, body: dict[str, Any] | None = None, status: int = 200) -> HttpResponse:
+    response = json_response(outcome.as_dict() if body is None else body, status)
+    if outcome.replayed:
+        response[REPLAYED] = "true"
     return response
 
 

@@ -26,13 +26,23 @@ class ApiView(APIView):
     """
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
-    writes_need: ClassVar[Scope] = Scope.AGENT
+    # A change needs one of these scopes.
+    writes_need: ClassVar[tuple[Scope, ...]] = (Scope.AGENT,)
     # The machine of the call, if any: callers need the permission to view it, or for `action` on it.
     flow: ClassVar[Flow | None] = None
     action: ClassVar[str] = "operate"
     checks_permission_later: ClassVar[bool] = False
+    # Derived from `flow` and `action`.
+    read_permission: ClassVar[str] = ""
+    write_permission: ClassVar[str] = ""
     # Replaced by `admit`.
     authentication_classes = permission_classes = throttle_classes = parser_classes = renderer_classes = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        flow: Flow | None = getattr(cls, "flow", None)
+        if flow is not None:
+            cls.read_permission, cls.write_permission = flow.permission("view"), flow.permission(cls.action)
 
     @classmethod
     def as_view_for(cls, **attributes: Any) -> Callable[..., HttpResponse]:
@@ -55,19 +65,14 @@ class ApiView(APIView):
     def admit(self, request: Any) -> None:
         permission = self.permission(request)
         identify(request, permission)
-        check_scope(request, *self.scopes_to_write())
+        check_scope(request, *self.writes_need)
         if permission and not self.checks_permission_later:
             require_permission(request, permission)
         throttling.check(request, request.auth)
 
-    def scopes_to_write(self) -> tuple[Scope, ...]:
-        """Return the scopes of which one is needed for a change."""
-        return (self.writes_need,)
-
     def permission(self, request: Any) -> str:
-        if self.flow is None:
-            return ""
-        return self.flow.permission("view" if request.method in SAFE else self.action)
+        """Return the permission that the call needs on its machine; empty for a view without one."""
+        return self.read_permission if request.method in SAFE else self.write_permission
 
     def handler(self, request: HttpRequest) -> Any:
         method = str(request.method).lower()
@@ -82,7 +87,7 @@ class UnknownUrl(ApiView):
     """Any other path below the API, so that API callers never get an HTML page."""
 
     schema = None
-    writes_need = Scope.READ
+    writes_need = (Scope.READ,)
 
     def handler(self, request: HttpRequest) -> Any:
         raise NotFound("no such URL; every URL of the API ends with a slash")

@@ -69,7 +69,7 @@ class Alerts(ApiView):
 
 
 class Acknowledge(ApiView):
-    writes_need = Scope.OPERATE
+    writes_need = (Scope.OPERATE,)
 
     class Note(Body):
         note: str = ""

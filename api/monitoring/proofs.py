@@ -72,7 +72,7 @@ class Witnesses(ApiView):
 
 class Cosignatures(ApiView):
     # The signature of a configured witness authorises the call.
-    writes_need = Scope.READ
+    writes_need = (Scope.READ,)
 
     class Fields(Body):
         checkpoint: str

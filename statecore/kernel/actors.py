@@ -60,26 +60,24 @@ class Actor:
     owner: int | None = None
     # The network address of the caller, where one is known; recorded in the account journal only.
     address: str = ""
+    # The account or token behind the name, which is never given to another actor; empty for the system.
+    identity: str = field(init=False, repr=False, compare=False)
+    # Whether it holds what it works on; operators and the system work on everything.
+    holds: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
             raise ValueError(
                 f"an actor name has 1 to 150 characters and no quotes or control characters: {self.name!r}"
             )
-
-    @property
-    def identity(self) -> str:
-        """Returns the account or token behind the name, which is never given to another actor; empty for the system."""
         if self.account is not None:
-            return f"user:{self.account}"
-        if self.token:
-            return f"token:{self.token}"
-        return "" if self.kind is Kind.SYSTEM else f"{self.kind}:{self.name}"
-
-    @property
-    def holds(self) -> bool:
-        """Whether it holds what it works on; operators and the system work on everything."""
-        return self.kind in (Kind.AGENT, Kind.INTEGRATOR)
+            identity = f"user:{self.account}"
+        elif self.token:
+            identity = f"token:{self.token}"
+        else:
+            identity = "" if self.kind is Kind.SYSTEM else f"{self.kind}:{self.name}"
+        object.__setattr__(self, "identity", identity)
+        object.__setattr__(self, "holds", self.kind in (Kind.AGENT, Kind.INTEGRATOR))
 
     @classmethod
     def operator(cls, user: User | AnonymousUser, channel: Channel, address: str = "") -> Actor:

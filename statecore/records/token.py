@@ -80,9 +80,9 @@ class Token(models.Model):
             **{name: moment and rfc3339(moment) for name, moment in moments.items()},
         }
 
-    def may(self, scope: Scope) -> bool:
-        """Whether its scope includes the given one."""
-        return scope in INCLUDED[Scope(self.scope)]
+    def may(self, *scopes: Scope) -> bool:
+        """Whether its scope includes one of the given ones."""
+        return not INCLUDED[Scope(self.scope)].isdisjoint(scopes)
 
     def has_permission(self, permission: str) -> bool:
         """Whether the scope covers the permission and the owner has it."""

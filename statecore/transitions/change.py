@@ -81,7 +81,6 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
             return None
         raise _not_open(entity, trigger, facts)
     _check_actor(entity, facts)
-    rights.require_independence(actor, entity)
     if state in flow.final:
         check_not_retried(entity)
     if facts.validated_for is not allowed[0].params:
@@ -102,10 +101,13 @@ def _check_actor(entity: Entity, facts: Facts) -> None:
     actor = facts.actor
     if actor.kind is Kind.OPERATOR:
         rights.require(actor, entity.flow, "operate")
-    elif actor.holds and entity.holder != actor.identity:
+        return
+    if actor.holds and entity.holder != actor.identity:
         attempt = facts.params.get("attempt")
         if attempt is None or attempt == entity.attempt:  # a stale attempt is refused as a lost lease instead
             rights.require_holder(actor, entity)
+    if actor.kind is Kind.INTEGRATOR:
+        rights.require_independence(actor, entity)
 
 
 def check_not_retried(entity: Entity) -> None:
@@ -201,18 +203,28 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
     if facts.actor.tool:
         metadata["tool"] = facts.actor.tool
     entity.sync_state_fields(at, facts.reason)
-    entity.holder = _next_holder(entity, spec)
+    state, free_in = entity.state, entity.flow.free_in
+    # An override takes a leased entity from its holder, but not a registered one.
+    if state in free_in or (spec.kind is EventKind.OVERRIDE and free_in):
+        entity.holder = ""
+    elif facts.actor.holds:
+        entity.holder = facts.actor.identity
     entity.state_entered_at = at
-    return _append_event(entity, before, spec, metadata, dwell)
+    return _append_event(entity, before, spec, state, metadata, dwell)
 
 
 def record_edit(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change:
     """Append the event of an edit: the state, and the time at which it was entered, stay."""
-    return _append_event(entity, before, spec, spec.metadata, 0)
+    return _append_event(entity, before, spec, entity.state, spec.metadata, 0)
 
 
 def _append_event(
-    entity: Entity, before: Mapping[str, Any], spec: EventSpec, metadata: Mapping[str, Any], dwell: float
+    entity: Entity,
+    before: Mapping[str, Any],
+    spec: EventSpec,
+    state: str,
+    metadata: Mapping[str, Any],
+    dwell: float,
 ) -> Change:
     facts, flow, at = spec.facts, entity.flow, spec.facts.at
     entity.version += 1
@@ -225,7 +237,7 @@ def _append_event(
         kind=spec.kind.value,
         trigger=spec.trigger,
         from_state=before.get("state", ""),
-        to_state=entity.state,
+        to_state=state,
         severity=spec.severity.value,
         actor=facts.actor.name,
         channel=facts.actor.channel.value,
@@ -249,14 +261,6 @@ def _append_event(
     return Change(entity, entry, _changed_columns(entity, before), before, entity.__dict__.copy())
 
 
-def _next_holder(entity: Entity, spec: EventSpec) -> str:
-    """Return the holder after a change. An override takes a leased entity from its holder, not a registered one."""
-    flow, actor = entity.flow, spec.facts.actor
-    if entity.state in flow.free_in or (spec.kind is EventKind.OVERRIDE and flow.free_in):
-        return ""
-    return actor.identity if actor.holds else entity.holder
-
-
 def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns to write: all of a new entity. Raises Invalid for a changed text that is too long."""
     limits = _limits(type(entity))
@@ -265,7 +269,9 @@ def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ..
     now, changed = entity.__dict__, []
     for name, limit in limits.items():
         value = now[name]
-        if value is before[name] or (value == before[name] and not _differ_as_json(value, before[name])):
+        if value is before[name]:
+            continue
+        if value == before[name] and not (isinstance(value, dict | list) and _differ_as_json(value, before[name])):
             continue
         # SQLite stores any length; PostgreSQL raises an error that names no field.
         if limit and isinstance(value, str) and len(value) > limit:
@@ -276,8 +282,6 @@ def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ..
 
 def _differ_as_json(value: object, before: object) -> bool:
     """Whether equal values are stored differently: in Python, 1 equals True."""
-    if not value or not isinstance(value, dict | list):
-        return False
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) != orjson.dumps(before, option=orjson.OPT_SORT_KEYS)
 
 
