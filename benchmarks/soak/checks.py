@@ -14,7 +14,7 @@ SILENT = "live_workers_are_heard_from"  # vanished workers are noticed only afte
 
 def collect(home: str) -> dict[str, Any]:
     """Returns counts and the lists of violations. Runs in a separate process with Django."""
-    from statecore.journal import Event
+    from statecore.journal import Event, EventKind, Position
     from statecore.machines.run import Run
     from statecore.machines.task import Task
     from statecore.operations import integrity
@@ -22,6 +22,7 @@ def collect(home: str) -> dict[str, Any]:
     reports = Counter(Event.objects.filter(trigger="execution_completed").values_list("entity_id", flat=True))
     return {
         "events": Event.objects.count(),
+        "hidden": list(Position.objects.filter(kind=EventKind.ACCOUNT).values_list("position", flat=True)),
         "runs": Run.objects.count(),
         "tasks": sorted(Task.objects.values_list("pk", flat=True)),
         "attempts": sum(Task.objects.values_list("retry_count", flat=True)) + Task.objects.count(),

@@ -60,7 +60,8 @@ class Actor:
     owner: int | None = None
     # The network address of the caller, where one is known; recorded in the account journal only.
     address: str = ""
-    # The account or token behind the name, which is never given to another actor; empty for the system.
+    # The account or token behind the name, which is never given to another actor; empty for the system and for
+    # callers that have not logged in.
     identity: str = field(init=False, repr=False, compare=False)
     # Whether it holds what it works on; operators and the system work on everything.
     holds: bool = field(init=False, repr=False, compare=False)
@@ -70,14 +71,15 @@ class Actor:
             raise ValueError(
                 f"an actor name has 1 to 150 characters and no quotes or control characters: {self.name!r}"
             )
+        holds = self.kind in (Kind.AGENT, Kind.INTEGRATOR)
         if self.account is not None:
             identity = f"user:{self.account}"
         elif self.token:
             identity = f"token:{self.token}"
         else:
-            identity = "" if self.kind is Kind.SYSTEM else f"{self.kind}:{self.name}"
+            identity = f"{self.kind}:{self.name}" if holds else ""
         object.__setattr__(self, "identity", identity)
-        object.__setattr__(self, "holds", self.kind in (Kind.AGENT, Kind.INTEGRATOR))
+        object.__setattr__(self, "holds", holds)
 
     @classmethod
     def operator(cls, user: User | AnonymousUser, channel: Channel, address: str = "") -> Actor:

@@ -175,6 +175,7 @@ for _ in range(3000):
 
 def test_a_visible_directory_does_not_show_the_home_inside_it(home, folder, settings, tmp_path) -> None:
     (tmp_path / "tool").write_text("visible")
+    (tmp_path / "tool").chmod(0o644)
     tmp_path.chmod(0o755)
     settings.STATECORE_SANDBOX_READ = (tmp_path,)
     script = f"""
