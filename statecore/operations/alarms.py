@@ -1,12 +1,14 @@
 """Critical alerts about the findings of integrity checks: one per check and machine, with the ids of the entities.
 
-An alert about stored data that does not verify stays open until a complete check no longer finds it. An alert about a
-broken invariant resolves when the entities agree again.
+An alert about stored data that does not verify stays open until a complete check no longer finds it, and an alert
+about a difference from a copy until a comparison finds none. An alert about a broken invariant resolves when the
+entities agree again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -23,6 +25,8 @@ from .integrity.findings import LIMIT
 
 log = structlog.get_logger(__name__)
 
+OUTSIDE_COPY = "outside_copy"
+
 # Entities that broke an invariant in the last sweep of this process. A reaction may only have been late.
 _suspects: set[tuple[str, str]] = set()
 
@@ -34,10 +38,17 @@ def raise_alarms(findings: Iterable[Finding]) -> None:
 
 
 def update_after_complete_check(findings: Iterable[Finding]) -> None:
-    """Replaces the open alerts by those for the errors of a complete check, and resolves all others."""
+    """Replaces the open alerts by those for the errors of a complete check, except that of a comparison."""
     at, errors = now(), _log_and_select(findings)
     keys = _open_alerts(INTEGRITY, errors, at, known={})
-    resolve(INTEGRITY, set(_read_open_ids(INTEGRITY)) - keys, at)
+    resolve(INTEGRITY, set(_read_open_ids(INTEGRITY)) - keys - {OUTSIDE_COPY}, at)
+
+
+def update_after_comparison(differences: Iterable[Finding]) -> None:
+    """Opens or resolves the alert about a copy that an operator named. Other checks do not know that copy."""
+    at, errors = now(), _log_and_select(replace(each, check=OUTSIDE_COPY) for each in differences)
+    keys = _open_alerts(INTEGRITY, errors, at, known={})
+    resolve(INTEGRITY, {OUTSIDE_COPY} - keys, at)
 
 
 def sweep_invariants() -> None:

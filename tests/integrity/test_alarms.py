@@ -14,7 +14,7 @@ from statecore import tasks
 from statecore.delivery.sinks.alerts import OpenAlerts
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from statecore.operations import alarms
+from statecore.operations import alarms, integrity
 from statecore.operations.integrity import invariants, verification
 from statecore.read_models import board
 from statecore.records import Alert, AlertNotice
@@ -88,6 +88,18 @@ def test_only_a_complete_check_that_passes_resolves_the_alert() -> None:
     tasks.check_recent_integrity()
     assert len(open_alerts("integrity")) == 1
     call_command("integrity", stdout=StringIO())
+    assert open_alerts("integrity") == []
+
+
+def test_a_difference_from_an_outside_copy_is_resolved_only_by_a_comparison() -> None:
+    difference = integrity.Finding("copy", "error", "", "", "position 3 differs")
+    alarms.update_after_comparison([difference])
+
+    call_command("integrity", stdout=StringIO())
+    (alert,) = open_alerts("integrity")
+    assert "position 3 differs" in alert.detail
+
+    alarms.update_after_comparison([])
     assert open_alerts("integrity") == []
 
 

@@ -37,7 +37,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         archives = options["archives"]
         differences = _compare(options["against"], options["key"]) if options["against"] else []
-        findings = self._check(archives, differences, is_recent=options["recent"])
+        findings = [*differences, *self._check(archives, is_recent=options["recent"])]
         for finding in findings:
             self.stdout.write(json.dumps(finding.as_dict()) if options["json"] else str(finding))
         errors = sum(finding.severity == integrity.ERROR for finding in findings)
@@ -46,21 +46,22 @@ class Command(BaseCommand):
         if errors:
             raise SystemExit(1)
 
-    def _check(
-        self, archives: Path | None, differences: list[integrity.Finding], *, is_recent: bool
-    ) -> list[integrity.Finding]:
+    def _check(self, archives: Path | None, *, is_recent: bool) -> list[integrity.Finding]:
         """Checks, and opens or resolves the alerts of the rule `integrity`."""
         if is_recent:
-            findings = [*differences, *integrity.check_recent()]
+            findings = integrity.check_recent()
             alarms.raise_alarms(findings)
         else:
-            findings = [*differences, *integrity.check_all(archives)]
+            findings = integrity.check_all(archives)
             alarms.update_after_complete_check(findings)
         return findings
 
 
 def _compare(path: Path, key: str | None) -> list[integrity.Finding]:
+    """Compares, and opens or resolves the alert about the copy."""
     try:
-        return backup.compare(path, VerifierKey.parse(key) if key else None)
+        differences = backup.compare(path, VerifierKey.parse(key) if key else None)
     except (backup.UnusableCopy, InvalidNote) as error:
         raise CommandError(str(error)) from None
+    alarms.update_after_comparison(differences)
+    return differences
