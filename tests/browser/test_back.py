@@ -36,7 +36,7 @@ def test_a_fragment_after_the_session_has_expired_shows_it_and_keeps_typed_text(
     expect(page.locator("#preview")).to_contain_text("your session has expired")
     expect(page.locator("#reason")).to_have_value("half of a long sentence")
     assert not page.locator("#id_password").count()
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the refused fragment
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the refused fragment
 
 
 def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit: Callable[..., Any]) -> None:

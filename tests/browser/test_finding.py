@@ -40,6 +40,7 @@ def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any])
     page.keyboard.press("k")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("show-t6")
+    page.wait_for_load_state()  # the shortcuts work once the scripts have run
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("search")
     page.keyboard.press("Escape")

@@ -142,7 +142,7 @@ def test_a_failed_preview_shows_one_error(site: Any, visit: Callable[..., Any]) 
         expect(page.locator("#preview [data-empty=error]")).to_have_count(1)
     expect(page.locator("#preview")).to_contain_text("The server cannot be reached")
     expect(page.locator("#force-button")).to_be_disabled()
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the failed request
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the failed request
 
 
 def test_forcing_is_offered_only_with_the_permission(site: Any, visit: Callable[..., Any]) -> None:

@@ -27,7 +27,7 @@ def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visi
     expect(shown).to_have_text(contact)
     site.open_web()
     is_live(page)
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 COLOURS = """() => {
@@ -47,7 +47,7 @@ def test_a_logged_out_page_links_to_the_login(site: Any, visit: Callable[..., An
 
     page.get_by_role("link", name="Log in").click()
     expect(page).to_have_url(f"{site.url}/login/?next=/stuck/")
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, visit: Callable[..., Any]) -> None:
@@ -69,7 +69,7 @@ def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, vi
     assert page.evaluate("document.querySelector('.top').scrollWidth <= innerWidth")
     site.open_web()
     is_live(page)
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_an_idle_page_resumes_from_the_position_of_all_events(site: Any, visit: Callable[..., Any]) -> None:
@@ -102,7 +102,7 @@ def test_a_run_whose_journal_fails_to_load_shows_an_error_and_retries(site: Any,
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#play")).to_be_enabled()
     assert {each[:23] for each in visit.errors} == {"Failed to load resource"}  # type: ignore[attr-defined]
-    visit.errors.clear()  # type: ignore[attr-defined]
+    visit.expect_errors()  # type: ignore[attr-defined]
 
 
 def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Callable[..., Any]) -> None:

@@ -94,7 +94,7 @@ def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callab
     ]
     assert len(seen) == len(set(seen))
     assert set(made) <= set(seen)
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -> None:

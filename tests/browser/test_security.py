@@ -143,7 +143,7 @@ def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[.
     expect(page.locator("tbody tr")).to_have_count(5)
     ids = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.id)")
     assert sorted(ids) == ["restart-2-t1", "restart-2-t2", "restart-2-t3", "restart-t1", "restart-t2"]
-    visit.errors.clear()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
 
 
 def test_a_violation_of_the_content_security_policy_is_reported(visit: Callable[..., Any]) -> None:
@@ -158,4 +158,4 @@ def test_a_violation_of_the_content_security_policy_is_reported(visit: Callable[
     page.reload()
     assert page.locator("p:text-is('x')").count() == 1
     assert any("style" in each for each in visit.errors)  # type: ignore[attr-defined]
-    visit.errors.clear()  # type: ignore[attr-defined]
+    visit.expect_errors()  # type: ignore[attr-defined]

@@ -41,7 +41,7 @@ def test_a_display_is_paired_with_its_code_and_unpaired(site: Any, visit: Callab
         assert wall.request.get(f"{site.url}{path}").status == 403, path
     assert wall.evaluate(OPENS, "/ws/board/")
     assert not wall.evaluate(OPENS, "/ws/events/")
-    visit.errors.clear()  # type: ignore[attr-defined]  # the refused WebSocket
+    visit.expect_errors()  # type: ignore[attr-defined]  # the refused WebSocket
 
     console.get_by_role("row", name="Kitchen").get_by_role("button", name="Unpair").click()
     expect(console.get_by_role("row", name="Kitchen")).to_contain_text("unpaired")
@@ -133,4 +133,4 @@ def test_pages_rotate_and_an_unpaired_display_shows_a_new_code(site: Any, visit:
     wall.clock.fast_forward(31_000)
     wall.wait_for_url("**/wall/pair/")  # automatically, at its next heartbeat
     expect(wall.locator("#code")).to_be_visible()
-    visit.errors.clear()  # type: ignore[attr-defined]  # its sockets were refused
+    visit.expect_errors()  # type: ignore[attr-defined]  # its sockets were refused
