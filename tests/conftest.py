@@ -20,8 +20,8 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 INHERITED = ("DATABASE_URL", "REDIS_URL", "HOST", "PORT")
 TESTS = Path(__file__).parent
 servers = ExitStack()
-# The tests of --fast, a time limit for every test, and fixtures that start a real server.
-pytest_plugins = ("tests.support.fast", "tests.support.limit", "tests.support.site")
+# The measured lines, the tests of --fast, a time limit for every test, and fixtures that start a real server.
+pytest_plugins = ("tests.support.coverage", "tests.support.fast", "tests.support.limit", "tests.support.site")
 
 
 def prepare_environment() -> None:
