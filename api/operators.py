@@ -70,19 +70,25 @@ class Approval(ApiView):
 
 
 class Rollback(ApiView):
-    """Request the execution of the approved plan; the executor runs it and records each step."""
+    """Request the execution of the approved plan; the executor runs it and records each step.
+
+    `revert_commit` names the commit by which a person reverted the patch: required if the plan does not revert it, and
+    without executors, where it is verified and the patch rolled back at once.
+    """
 
     flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
     class Fields(Body):
         reason: str
+        revert_commit: str = ""
 
     def post(self, request: Request, patch_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         entities.get_entity(PatchLedger, patch_id)
 
         def request_rollback(work: UnitOfWork | None) -> dict[str, Any]:
-            compensation.request(patch_id, actor, body.fields.reason, within=work)
+            fields = body.fields
+            compensation.request(patch_id, actor, fields.reason, revert_commit=fields.revert_commit, within=work)
             return describe_compensation(patch_id)
 
         return body.respond_once(actor, request_rollback, 202)

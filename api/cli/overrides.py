@@ -35,7 +35,6 @@ VERBS = (
     Verb("unblock-task", "tasks", "queued", "a blocked task, after you checked its dependency"),
     Verb("fail-workstream", "workstreams", "failed", "a workstream that cannot succeed"),
     Verb("validate-workstream", "workstreams", "validating", "a workstream with final tasks only"),
-    Verb("rollback-patch", "patches", "rolled_back", "a committed patch, after its approved plan was executed"),
     Verb("reset-breaker", "breakers", "CLOSED", "the breaker of a tool that works again"),
 )
 RESET = "reset-task"

@@ -157,10 +157,13 @@ class OperatorCalls(Connection):
         return Call("POST", path, read_object, body={"digest": digest}, keyed=True, request_id=request_id)
 
     @call
-    def request_rollback(self, patch_id: str, *, reason: str, request_id: str | None = None) -> Call[Json]:
-        """Requests the rollback by the approved plan."""
+    def request_rollback(
+        self, patch_id: str, *, reason: str, revert_commit: str = "", request_id: str | None = None
+    ) -> Call[Json]:
+        """Requests the rollback by the approved plan; `revert_commit` is the commit by which a person reverted it."""
         path = build_path("patches", patch_id, "compensation", "request")
-        return Call("POST", path, read_object, body={"reason": reason}, keyed=True, request_id=request_id)
+        body = {"reason": reason, "revert_commit": revert_commit} if revert_commit else {"reason": reason}
+        return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
 
     @call
     def drain_worker(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:

@@ -208,7 +208,7 @@ def _find_forced(flow: Flow, ids: list[str]) -> set[str]:
 def forceable_states(entity: Entity, successor: str | None) -> list[str]:
     """The states an override may lead to; none for an entity that was retried."""
     flow, here = entity.flow, entity.state
-    return [] if successor else [state for state in flow.states if state != here and flow.may_leave(here, state)]
+    return [] if successor else [state for state in flow.states if state != here and flow.may_force(here, state)]
 
 
 def find_successor(entity: Entity) -> str | None:

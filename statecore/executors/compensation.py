@@ -1,12 +1,13 @@
 """Rollback of committed patches: a compensation plan is written, approved, requested and executed.
 
+A patch is rolled back only with a verified commit that took its change out of the repository.
 Each decision and step is recorded. If a required step fails, the repository is restored and the patch stays committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import structlog
@@ -36,12 +37,12 @@ from ..transitions.change import check_not_retried, validate_reason_and_metadata
 from ..transitions.entity_reader import not_found
 from ..transitions.outcome import counting_refusals
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import allowed_commands, command, repository
+from . import allowed_commands, command, repository, reverts
 from .compensation_plan import digest as digest_of
 from .compensation_plan import read_plan
 from .errors import GitFailed, RepositoryBusy, RollbackFailed, WorkerStopping
 from .repository import Repository
-from .rollback import Rollback, record_step, steps_of
+from .rollback import Rollback, fire_rollback, record_step, steps_of
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ FLOW = PatchLedger.flow
 BATCH = 10
 SCAN_BATCH = 500
 LOCK_TIMEOUT = 60.0  # seconds
+ANY_COMMIT = "0" * 40  # in dry runs before the revert is made
 
 
 def default_plan(entry: PatchLedger) -> dict[str, Any]:
@@ -115,37 +117,53 @@ def approve(
         return run_in_transaction(step, within=within)
 
 
-def request(ledger_id: str, actor: Actor, reason: str, *, within: UnitOfWork | None = None) -> CompensationStep:
-    """Request the execution of the approved plan, which an executor carries out later."""
-    _check_can_roll_back(ledger_id, actor, reason, within)
-    details = {"reason": reason, "kind": str(actor.kind), "channel": str(actor.channel)}
-    return record_step(ledger_id, Action.REQUESTED, actor, details=details, within=within)
+def request(
+    ledger_id: str, actor: Actor, reason: str, *, revert_commit: str = "", within: UnitOfWork | None = None
+) -> CompensationStep:
+    """Request the execution of the approved plan, which an executor carries out later.
+
+    Where patches are committed elsewhere, `revert_commit` is verified and the patch rolled back at once; raises
+    RevertNotVerified.
+    """
+
+    def step(work: UnitOfWork) -> CompensationStep:
+        entry = _check_can_roll_back(ledger_id, actor, reason, revert_commit, work)
+        details = {
+            "reason": reason, "kind": str(actor.kind), "channel": str(actor.channel), "revert_commit": revert_commit
+        }  # fmt: skip
+        requested = record_step(ledger_id, Action.REQUESTED, actor, details=details, within=work)
+        if (mirror := reverts.mirror()) is not None:
+            _roll_back_by_proof(mirror, entry, actor, reason, revert_commit, work)
+        return requested
+
+    return run_in_transaction(step, within=within)
 
 
-def execute(ledger_id: str, actor: Actor, reason: str, *, wait: float = LOCK_TIMEOUT) -> PatchLedger:
+def _roll_back_by_proof(
+    mirror: Path, entry: PatchLedger, actor: Actor, reason: str, revert_commit: str, work: UnitOfWork
+) -> None:
+    with counting_refusals(FLOW.entity_type):
+        reverts.verify_revert(mirror, entry.commit_sha, revert_commit)
+    fire_rollback(entry, revert_commit, actor, reason, within=work)
+    details = {"commit_sha": revert_commit}
+    for action in (Action.VERIFY_REVERT, Action.ROLLED_BACK):
+        record_step(entry.pk, action, actor, details=details, within=work)
+
+
+def execute(
+    ledger_id: str, actor: Actor, reason: str, *, revert_commit: str = "", wait: float = LOCK_TIMEOUT
+) -> PatchLedger:
     """Execute the approved plan and roll the patch back; raises RollbackFailed with the failed step."""
-    with _locks_for(_check_can_roll_back(ledger_id, actor, reason), wait) as work_tree:
-        return _execute(ledger_id, actor, reason, work_tree)
+    _check_can_roll_back(ledger_id, actor, reason, revert_commit)
+    with repository.locked(wait=wait) as work_tree:
+        return _execute(ledger_id, actor, reason, revert_commit, work_tree)
 
 
-@contextmanager
-def _locks_for(entry: PatchLedger, wait: float) -> Iterator[Repository | None]:
-    """Hold the lock of rollbacks, and that of the repository if the plan needs it."""
-    with repository.hold_lock("rollbacks.lock", wait=wait):
-        if not read_plan(entry.compensation_plan, entry.commit_sha).needs_repository:
-            yield None
-            return
-        with repository.locked(wait=wait) as work_tree:
-            yield work_tree
-
-
-def _execute(ledger_id: str, actor: Actor, reason: str, work_tree: Repository | None) -> PatchLedger:
-    """Check again under the locks: the patch may be rolled back by now, or its plan changed."""
-    entry = _check_can_roll_back(ledger_id, actor, reason)
+def _execute(ledger_id: str, actor: Actor, reason: str, revert_commit: str, work_tree: Repository) -> PatchLedger:
+    """Check again under the lock: the patch may be rolled back by now, or its plan changed."""
+    entry = _check_can_roll_back(ledger_id, actor, reason, revert_commit)
     plan = read_plan(entry.compensation_plan, entry.commit_sha)
-    if plan.needs_repository and work_tree is None:
-        raise StaleVersion("the plan was changed since it was read", **entry.current_facts())
-    return Rollback(entry, plan, actor, reason).run(work_tree)
+    return Rollback(entry, plan, actor, reason, revert_commit).run(work_tree)
 
 
 def run_due(limit: int = BATCH) -> int:
@@ -189,10 +207,12 @@ def _run(request_step: CompensationStep) -> bool:
     entry_id = request_step.entry_id
     try:
         actor, reason = _requester(request_step), request_step.details["reason"]
-        with _locks_for(_check_can_roll_back(entry_id, actor, reason), LOCK_TIMEOUT) as work_tree:
+        revert_commit = request_step.details.get("revert_commit", "")
+        _check_can_roll_back(entry_id, actor, reason, revert_commit)
+        with repository.locked(wait=LOCK_TIMEOUT) as work_tree:
             if not _open_requests().filter(pk=request_step.pk).exists():
                 return False  # another executor was faster
-            _execute(entry_id, actor, reason, work_tree)
+            _execute(entry_id, actor, reason, revert_commit, work_tree)
     except (RepositoryBusy, WorkerStopping, GitFailed) as error:
         log.info("rollback_postponed", ledger=entry_id, reason=str(error))
         return False
@@ -215,18 +235,27 @@ def _requester(request_step: CompensationStep) -> Actor:
     return Actor.operator(cast("Any", user), Channel(request_step.details["channel"]))
 
 
-def _check_can_roll_back(ledger_id: str, actor: Actor, reason: str, within: UnitOfWork | None = None) -> PatchLedger:
+def _check_can_roll_back(
+    ledger_id: str, actor: Actor, reason: str, revert_commit: str, within: UnitOfWork | None = None
+) -> PatchLedger:
     """Return the entry if a dry run of the final transition succeeds; raises the refusal otherwise."""
     with counting_refusals(FLOW.entity_type):
         if not reason.strip():
             raise Invalid({"reason": ["must say why the patch is rolled back."]})
         validate_reason_and_metadata(reason, {})
         entry = _require_committed(PatchLedger.objects.filter(pk=ledger_id).first(), ledger_id)
-    transitions.transition(
-        PatchLedger, ledger_id, "rollback_requested", actor=actor, params={"error": reason}, dry_run=True,
-        expected_version=entry.version, within=within,
-    )  # fmt: skip
+    fire_rollback(entry, revert_commit or ANY_COMMIT, actor, reason, dry_run=True, within=within)
+    _require_revert(entry, revert_commit)
     return entry
+
+
+def _require_revert(entry: PatchLedger, revert_commit: str) -> None:
+    """Refuse a rollback for which neither an executor nor a person makes the revert."""
+    makes_revert = read_plan(entry.compensation_plan, entry.commit_sha).makes_revert
+    if revert_commit or (makes_revert and reverts.mirror() is None):
+        return
+    why = "no executor carries out the plan" if makes_revert else "the plan does not revert the commit"
+    raise Invalid({"revert_commit": [f"must be the commit that reverted the patch: {why}."]})
 
 
 def _require_committed(entry: Any, ledger_id: str) -> PatchLedger:

@@ -56,9 +56,9 @@ class Plan:
     verify_clean_state: bool
 
     @property
-    def needs_repository(self) -> bool:
-        only_notifies = all(isinstance(step, Notify) for step in self.steps)
-        return not only_notifies or bool(self.required_gates) or self.verify_clean_state
+    def makes_revert(self) -> bool:
+        """False if a person reverts the commit."""
+        return any(isinstance(step, Revert) for step in self.steps)
 
 
 def digest(plan: Mapping[str, Any]) -> str:

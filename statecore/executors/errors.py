@@ -27,6 +27,12 @@ class RollbackFailed(Refusal):
     code = "rollback_failed"
 
 
+class RevertNotVerified(Refusal):
+    """The commit does not prove that the patch was reverted; `detail` explains why."""
+
+    code = "revert_not_verified"
+
+
 class CommandRejected(Exception):
     """A command may not or cannot be run; gates report it with this exit code."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -40,8 +40,9 @@ def run(
     feed: str = "",
     keep: Iterable[int] = (),
     extra: Mapping[str, str] | None = None,
+    accepted: Container[int] = (0,),
 ) -> str:
-    """Run git in a folder and return its output; raises GitFailed and WorkerStopping."""
+    """Run git in a folder and return its output; raises GitFailed for other exit codes, and WorkerStopping."""
     moment = f"{int(now().timestamp())} +0000"
     result = command.run(
         [_find_git(), *OPTIONS, *arguments],
@@ -55,7 +56,7 @@ def run(
     )
     if result.stopped:
         raise WorkerStopping
-    if result.exit_code or result.timed_out:
+    if result.exit_code not in accepted or result.timed_out:
         message = (result.stderr or result.stdout).strip()
         raise GitFailed(message or f"git {arguments[0]} {result.describe()}")
     return result.stdout.strip("\n")

@@ -14,13 +14,14 @@ from .. import notifications, transitions
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.ids import new_id
-from ..kernel.refusals import Refusal
+from ..kernel.refusals import Refusal, StaleVersion
 from ..machines.patch_ledger import PatchLedger
 from ..notifications import NotificationFailed
 from ..records.compensation_step import Action, CompensationStep
 from ..storage.write_guard import allow_writes
+from ..transitions.change import check_version
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import verification
+from . import reverts, verification
 from .checkouts import Source
 from .compensation_plan import Notify, Plan, Revert, RunTests
 from .compensation_plan import Step as PlannedStep
@@ -69,6 +70,33 @@ def record_step(
     return run_in_transaction(step, within=within)
 
 
+def fire_rollback(
+    entry: PatchLedger,
+    revert_commit: str,
+    actor: Actor,
+    reason: str,
+    *,
+    execution: str = "",
+    dry_run: bool = False,
+    within: UnitOfWork | None = None,
+) -> PatchLedger:
+    """Record the commit and fire the transition, if the entry and its plan are as they were read."""
+
+    def step(work: UnitOfWork) -> PatchLedger:
+        current = work.lock(PatchLedger, entry.pk)
+        if current.compensation_plan != entry.compensation_plan:
+            raise StaleVersion("the plan was changed since it was read", **current.current_facts())
+        check_version(current, entry.version)
+        transitions.amend(work, current, {"revert_commit": revert_commit}, actor=actor, reason=reason)
+        outcome = transitions.transition(
+            PatchLedger, entry.pk, "rollback_requested", actor=actor, params={"error": reason}, reason=reason,
+            metadata={"execution": execution} if execution else {}, within=work,
+        )  # fmt: skip
+        return cast("PatchLedger", outcome.entity)
+
+    return run_in_transaction(step, within=within, dry_run=dry_run)
+
+
 class StepFailed(Exception):
     def __init__(self, error: str, output: str = "") -> None:
         super().__init__(error)
@@ -85,51 +113,55 @@ class Step(NamedTuple):
 
 
 class Rollback:
-    def __init__(self, entry: PatchLedger, plan: Plan, actor: Actor, reason: str) -> None:
+    """One execution of a plan. `revert_commit` is the commit that reverted the patch already, if a person made it."""
+
+    def __init__(self, entry: PatchLedger, plan: Plan, actor: Actor, reason: str, revert_commit: str = "") -> None:
         self.entry, self.plan, self.actor, self.reason = entry, plan, actor, reason
         self.id = new_id("comp")
-        self.base = self.tree = self.commit_sha = ""
+        self.base = self.tree = ""
+        self.revert_commit = revert_commit
 
-    def run(self, repository: Repository | None) -> PatchLedger:
+    def run(self, repository: Repository) -> PatchLedger:
         """Run all steps and return the rolled-back entry; raises RollbackFailed after undoing the changes."""
-        if repository is not None:
-            recover_work_tree(repository)
-            repository.check()
-            self.base = repository.head()
-            repository.begin(ROLLBACK, self.entry.pk, self.base)
+        recover_work_tree(repository)
+        repository.check()
+        self.base = repository.head()
+        repository.begin(ROLLBACK, self.entry.pk, self.base)
         self._record(Action.STARTED, details={"reason": self.reason, "base": self.base})
         try:
             for step in self._steps(repository):
                 self._run_step(step)
-            rolled_back = self._fire_rollback()
+            rolled_back = fire_rollback(self.entry, self.revert_commit, self.actor, self.reason, execution=self.id)
         except (StepFailed, Refusal) as failure:
             self._undo(repository)
             self._record(Action.FAILED, error=str(failure))
             raise RollbackFailed(f"{self.entry} stays committed: {failure}", execution=self.id) from failure
-        if repository is not None:
-            repository.end()
-        self._record(Action.ROLLED_BACK, details={"commit_sha": self.commit_sha})
+        repository.end()
+        self._record(Action.ROLLED_BACK, details={"commit_sha": self.revert_commit})
         return rolled_back
 
-    def _steps(self, repository: Repository | None) -> Iterator[Step]:
+    def _steps(self, repository: Repository) -> Iterator[Step]:
         """Yield the steps one by one, because later ones depend on the results of earlier ones."""
+        verify = Step(Action.VERIFY_REVERT, lambda: self._verify_revert(repository), {})
+        made_by_person = bool(self.revert_commit)
+        if made_by_person:
+            yield verify
         for planned in self.plan.steps:
             yield self._planned_step(planned, repository)
-        if repository is None:
-            return
         for gate_type in self.plan.required_gates:
             run = partial(self._run_gates, repository, gate_type)
             yield Step(Action.REQUIRED_GATE, run, {"gate_type": gate_type})
         if self.tree:
             yield Step(Action.COMMIT, lambda: self._commit(repository), {})
+        if not made_by_person:
+            yield verify
         if self.plan.verify_clean_state:
             yield Step(Action.VERIFY_CLEAN_STATE, lambda: self._verify_clean(repository), {})
 
-    def _planned_step(self, planned: PlannedStep, repository: Repository | None) -> Step:
+    def _planned_step(self, planned: PlannedStep, repository: Repository) -> Step:
         if isinstance(planned, Notify):
             details = {"channels": planned.channels, "recipients": planned.recipients}
             return Step(Action.NOTIFY, lambda: self._notify(planned), details, planned.required)
-        assert repository is not None  # noqa: S101 - a plan with other steps than Notify needs the repository
         if isinstance(planned, RunTests):
             suite = {"test_suite": planned.test_suite}
             return Step(Action.RUN_TESTS, lambda: self._run_tests(repository, planned), suite, planned.required)
@@ -153,10 +185,14 @@ class Rollback:
     def _revert(self, repository: Repository, planned: Revert) -> str:
         if planned.branch and (branch := repository.branch()) != planned.branch:
             raise StepFailed(f"the repository is on {branch or 'no branch'}, not on {planned.branch}")
-        if existing := repository.find_commit(TRAILER, self.entry.pk, since=self.entry.commit_sha):
-            return f"already reverted by {existing}"
+        existing = repository.find_commit(TRAILER, self.entry.pk, since=self.entry.commit_sha)
+        self.revert_commit = self.revert_commit or existing or ""
+        if self.revert_commit:
+            return f"already reverted by {self.revert_commit}"
         self.tree = repository.revert(self.entry.commit_sha)
         repository.restore(self.base)
+        if not repository.changed_modes(self.base, self.tree):
+            raise StepFailed("it was reverted already: request the rollback with the commit that did it")
         return f"{self.entry.commit_sha} is reverted; the commit follows after the other steps"
 
     def _run_tests(self, repository: Repository, planned: RunTests) -> str:
@@ -193,39 +229,19 @@ class Rollback:
     def _commit(self, repository: Repository) -> str:
         subject = f"Revert: {' '.join(self.reason.split())[:200]}"
         message = f"{subject}\n\n{TRAILER}: {self.entry.pk}\nStatecore-Reverts: {self.entry.commit_sha}\n"
-        self.commit_sha = repository.commit(self.tree, self.base, message)
-        return self.commit_sha
+        self.revert_commit = repository.commit(self.tree, self.base, message)
+        return self.revert_commit
+
+    def _verify_revert(self, repository: Repository) -> str:
+        reverts.verify_revert(repository.path, self.entry.commit_sha, self.revert_commit)
+        return f"{self.revert_commit} took the change of {self.entry.commit_sha} out"
 
     def _verify_clean(self, repository: Repository) -> str:
         if changes := repository.changes():
             raise StepFailed(f"the work tree is not clean: {', '.join(changes[:5])}")
-        return f"clean at {self.commit_sha or self.base}"
+        return f"clean at {repository.head()}"
 
-    def _fire_rollback(self) -> PatchLedger:
-        """Fire the transition with the version and the plan from the start of the rollback."""
-
-        def step(work: UnitOfWork) -> PatchLedger:
-            entry = work.lock(PatchLedger, self.entry.pk)
-            if entry.compensation_plan != self.entry.compensation_plan:
-                raise StepFailed("the plan was changed during its execution")
-            outcome = transitions.transition(
-                PatchLedger,
-                self.entry.pk,
-                "rollback_requested",
-                actor=self.actor,
-                params={"error": self.reason},
-                reason=self.reason,
-                metadata={"execution": self.id, "revert_commit": self.commit_sha or None},
-                expected_version=self.entry.version,
-                within=work,
-            )
-            return cast("PatchLedger", outcome.entity)
-
-        return run_in_transaction(step)
-
-    def _undo(self, repository: Repository | None) -> None:
-        if repository is None:
-            return
+    def _undo(self, repository: Repository) -> None:
         repository.restore(self.base)
         repository.end()
         self._record(Action.UNDONE, output=f"the repository is restored to {self.base}")

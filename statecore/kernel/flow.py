@@ -77,6 +77,8 @@ class Flow:
     agents_set: Mapping[str, Limit] | None = None
     # The fields that an agent may change of an entity that it holds.
     agents_change: Iterable[str] = ("metadata",)
+    # State → why an override cannot enter it: the state says something about the world that must have happened.
+    never_forced: Mapping[str, str] = field(default_factory=dict)
     # Numbers that never decrease; enforced by database triggers.
     monotonic: Iterable[str] = ()
     event_noun: str = ""
@@ -103,6 +105,7 @@ class Flow:
         self.done = frozenset(map(str, self.done))
         self.free_in = frozenset(map(str, self.free_in))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
+        self.never_forced = {str(name): why for name, why in self.never_forced.items()}
         declared = (getattr(method, "declaration", None) for method in vars(model).values())
         self.transitions = tuple(found for found in declared if isinstance(found, Transition))
         self.open_to = {}
@@ -137,8 +140,12 @@ class Flow:
         }
 
     def may_leave(self, state: str, target: str) -> bool:
-        """Whether even an override may change one state to another: a final state has only its declared exits."""
+        """Whether a final state may be left for another: it has only its declared exits."""
         return not self.is_final(state) or (state, target) in self.final_exits()
+
+    def may_force(self, state: str, target: str) -> bool:
+        """Whether an override may change one state to another."""
+        return target not in self.never_forced and self.may_leave(state, target)
 
     def deadline(self, state: str) -> timedelta | None:
         """Returns how long an entity may stay in a state; the setting STATECORE_DEADLINES overrides the declaration."""

@@ -66,9 +66,16 @@ def the_compensation_plan_is_approved(entry: PatchLedger, facts: Facts) -> Unmet
     return None
 
 
+def the_revert_is_verified(entry: PatchLedger, facts: Facts) -> Unmet | None:
+    """The commit is recorded only together with this transition, once it was verified in the repository."""
+    if entry.revert_commit:
+        return None
+    return Unmet("not_reverted", "the compensation plan was not executed: request the rollback")
+
+
 class PatchLedger(Entity):
     flow = Flow(
-        version="1.0.1",
+        version="1.1.0",
         collection="patches",
         prefix="patch",
         event_noun="patch",
@@ -86,6 +93,9 @@ class PatchLedger(Entity):
         # What one integrator has applied, the same one tests and commits.
         free_in={State.CREATED, State.VALIDATED, State.QUEUED, State.APPLY_FAILED},
         executors="STATECORE_REPOSITORY",
+        never_forced={
+            State.ROLLED_BACK: "a patch is rolled back by executing its compensation plan, which takes its commit out"
+        },
         succession=Succession(followers=("tasks",)),
     )
 
@@ -111,6 +121,8 @@ class PatchLedger(Entity):
     quarantined_at = models.DateTimeField(null=True, editable=False)
     compensation_plan = models.JSONField(default=dict, editable=False)
     compensation_approved_by = models.CharField(max_length=150, default="", editable=False)
+    # The verified commit that took the change out of the repository.
+    revert_commit = models.CharField(max_length=64, default="", db_default="", editable=False)
     rollback_reason = models.TextField(default="", editable=False)
     rolled_back_at = models.DateTimeField(null=True, editable=False)
     # Its workstream has ended, so nothing depends on this patch any more.
@@ -198,6 +210,7 @@ class PatchLedger(Entity):
                 "tests": self.validation_tests_passed,
             },
             "commit_sha": self.commit_sha or None,
+            "revert_commit": self.revert_commit or None,
             "quarantine_reason": self.quarantine_reason or None,
         }
 
@@ -304,9 +317,9 @@ class PatchLedger(Entity):
         source=State.COMMITTED,
         target=State.ROLLED_BACK,
         by={OPERATOR, SYSTEM},
-        guards=[the_compensation_plan_is_approved],
+        guards=[the_compensation_plan_is_approved, the_revert_is_verified],
         severity=Severity.CRITICAL,
-        leaves_final="a committed patch is rolled back by an approved compensation plan",
+        leaves_final="a committed patch is rolled back once its approved compensation plan was executed",
     )
     def roll_back(self, error: str) -> None:
         self.rollback_reason = error

@@ -86,6 +86,12 @@ def _work_tree(path: Path) -> Path:
     return path
 
 
+def _git_repository(path: Path) -> Path:
+    if not (path / ".git").exists() and not (path / "objects").is_dir():
+        raise ValueError(f"is {path}, which is not a git repository")
+    return path
+
+
 def _directories(given: list[str]) -> tuple[Path, ...]:
     for word in given:
         if not word.startswith("/") or not _path(word).is_dir():
@@ -416,6 +422,12 @@ class Environment(BaseSettings):
     )
     repository_branch: str = execution(
         "STATECORE_REPOSITORY_BRANCH", "branch on which the work tree must be; default: any"
+    )
+    proof_repository: Annotated[Directory, AfterValidator(_git_repository)] | None = execution(
+        "STATECORE_PROOF_REPOSITORY",
+        "without `STATECORE_REPOSITORY`: mirror of the git repository that integrators commit to, in which the commits"
+        " that revert patches are verified; it is only read",
+        None,
     )
     patch_test_command: Annotated[str, AfterValidator(_test_command)] = execution(
         "STATECORE_PATCH_TEST_COMMAND",

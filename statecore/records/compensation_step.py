@@ -23,6 +23,7 @@ class Action(models.TextChoices):
     NOTIFY = "notify"
     REQUIRED_GATE = "required_gate"
     COMMIT = "commit"
+    VERIFY_REVERT = "verify_revert"
     VERIFY_CLEAN_STATE = "verify_clean_state"
     UNDONE = "undone"
     # Results

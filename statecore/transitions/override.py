@@ -27,6 +27,7 @@ from ..kernel.refusals import (
     PermissionDenied,
     Refusal,
     TerminalState,
+    Unmet,
 )
 from ..kernel.second_person import Policy, policies_for
 from ..kernel.transition import Facts, Severity, Transition
@@ -234,14 +235,17 @@ def _check_exit(entity: Entity, to_state: str, facts: Facts) -> None:
     """Final states can be left only by a declared exit; its guards apply to operators too."""
     if entity.state == to_state:
         raise AlreadyInState(f"{entity} is {to_state} already", **entity.current_facts())
+    if why := entity.flow.never_forced.get(to_state):
+        unmet = [Unmet("never_forced", why)]
+        raise GuardFailed(f"{entity} cannot be forced to {to_state}", unmet, **entity.current_facts())
     if not entity.flow.is_final(entity.state):
         return
     check_not_retried(entity)
     exits = _transitions_to(entity, to_state)
     if not exits:
         raise TerminalState(f"{entity} is {entity.state}, which is final: retry it instead", **entity.current_facts())
-    if all(unmet := [exit_.unmet(entity, facts) for exit_ in exits]):
-        raise GuardFailed(f"{entity} may leave {entity.state} only when", unmet[0], **entity.current_facts())
+    if all(unmet_by_exit := [exit_.unmet(entity, facts) for exit_ in exits]):
+        raise GuardFailed(f"{entity} may leave {entity.state} only when", unmet_by_exit[0], **entity.current_facts())
 
 
 def _force_state(entity: Entity, to_state: str, facts: Facts) -> list[str]:

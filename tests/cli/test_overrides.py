@@ -113,10 +113,12 @@ def make_committed_patch() -> PatchLedger:
     return world.forced(world.patch(workstream=world.workstream()), "committed")  # type: ignore[no-any-return]
 
 
-def test_a_patch_is_not_rolled_back_without_an_approved_plan(statecore: Statecore) -> None:
+def test_a_patch_is_not_rolled_back_without_its_revert(statecore: Statecore) -> None:
     entry = make_committed_patch()
 
-    assert "requires a compensation plan" in statecore("rollback-patch", entry.pk, *REASON, code=3).err
+    assert "cannot be forced" in statecore("override", "patches", entry.pk, "rolled_back", *REASON, code=3).err
+    output = statecore("rollback-patch", entry.pk, "--reason", "it broke the parser", code=6).err
+    assert "must be the commit that reverted the patch" in output
     assert PatchLedger.objects.get().state == "committed"
 
 
@@ -195,25 +197,14 @@ def test_the_playbook_closes_a_breaker_only_if_the_tool_works(statecore: Stateco
     assert CircuitBreaker.objects.get().state == "CLOSED"
 
 
-def test_a_patch_is_rolled_back_by_its_plan(statecore: Statecore) -> None:
-    entry = make_committed_patch()
-    words = ("playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser")
-
-    assert "the default is" in statecore(*words, "--dry-run").err
-    assert PatchLedger.objects.get().compensation_plan == {}
-    rolling = statecore.start(*words)
-    until(lambda: compensation.run_due() or rolling.poll() is not None, 30)
-
-    assert rolling.wait(30) == 0
-    assert PatchLedger.objects.get().state == "rolled_back"
-
-
 def test_each_step_of_a_rollback_is_printed_once_without_earlier_attempts(statecore: Statecore, tmp_path: Path) -> None:
     work_tree = WorkTree(tmp_path / "tree")
     with override_settings(STATECORE_REPOSITORY=work_tree.path, STATECORE_HOME=tmp_path):
         entry = patch(diff_replacing("two", "zwei"))
         patches.run_due(wait=0)
         words = ("playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser")
+        assert "the default is" in statecore(*words, "--dry-run").err
+        assert PatchLedger.objects.get().compensation_plan == {}
         for branch, code in (("another", 1), ("main", 0)):
             compensation.write_plan(entry.pk, make_revert_plan(reload(entry), branch), world.operator("ada"))
             before = steps_of(entry.pk).count()
@@ -236,11 +227,12 @@ def make_revert_plan(entry: PatchLedger, branch: str) -> dict[str, Any]:
 
 def test_the_playbook_waits_for_the_last_step_of_a_rollback(statecore: Statecore, site: Site) -> None:
     """The worker changes the patch's state, cleans up, and then records the last step."""
-    entry = make_committed_patch()
+    entry = world.touched(make_committed_patch(), commit_sha="1" * 40)
     rolling = statecore.start(
         "playbook", "rollback-patch", entry.pk, "--reason", "it broke the parser", stderr=subprocess.PIPE
     )
     until(lambda: compensation.find_due() or rolling.poll() is not None)
+    world.touched(entry, revert_commit="2" * 40)
     world.fire(entry, "rollback_requested", actor=world.operator(), error="it broke the parser")
     process = count_polls(site, entry.pk)
     until(lambda: count_polls(site, entry.pk) > process + 2 or rolling.poll() is not None)

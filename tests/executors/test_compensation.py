@@ -90,7 +90,7 @@ def test_each_step_is_recorded_with_actor_and_time(committed, commands, settings
     assert summarize_steps(committed) == [
         (action, True)
         for action in ("plan_written", "plan_approved", "started", "git_revert", "run_tests", "required_gate", "commit",
-                       "verify_clean_state", "rolled_back")
+                       "verify_revert", "verify_clean_state", "rolled_back")
     ]  # fmt: skip
     written, approval, started, _revert, tested, *_, last = (step.as_dict() for step in steps_of(committed.pk))
     assert (written["actor"], approval["actor"], started["actor"]) == ("ada", "bob", "cleo")
@@ -348,15 +348,6 @@ def test_the_default_plan_works(committed, commands, settings) -> None:
     assert execute(write_and_approve(committed, found)).state == "rolled_back"
 
 
-def test_a_plan_without_git_actions_needs_no_repository(committed, work_tree, settings) -> None:
-    settings.STATECORE_REPOSITORY = None
-    before = work_tree.head()
-
-    execute(write_and_approve(committed, {"compensation_type": "manual_fix", "actions": []}))
-
-    assert (reload(committed).state, work_tree.head()) == ("rolled_back", before)
-
-
 def test_a_busy_or_dirty_repository_is_not_changed(committed, work_tree) -> None:
     write_and_approve(committed)
     with repository.locked(), pytest.raises(RepositoryBusy):
@@ -432,7 +423,7 @@ def test_notifications_are_sent_through_apprise(committed, settings, mailbox) ->
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("reached", [True, False])
 def test_a_plan_of_notifications_is_executed_by_one_of_two_workers(
-    committed, settings, mailbox, monkeypatch, reached
+    committed, work_tree, settings, mailbox, monkeypatch, reached
 ) -> None:
     monkeypatch.setattr(compensation, "LOCK_TIMEOUT", 0.0)
     nowhere = () if reached else ("json://127.0.0.1:1/",)
@@ -440,7 +431,8 @@ def test_a_plan_of_notifications_is_executed_by_one_of_two_workers(
     write_and_approve(
         committed, {"compensation_type": "manual_fix", "actions": [{"action": "notify", "required": True}]}
     )
-    compensation.request(committed.pk, stored_operator(), REASON)
+    work_tree.write("hello.txt", HELLO)
+    compensation.request(committed.pk, stored_operator(), REASON, revert_commit=work_tree.commit("Take it back"))
 
     def other_worker() -> None:
         compensation.run_due()
@@ -453,7 +445,7 @@ def test_a_plan_of_notifications_is_executed_by_one_of_two_workers(
 
     assert len(mailbox.received) == 1
     assert [action for action, _ok in summarize_steps(committed)][3:] == [
-        "started", "notify", "rolled_back" if reached else "failed"
+        "started", "verify_revert", "notify", *(["rolled_back"] if reached else ["undone", "failed"])
     ]  # fmt: skip
 
 

@@ -203,8 +203,9 @@ def _a_worker_that_is_not_ready(clock: Clock, task: Any) -> dict[str, Any]:
     return {"worker": world.worker().pk}
 
 
-def _an_approved_plan(clock: Clock, patch: Any) -> None:
-    world.touched(patch, compensation_plan={"compensation_type": "git_revert"}, compensation_approved_by="eve")
+def _an_executed_plan(clock: Clock, patch: Any) -> None:
+    plan = {"compensation_type": "git_revert"}
+    world.touched(patch, compensation_plan=plan, compensation_approved_by="eve", revert_commit="1" * 40)
 
 
 def _failed_gate() -> Any:
@@ -233,7 +234,7 @@ PREPARE: dict[Key, Setting] = {
     ("worker", "health_check_timeout", "unresponsive"): _later(minutes=3),
     ("worker", "health_check_recovered", "idle"): _with_recent_heartbeat,
     ("worker", "max_timeout_exceeded", "shutdown"): _later(minutes=6),
-    ("patch_ledger", "rollback_requested", "rolled_back"): _an_approved_plan,
+    ("patch_ledger", "rollback_requested", "rolled_back"): _an_executed_plan,
     ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", _failed_gate),
     ("test_gate", "dependency_gate_passed", "PENDING"): _no_longer_waits,
     ("test_gate", "gate_failed", "FAILED"): _given(exit_code=1),

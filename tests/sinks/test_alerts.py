@@ -145,7 +145,7 @@ def test_breaker_open(clock) -> None:
 
 
 def test_rollback(clock) -> None:
-    patch = world.forced(world.patch(), "rolled_back")
+    patch = world.rolled_back_patch()
     evaluate_rules()
     assert open_alerts("rollback") == [patch.pk]
 

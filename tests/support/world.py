@@ -80,6 +80,14 @@ def patch(**fields: Any) -> Any:
     return created("PatchLedger", **{"patch": text, **fields})
 
 
+def rolled_back_patch(**fields: Any) -> Any:
+    """A patch as the executors leave it after a rollback, without a repository."""
+    entry = forced(patch(**fields), "committed")
+    plan = {"compensation_type": "git_revert"}
+    touched(entry, compensation_plan=plan, compensation_approved_by="eve", revert_commit="1" * 40)
+    return fire(entry, "rollback_requested", error="it broke the build")
+
+
 def worker(**fields: Any) -> Any:
     return created("Worker", **fields)
 

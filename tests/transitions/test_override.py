@@ -37,8 +37,13 @@ from tests.support.world import (
 # An override is tested for its direct effect; reactions would change the entity or its parents again.
 pytestmark = [pytest.mark.usefixtures("machines_in_isolation"), pytest.mark.django_db]
 
-# A constraint requires a worker, which an override cannot name.
-NEVER_FORCED = {"task": {"running"}, "ingestion_job": {"running"}, "agent_job": {"running"}}
+# A constraint requires a worker, which an override cannot name; a rolled-back patch must have been reverted.
+NEVER_FORCED = {
+    "task": {"running"},
+    "ingestion_job": {"running"},
+    "agent_job": {"running"},
+    "patch_ledger": {"rolled_back"},
+}
 STATES = [(flow, state) for flow in worlds.flows() for state in flow.states]
 every_state = pytest.mark.parametrize(
     ("flow", "state"), STATES, ids=[f"{flow.entity_type}: {state}" for flow, state in STATES]
@@ -59,7 +64,7 @@ def override(entity, to_state: str, **details) -> transitions.Outcome:
 def ways_out(flow, state: str) -> set[str]:
     """Returns the states that an override may lead to from this one."""
     if state in flow.final:
-        return {target for source, target in flow.final_exits() if source == state}
+        return {target for source, target in flow.final_exits() if source == state} - {"rolled_back"}
     return set(flow.states) - {state} - NEVER_FORCED.get(flow.entity_type, set())
 
 
@@ -67,7 +72,7 @@ def ways_out(flow, state: str) -> set[str]:
 def test_an_override_leads_to_every_state_that_the_constraints_allow(flow, state, clock) -> None:
     entity = worlds.bring_to(flow, state, clock)
     reached = {target for target in flow.states if can_be_forced(entity, target)}
-    assert reached == ways_out(flow, state) - guarded_exits(flow, state)
+    assert reached == ways_out(flow, state)
 
 
 def can_be_forced(entity, target: str) -> bool:
@@ -75,10 +80,6 @@ def can_be_forced(entity, target: str) -> bool:
         return override(entity, target, dry_run=True).entity.state == target
     except (AlreadyInState, ConstraintViolated, TerminalState, GuardFailed):
         return False
-
-
-def guarded_exits(flow, state: str) -> set[str]:
-    return {"rolled_back"} if (flow.entity_type, state) == ("patch_ledger", "committed") else set()
 
 
 @every_state
@@ -291,13 +292,12 @@ def test_a_stale_operator_is_refused() -> None:
         override(run, "failed", expected_version=1)
 
 
-def test_a_committed_patch_is_rolled_back_only_by_an_approved_plan(clock) -> None:
+def test_a_committed_patch_cannot_be_forced_to_be_rolled_back(clock) -> None:
     patch = worlds.bring_to(registry.flow("patch_ledger"), "committed", clock)
+    world.touched(patch, compensation_plan={"compensation_type": "git_revert"}, compensation_approved_by="eve")
     with pytest.raises(GuardFailed) as refused:
         override(patch, "rolled_back")
-    assert [reason.code for reason in refused.value.unmet] == ["no_compensation_plan"]
-    world.touched(patch, compensation_plan={"compensation_type": "git_revert"}, compensation_approved_by="eve")
-    assert override(patch, "rolled_back").entity.rollback_reason == REASON
+    assert [reason.code for reason in refused.value.unmet] == ["never_forced"]
 
 
 def test_a_quarantined_patch_is_dropped_by_override() -> None:
@@ -357,7 +357,6 @@ def test_an_override_continues_the_chain() -> None:
     assert last_event(task)["prev_hash"] == events_of(task)[1]["hash"]
 
 
-def test_a_guard_that_held_is_not_recorded_as_bypassed() -> None:
-    entry = forced(world.patch(), "committed")
-    world.touched(entry, compensation_plan={"actions": []}, compensation_approved_by="ann")
-    assert last_event(forced(entry, "rolled_back"))["guards_bypassed"] == []
+def test_a_guard_that_held_is_not_recorded_as_bypassed(clock) -> None:
+    job = worlds.bring_to(registry.flow("ingestion_job"), "quarantined", clock)
+    assert last_event(forced(job, "pending"))["guards_bypassed"] == []

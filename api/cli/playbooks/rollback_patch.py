@@ -36,7 +36,7 @@ def run(options: Namespace, context: Context) -> None:
         client.approve_compensation(patch.id, digest=compensation["digest"])
     steps.print_step("requesting the rollback")
     before = len(client.get_compensation(patch.id)["steps"])
-    client.request_rollback(patch.id, reason=options.reason)
+    client.request_rollback(patch.id, reason=options.reason, revert_commit=options.revert_commit)
     _wait_until_rolled_back(context, patch.id, before)
     steps.print_step(f"{patch.id} is rolled back")
 
