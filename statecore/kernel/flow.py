@@ -77,7 +77,7 @@ class Flow:
     agents_set: Mapping[str, Limit] | None = None
     # The fields that an agent may change of an entity that it holds.
     agents_change: Iterable[str] = ("metadata",)
-    # State → why an override cannot enter it: the state says something about the world that must have happened.
+    # State → why an override cannot enter it: the state describes something outside that must have happened.
     never_forced: Mapping[str, str] = field(default_factory=dict)
     # Numbers that never decrease; enforced by database triggers.
     monotonic: Iterable[str] = ()
