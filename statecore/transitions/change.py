@@ -81,7 +81,7 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
         if _is_repeat(entity, trigger, facts):
             return None
         raise _not_open(entity, trigger, facts)
-    _check_actor(entity, facts)
+    rights.require_change(actor, entity, facts.params.get("attempt"))
     if state in flow.final:
         check_not_retried(entity)
     if facts.validated_for is not allowed[0].params:
@@ -95,20 +95,6 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
             return candidate
         unmet += reasons
     raise _guards_failed(entity, trigger, unmet)
-
-
-def _check_actor(entity: Entity, facts: Facts) -> None:
-    """Require the permission of an operator, and of an agent that it holds the entity or takes a free one."""
-    actor = facts.actor
-    if actor.kind is Kind.OPERATOR:
-        rights.require(actor, entity.flow, "operate")
-        return
-    if actor.holds and entity.holder != actor.identity:
-        attempt = facts.params.get("attempt")
-        if attempt is None or attempt == entity.attempt:  # a stale attempt is refused as a lost lease instead
-            rights.require_holder(actor, entity)
-    if actor.kind is Kind.INTEGRATOR:
-        rights.require_independence(actor, entity)
 
 
 def check_not_retried(entity: Entity) -> None:
