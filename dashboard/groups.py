@@ -1,7 +1,8 @@
 """The groups viewer, operator, supervisor and display with their permissions, created by every `migrate`.
 
-Permissions of a machine that no group knows yet are added by the same rule, so a new machine needs no change here.
-Permissions that an administrator removed stay removed.
+Each default permission is granted once: when its group is created, or by the first `migrate` of the version that
+declares it. Permissions that an administrator removed therefore stay removed. A group that was deleted is created
+anew with all of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission
+from django.db import connections
 
 from statecore.kernel import registry
+from statecore.records import DefaultGrant
 
 VIEWER, OPERATOR, SUPERVISOR, DISPLAY = "viewer", "operator", "supervisor", "display"
 ACTIONS = {
@@ -35,39 +38,40 @@ RECORDS = (
 
 
 def create_groups(using: str = "default") -> None:
+    if DefaultGrant._meta.db_table not in connections[using].introspection.table_names():
+        return  # after a part of the migrations
     permissions = {each.codename: each for each in _project_permissions(using)}
-    known = set(Permission.objects.using(using).filter(group__name__in=ACTIONS).values_list("codename", flat=True))
-    for name, actions in ACTIONS.items():
+    granted = set(DefaultGrant.objects.using(using).values_list("group_name", "codename"))
+    # The versions before this record granted what at least one of the groups has.
+    earlier = set() if granted else _held_by_any_group(using)
+    for name in ACTIONS:
         group, is_new = Group.objects.using(using).get_or_create(name=name)
-        wanted = set(_machine_codenames(actions, set() if is_new else known))
-        wanted |= set(_record_codenames(name)) if is_new else set()
-        if name == SUPERVISOR and VIEW_ACCOUNTS not in known:
-            wanted.add(VIEW_ACCOUNTS)
-        _grant(group, [permissions[code] for code in sorted(wanted) if code in permissions])
+        for codename in sorted(_default_codenames(name) & permissions.keys()):
+            if is_new or ((name, codename) not in granted and codename not in earlier):
+                _grant(group, permissions[codename])
+            DefaultGrant.objects.using(using).get_or_create(group_name=name, codename=codename)
 
 
-def _grant(group: Group, granted: list[Permission]) -> None:
+def _held_by_any_group(using: str) -> set[str]:
+    return set(Permission.objects.using(using).filter(group__name__in=ACTIONS).values_list("codename", flat=True))
+
+
+def _default_codenames(group: str) -> set[str]:
+    found = {f"{action}_{flow.model._meta.model_name}" for flow in registry.flows() for action in ACTIONS[group]}
+    if group == DISPLAY:
+        return found
+    found |= {f"view_{record}" for record in RECORDS}
+    found |= {f"{action}_display" for action in DISPLAY_ACTIONS[group]}
+    if group != VIEWER:
+        found |= {"change_alert", "add_phase", "change_phase"}
+    return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
+
+
+def _grant(group: Group, permission: Permission) -> None:
     """Without the signals that the account journal records: the groups of a version are no change by an account."""
     through: Any = Group.permissions.through
-    for permission in granted:
-        through.objects.using(group._state.db).get_or_create(group=group, permission=permission)
+    through.objects.using(group._state.db).get_or_create(group=group, permission=permission)
 
 
 def _project_permissions(using: str) -> Iterable[Permission]:
     return Permission.objects.using(using).filter(content_type__app_label__in=("statecore", "dashboard"))
-
-
-def _machine_codenames(actions: Iterable[str], known: set[str]) -> Iterable[str]:
-    for flow in registry.flows():
-        noun = flow.model._meta.model_name
-        if f"view_{noun}" not in known:
-            yield from (f"{action}_{noun}" for action in actions)
-
-
-def _record_codenames(group: str) -> Iterable[str]:
-    if group == DISPLAY:
-        return
-    yield from (f"view_{record}" for record in RECORDS)
-    yield from (f"{action}_display" for action in DISPLAY_ACTIONS[group])
-    if group != VIEWER:
-        yield from ("change_alert", "add_phase", "change_phase")

@@ -53,7 +53,7 @@ def _default(field: models.Field[Any, Any]) -> Any:
 def digest(model: type[Entity], values: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of the evidence among these values of a row, by the names of their attributes."""
     defaults, with_floats, times = columns(model)
-    given = {name: value for name, default in defaults if (value := values[name]) != default}
+    given = {name: value for name, default in defaults if (value := values[name]) is not default and value != default}
     for name in with_floats:
         if name in given and _has_floats(given[name]):
             given[name] = _canonical(given[name])

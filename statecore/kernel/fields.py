@@ -19,7 +19,7 @@ class ProtectedState(FSMFieldDescriptor):
     """
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        # Guards read the state often, and the library needs three calls for each read.
+        # Guards read the state often.
         if instance is not None and (state := instance.__dict__.get("state")) is not None:
             return state
         return super().__get__(instance, owner)
@@ -42,6 +42,11 @@ class StateField(FSMField):
         kwargs.setdefault("max_length", STATE_LENGTH)
         kwargs.update(protected=True, editable=False)
         super().__init__(**kwargs)
+
+    def get_state(self, instance: Any) -> Any:
+        """Reads a deferred state like the library, which takes three calls for any other as well."""
+        state = instance.__dict__.get("state")
+        return super().get_state(instance) if state is None else state
 
     @staticmethod
     def force(instance: Any, value: str) -> None:

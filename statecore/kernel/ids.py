@@ -12,7 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Two digits encode ten bits.
 PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
-TIME_DIGITS, RANDOM_BITS = 10, 80
+TIME_DIGITS, RANDOM_DIGITS = 10, 16
+# The digit for each value of a random byte: its last five bits.
+DIGIT_OF_BYTE = (CROCKFORD * 8).encode()
 
 ID_LENGTH = 64
 ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -35,8 +37,8 @@ class IdField(models.CharField):  # type: ignore[type-arg]
 
 
 def new_id(prefix: str) -> str:
-    milliseconds, random = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(RANDOM_BITS // 8))
-    return f"{prefix}_{_digits(milliseconds << RANDOM_BITS | random, 13)}"
+    random = os.urandom(RANDOM_DIGITS).translate(DIGIT_OF_BYTE).decode()
+    return f"{prefix}_{_digits(time.time_ns() // 1_000_000, TIME_DIGITS // 2)}{random}"
 
 
 def is_valid_id(text: object) -> bool:

@@ -298,14 +298,15 @@ class Task(Entity):
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        self.cancelled_at = at if self.state == State.CANCELLED else None
-        if self.state != State.RUNNING:
+        state = self.state
+        self.completed_at = at if state in FINAL else None
+        self.cancelled_at = at if state == State.CANCELLED else None
+        if state != State.RUNNING:
             self.worker_id = self.lease_expires_at = None
             self.claimed_by = ""
-        if self.state != State.RETRYING:
+        if state != State.RETRYING:
             self.retry_at = None
-        if self.state != State.BLOCKED:
+        if state != State.BLOCKED and self.blocked_by:
             self.blocked_by = []
 
     def fields_after_edit(self) -> dict[str, Any]:

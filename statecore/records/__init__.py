@@ -9,6 +9,7 @@ from .bulk_job import BulkJob, BulkPortion
 from .checkpoint import Checkpoint
 from .compensation_step import CompensationStep
 from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
+from .default_grant import DefaultGrant
 from .patch import Patch
 from .phase import Phase
 from .recall import Recall
@@ -18,7 +19,7 @@ from .tool_lease import ToolLease
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
-    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "ForcedStep", "OverrideCount",
-    "Patch", "Phase", "Recall", "SinkCursor", "StateCount", "Token", "ToolLease", "TransitionCount",
+    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "ForcedStep",
+    "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount", "Token", "ToolLease", "TransitionCount",
     "TransitionRate",
 ]  # fmt: skip

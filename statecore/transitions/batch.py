@@ -188,7 +188,7 @@ class Batch:
         """Record one change after the other, while the database writes those before."""
         for entity, before, transition, facts in fired:
             try:
-                change = record(entity, before, event_spec(transition, facts, self.metadata, self.cause_of(entity.pk)))
+                change = record(entity, before, event_spec(transition, facts, self.metadata, self.cause_of(entity.id)))
             except Refusal as refusal:
                 self._refuse(entity, refusal)
             else:
@@ -219,7 +219,7 @@ class Batch:
         for change in self.changes:
             follows = tuple(effects.get(change.entry.event_id, ()))
             outcome = Outcome(self.work.latest(change.entity), change.entry, follows)
-            items[change.entity.pk] = Item(change.entity.pk, outcome)
+            items[change.entry.entity_id] = Item(change.entry.entity_id, outcome)
         return items
 
 

@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 REASON_LIMIT = 2_000
 METADATA_LIMIT = 16_384
+JSON_CONTAINERS = (dict, list)
 
 
 class Change(NamedTuple):
@@ -80,7 +81,7 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
         if _is_repeat(entity, trigger, facts):
             return None
         raise _not_open(entity, trigger, facts)
-    _check_actor(entity, facts)
+    rights.require_change(actor, entity, facts.params.get("attempt"))
     if state in flow.final:
         check_not_retried(entity)
     if facts.validated_for is not allowed[0].params:
@@ -94,20 +95,6 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
             return candidate
         unmet += reasons
     raise _guards_failed(entity, trigger, unmet)
-
-
-def _check_actor(entity: Entity, facts: Facts) -> None:
-    """Require the permission of an operator, and of an agent that it holds the entity or takes a free one."""
-    actor = facts.actor
-    if actor.kind is Kind.OPERATOR:
-        rights.require(actor, entity.flow, "operate")
-        return
-    if actor.holds and entity.holder != actor.identity:
-        attempt = facts.params.get("attempt")
-        if attempt is None or attempt == entity.attempt:  # a stale attempt is refused as a lost lease instead
-            rights.require_holder(actor, entity)
-    if actor.kind is Kind.INTEGRATOR:
-        rights.require_independence(actor, entity)
 
 
 def check_not_retried(entity: Entity) -> None:
@@ -231,7 +218,7 @@ def _append_event(
     entity.updated_at = at
     entry = journal.build_entry(
         entity_type=flow.entity_type,
-        entity_id=entity.pk,
+        entity_id=entity.id,
         sequence=entity.version,
         prev_hash=entity.chain_head or journal.GENESIS,
         kind=spec.kind.value,
@@ -263,25 +250,25 @@ def _append_event(
 
 def _changed_columns(entity: Entity, before: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns to write: all of a new entity. Raises Invalid for a changed text that is too long."""
-    limits = _limits(type(entity))
+    limits, now = _limits(type(entity)), entity.__dict__
     if not before:
         return tuple(limits)
-    now, changed = entity.__dict__, []
-    for name, limit in limits.items():
-        value = now[name]
-        if value is before[name]:
-            continue
-        if value == before[name] and not (isinstance(value, dict | list) and _differ_as_json(value, before[name])):
-            continue
+    changed = [
+        name
+        for name in limits
+        if (value := now[name]) is not (old := before[name]) and (value != old or _differ_as_json(value, old))
+    ]
+    for name in changed:
         # SQLite stores any length; PostgreSQL raises an error that names no field.
-        if limit and isinstance(value, str) and len(value) > limit:
+        if (limit := limits[name]) and isinstance(now[name], str) and len(now[name]) > limit:
             raise Invalid({name: [f"must be at most {limit} characters."]})
-        changed.append(name)
     return tuple(changed)
 
 
 def _differ_as_json(value: object, before: object) -> bool:
     """Whether equal values are stored differently: in Python, 1 equals True."""
+    if not isinstance(value, JSON_CONTAINERS):
+        return False
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) != orjson.dumps(before, option=orjson.OPT_SORT_KEYS)
 
 

@@ -15,6 +15,21 @@ def require(actor: Actor, flow: Flow, action: str) -> None:
         raise PermissionDenied(f"{actor.name} may not {action} {flow.entity_type} rows", required=permission)
 
 
+def require_change(actor: Actor, entity: Entity, attempt: object) -> None:
+    """Require that the actor may change the entity at all, whatever the guards of the transition.
+
+    An operator needs the permission, an agent must hold the entity or take a free one, and an integrator must not
+    judge its own work. An agent with a stale attempt passes: it is refused as one that has lost its lease.
+    """
+    if actor.kind is Kind.OPERATOR:
+        require(actor, entity.flow, "operate")
+        return
+    if actor.holds and entity.holder != actor.identity and attempt in (None, entity.attempt):
+        require_holder(actor, entity)
+    if actor.kind is Kind.INTEGRATOR:
+        require_independence(actor, entity)
+
+
 def require_creation(actor: Actor, flow: Flow) -> None:
     """Require that this kind of actor may create entities of the machine, and the permission of an operator."""
     if actor.kind not in flow.created_by:

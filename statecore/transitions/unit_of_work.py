@@ -134,12 +134,12 @@ class UnitOfWork:
 
     def remember(self, reader: EntityReader, row: Iterable[Any]) -> Entity:
         entity: Entity = reader.build(row)
-        self.entities[type(entity), entity.pk] = entity
+        self.entities[type(entity), entity.id] = entity
         return entity
 
     def latest(self, entity: Entity) -> Entity:
         """Return the entity as this transaction has left it."""
-        return self.entities.get((type(entity), entity.pk), entity)
+        return self.entities.get((type(entity), entity.id), entity)
 
     def forget(self, entity: Entity) -> None:
         """Drop an entity that has changed in memory and not in the database."""

@@ -184,20 +184,43 @@ def test_a_read_only_console_shows_pages_and_refuses_changes(
     assert client.post(reverse("console:tokens"), {"name": "x", "scope": "read"}).status_code == 403
 
 
-def test_groups_gain_new_machines_and_do_not_regain_removed_permissions(people: dict[str, Any]) -> None:
+def test_an_upgrade_grants_each_new_default_permission_once(people: dict[str, Any]) -> None:
     from django.contrib.auth.models import Group, Permission
 
     from dashboard import groups
+    from statecore.records import DefaultGrant
 
     operator, viewer = Group.objects.get(name="operator"), Group.objects.get(name="viewer")
-    operator.permissions.remove(Permission.objects.get(codename="operate_run"))
     for group in Group.objects.all():
-        group.permissions.remove(*Permission.objects.filter(codename__endswith="_pipelinejob"))
+        group.permissions.remove(*Permission.objects.filter(codename__in=("operate_run", "add_phase")))
+    # As before the version that declared it.
+    DefaultGrant.objects.filter(codename="add_phase").delete()
     groups.create_groups()
 
+    assert operator.permissions.filter(codename="add_phase").exists()
     assert not operator.permissions.filter(codename="operate_run").exists()
-    assert operator.permissions.filter(codename="operate_pipelinejob").exists()
-    assert not viewer.permissions.filter(codename__startswith="operate_").exists()
+    assert not viewer.permissions.filter(codename="add_phase").exists()
+
+    operator.permissions.remove(Permission.objects.get(codename="add_phase"))
+    groups.create_groups()
+    assert not operator.permissions.filter(codename="add_phase").exists()
+
+
+def test_groups_of_versions_without_a_record_gain_what_no_group_has(people: dict[str, Any]) -> None:
+    from django.contrib.auth.models import Group, Permission
+
+    from dashboard import groups
+    from statecore.records import DefaultGrant
+
+    operator = Group.objects.get(name="operator")
+    operator.permissions.remove(Permission.objects.get(codename="operate_run"))
+    for group in Group.objects.all():
+        group.permissions.remove(*Permission.objects.filter(codename="change_phase"))
+    DefaultGrant.objects.all().delete()
+    groups.create_groups()
+
+    assert operator.permissions.filter(codename="change_phase").exists()
+    assert not operator.permissions.filter(codename="operate_run").exists()
     assert not operator.permissions.filter(codename__startswith="override_").exists()
 
 

@@ -14,7 +14,7 @@ from statecore.storage.triggers import PREFIX, installed
 # Filled by the migrations, and changed by no test.
 KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 # Filled by the migrations; a test may change them.
-GROUPS = ("auth_group_permissions", "auth_group")
+GROUPS = ("auth_group_permissions", "auth_group", "statecore_defaultgrant")
 
 
 def empty(alias: str, groups: list[Any]) -> None:

@@ -15,13 +15,16 @@ from ...records import (
     AlertNotice,
     BulkJob,
     BulkPortion,
+    DefaultGrant,
     Token,
     ToolLease,
 )
 
 CHUNK = 1_000
 # The journal has separate files. The other tables are short-lived, or not valid in another installation.
-EXCLUDED = (Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion)
+EXCLUDED = (
+    Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
+)  # fmt: skip
 Row = dict[str, Any]
 
 

@@ -122,11 +122,8 @@ def _check_permission(transition: Transition, entity: Entity, actor: Actor | Non
         return []
     if actor.kind not in transition.actors:
         return [Unmet(PermissionDenied.code, f"{' or '.join(sorted(transition.actors))} only")]
-    if actor.kind is Kind.OPERATOR and not actor.has_permission(entity.flow.permission("operate")):
-        return [Unmet(PermissionDenied.code, f"{actor.name} may not operate {entity.flow.entity_type} rows")]
     try:
-        rights.require_holder(actor, entity)
-        rights.require_independence(actor, entity)
+        rights.require_change(actor, entity, entity.attempt)
     except Refusal as refusal:
         return [Unmet(refusal.code, refusal.detail)]
     return []
