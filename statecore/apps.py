@@ -37,6 +37,7 @@ class StatecoreConfig(AppConfig):
         pre_save.connect(account_names.check_username, sender=settings.AUTH_USER_MODEL)
         post_migrate.connect(_install_triggers, sender=self)
         post_migrate.connect(_install_commit_order, sender=self)
+        post_migrate.connect(_grant_rights, sender=self)
 
 
 def _install_triggers(using: str, **_: Any) -> None:
@@ -49,3 +50,9 @@ def _install_commit_order(using: str, **_: Any) -> None:
     from .journal import commit_order
 
     commit_order.install(connections[using])
+
+
+def _grant_rights(using: str, **_: Any) -> None:
+    from .storage import roles
+
+    roles.grant_rights(connections[using])

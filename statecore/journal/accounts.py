@@ -18,11 +18,12 @@ from ..kernel import registry
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.transition import Severity
+from ..storage.journal_rules import ACCOUNT
 from ..storage.write_guard import allow_writes
 from .archive import Anchor
 from .events import GENESIS, Event, EventKind, build_entry
 
-ENTITY_TYPE = "account"
+ENTITY_TYPE = ACCOUNT
 VIEW_ACCOUNTS = "statecore.view_accounts"
 TEXT_LIMIT = 1_000
 ID_PATTERN = re.compile(r"(?:user|group):[0-9]+|system|unknown")

@@ -19,8 +19,8 @@ from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import now, rfc3339
 from ..kernel.fields import STATE_LENGTH
 from ..kernel.ids import ID_LENGTH, IdField, new_id
+from ..storage.journal_rules import GENESIS as GENESIS
 
-GENESIS = "0" * 64
 EVENT_ID_LENGTH = 30
 KEY_LENGTH, ENDPOINT_LENGTH = 200, 255
 OVERRIDDEN = "manual_override"  # the trigger of every override

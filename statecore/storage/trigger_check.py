@@ -2,7 +2,7 @@
 
 A trigger is compared as a whole: events, columns, condition, time, order, function and enabled flag. A foreign trigger
 or rule on the same table could undo what a guard has checked, and a setting pinned on a role, a database or a function
-could open a guard or switch off foreign keys.
+could switch off foreign keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import orjson
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from . import triggers
-from .write_guard import RETENTION, TRANSITIONS
 
 
 class Problem(NamedTuple):
@@ -58,8 +57,7 @@ SQLITE = {
 }
 
 _TABLES = "pg_class AS c JOIN json_array_elements_text(%s) AS given ON c.oid = to_regclass(quote_ident(given))"
-_WEAKENS = "(setting ILIKE 'statecore.%' OR setting ILIKE 'session_replication_role=%')"
-_OPEN = ", ".join(f"('{guard.setting}', 'open')" for guard in (TRANSITIONS, RETENTION))
+_WEAKENS = "setting ILIKE 'session_replication_role=%'"
 
 POSTGRESQL = {
     f"SELECT c.relname FROM {_TABLES} WHERE c.relkind NOT IN ('r', 'p')": "is not a table",
@@ -82,9 +80,7 @@ POSTGRESQL = {
     SELECT setting, f.oid::regprocedure::text FROM pg_proc AS f CROSS JOIN unnest(f.proconfig) AS setting
     WHERE {_WEAKENS}
     """: "is pinned on the function {}: drop the function",
-    f"""
-    SELECT name, weak FROM (
-        VALUES ('session_replication_role', 'replica'), ('session_replication_role', 'local'), {_OPEN}
-    ) AS known (name, weak) WHERE current_setting(name, true) = weak
+    """
+    SELECT name, setting FROM pg_settings WHERE name = 'session_replication_role' AND setting <> 'origin'
     """: "is {} for this connection: reset it",
 }

@@ -11,7 +11,6 @@ from django.db.models import Field
 from ..journal import COLUMNS, Entry, Event, EventKind
 from ..kernel.entity import Entity
 from ..kernel.fields import column
-from ..storage.write_guard import SETTING
 
 EVENT_FIELDS = [column(Event, name) for name in COLUMNS]
 # Columns that a row shares with its last event; on PostgreSQL their values are sent once.
@@ -23,42 +22,37 @@ FROM_EVENT = {
     "state_entered_at": "timestamp",
 }
 
-# Closes the write guard at the end of a statement: the condition needs the count of all events written.
-_CLOSE_GUARD = (
-    "SELECT n FROM (SELECT count(*) AS n FROM recorded) AS counted "
-    f"WHERE set_config('{SETTING}', CASE WHEN n >= 0 THEN 'shut' END, true) = 'shut'"
-)
+_COUNT = "SELECT count(*) FROM recorded"
 
 
 @cache
 def postgresql(
     model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None = None, *, creating: bool
 ) -> str:
-    """Open the write guard, write the row and its event, close the guard: one round trip, one plan.
+    """Write the row and its event: one round trip, one plan. The triggers compare them at the end of the statement.
 
     For one change every parameter is a value. For many, the parameters named in `varying` are arrays, and the others
     are values that all rows share.
     """
     row = (_insert_given if creating else _update_given)(model, columns)
-    return _guarded(row, _given(model, columns, varying))
+    return _with_event(row, _given(model, columns, varying))
 
 
 @cache
 def update_if_unchanged(model: type[Entity], columns: tuple[str, ...]) -> str:
     """Write a row that was read without a lock; the last parameter is the xmin it was read with."""
     row = _update_given(model, columns, " AND t.xmin = given.seen")
-    return _guarded(row, f"{_given(model, columns, None)}, %s::xid AS seen")
+    return _with_event(row, f"{_given(model, columns, None)}, %s::xid AS seen")
 
 
-def _guarded(row: str, given: str) -> str:
+def _with_event(row: str, given: str) -> str:
     names = [str(field.column) for field in EVENT_FIELDS]
     return (
-        f"WITH guard AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS state), "
-        f"given AS ({given}), written AS ({row}), "
+        f"WITH given AS ({given}), written AS ({row}), "
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
         f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
-        f"{_CLOSE_GUARD}"
+        f"{_COUNT}"
     )
 
 
@@ -99,11 +93,10 @@ def combined(rows: tuple[Row, ...], declarations: tuple[tuple[Any, ...], ...]) -
     updates = [f"row_{number} AS ({_update_once(row)})" for number, row in enumerate(rows)]
     owners = [f"SELECT {event} FROM row_{number}" for number, row in enumerate(rows) for event in row.events]
     return (
-        f"WITH guard AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS state), "
-        f"event (number, {names}) AS (VALUES {events}), {', '.join(updates)}, "
+        f"WITH event (number, {names}) AS (VALUES {events}), {', '.join(updates)}, "
         f"recorded AS (INSERT INTO {_events()} ({names}) SELECT {names} FROM event "
         f"JOIN ({' UNION ALL '.join(owners)}) AS written (number) USING (number) ORDER BY number RETURNING 1) "
-        f"{_CLOSE_GUARD}"
+        f"{_COUNT}"
     )
 
 
@@ -122,8 +115,8 @@ def _update_once(row: Row) -> str:
     types = [_short_type(column(row.model, name)) for name in row.columns]
     sets += [f"{name} = %s::{type_}" for name, type_ in zip(_names(row.model, row.columns), types, strict=True)]
     return (
-        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM guard, event WHERE guard.state = 'open' "
-        f"AND event.number = {row.events[-1]} AND t.id = event.entity_id "
+        f"UPDATE {_table(row.model)} AS t SET {', '.join(sets)} FROM event "
+        f"WHERE event.number = {row.events[-1]} AND t.id = event.entity_id "
         f"AND t.version = event.sequence - {len(row.events)} RETURNING t.id"
     )
 
@@ -160,10 +153,7 @@ def _type(field: Field[Any, Any]) -> str:
 
 def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
     values = ", ".join(f"given.r_{name}" for name in columns)
-    return (
-        f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) SELECT {values} "
-        f"FROM guard, given WHERE guard.state = 'open' RETURNING id"
-    )
+    return f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) SELECT {values} FROM given RETURNING id"
 
 
 def _update_given(model: type[Entity], columns: tuple[str, ...], also: str = "") -> str:
@@ -171,8 +161,8 @@ def _update_given(model: type[Entity], columns: tuple[str, ...], also: str = "")
     sets = [_from_event(name, f"given.e_{source}", "given.e_kind") for name, source in FROM_EVENT.items()]
     sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
     return (
-        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM guard, given WHERE guard.state = 'open' "
-        f"AND t.id = given.e_entity_id AND t.version = given.e_sequence - 1{also} RETURNING t.id"
+        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM given "
+        f"WHERE t.id = given.e_entity_id AND t.version = given.e_sequence - 1{also} RETURNING t.id"
     )
 
 

@@ -126,10 +126,9 @@ def test_foreign_keys_that_are_switched_off_are_reported() -> None:
 
 
 PINNED = {
-    "a role": "ALTER ROLE CURRENT_USER SET statecore.door = 'open'",
-    "a role, with capitals": "ALTER ROLE CURRENT_USER SET \"Statecore.Door\" = 'open'",
+    "a role": "ALTER ROLE CURRENT_USER SET session_replication_role = replica",
     "every role": "ALTER ROLE ALL SET session_replication_role = replica",
-    "a function": "CREATE FUNCTION f() RETURNS int LANGUAGE sql SET statecore.door = 'open' AS 'SELECT 1'",
+    "a function": "CREATE FUNCTION f() RETURNS int LANGUAGE sql SET session_replication_role = replica AS 'SELECT 1'",
 }
 
 
@@ -143,17 +142,16 @@ def test_a_pinned_setting_is_reported(attack: str) -> None:
 
 @pytest.mark.postgres
 def test_a_setting_pinned_on_this_database_is_reported() -> None:
-    run_sql(f"ALTER DATABASE {connection.settings_dict['NAME']} SET statecore.door = 'open'")
+    run_sql(f"ALTER DATABASE {connection.settings_dict['NAME']} SET session_replication_role = replica")
     (problem,) = trigger_check.find_problems(connection)
     assert f"is pinned on every role in {connection.settings_dict['NAME']}" in str(problem)
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("setting", ["session_replication_role = replica", "statecore.door = 'open'"])
-def test_a_weakened_connection_is_reported(setting: str) -> None:
+def test_a_weakened_connection_is_reported() -> None:
     with transaction.atomic():
-        run_sql(f"SET LOCAL {setting}")
-        assert names() == [setting.partition(" ")[0]]
+        run_sql("SET LOCAL session_replication_role = replica")
+        assert names() == ["session_replication_role"]
 
 
 def test_a_view_in_place_of_a_table_is_reported() -> None:

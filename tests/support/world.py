@@ -18,7 +18,7 @@ from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
 from statecore.kernel.entity import Entity
 from statecore.records import Patch, Phase
 from statecore.scheduling import breakers
-from statecore.storage import write_guard as database_gate
+from statecore.storage import write_guard
 from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 AGENT = Actor.agent("agent-7")
@@ -165,14 +165,6 @@ def trace(entity: Entity) -> tuple[Any, ...]:
 
 @contextmanager
 def disable_write_guard() -> Iterator[None]:
-    """Disables the write guard, as the transition service does: what is refused now is refused by something else."""
-    with transaction.atomic(), database_gate.allow_writes(connection):
-        _set_write_guard("open")
+    """Enables writes on SQLite, as the transition service does: what is refused now is refused by something else."""
+    with transaction.atomic(), write_guard.allow_writes(connection):
         yield
-        _set_write_guard("shut")
-
-
-def _set_write_guard(position: str) -> None:
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config(%s, %s, true)", [database_gate.SETTING, position])

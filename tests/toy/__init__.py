@@ -52,14 +52,17 @@ def in_the_database() -> Iterator[Flow]:
 
     from statecore.storage import triggers
 
-    with loaded() as flow:
-        with connection.schema_editor() as editor:
-            editor.create_model(flow.model)
-        triggers.install(connection)
-        try:
-            yield flow
-        finally:
+    try:
+        with loaded() as flow:
             with connection.schema_editor() as editor:
-                editor.delete_model(flow.model)
-                if connection.vendor == "postgresql":
-                    editor.execute(f"DROP FUNCTION {triggers.PREFIX}{flow.model._meta.db_table}()")
+                editor.create_model(flow.model)
+            triggers.install(connection)
+            try:
+                yield flow
+            finally:
+                with connection.schema_editor() as editor:
+                    editor.delete_model(flow.model)
+                    if connection.vendor == "postgresql":
+                        editor.execute(f"DROP FUNCTION {triggers.PREFIX}{flow.model._meta.db_table}()")
+    finally:
+        triggers.install(connection)  # the trigger of the journal names every machine

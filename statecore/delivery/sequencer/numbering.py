@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from ...journal import commit_order
 from ...journal.commit_order import EVENTS, POSITIONS, Unnumbered
 from ...journal.position import Numbering
-from ...storage.write_guard import SETTING, allow_writes
+from ...storage.write_guard import allow_writes
 
 # SQLite only, where all writers wait for this one. On PostgreSQL numbering blocks no writer and takes one snapshot.
 CHUNK_SIZE = 5_000
@@ -98,10 +98,9 @@ def _select_numbered(new: Unnumbered, base: str = "base") -> str:
     )
 
 
-# Opens the write guard for this statement only. A former leader inserts nothing: its mark differs from the stored one.
+# A former leader inserts nothing: its mark differs from the stored one.
 _NUMBER_AND_MARK = f"""
-    WITH write_guard AS MATERIALIZED (SELECT set_config('{SETTING}', 'open', true) AS setting),
-    base AS MATERIALIZED (SELECT head FROM {MARK}, write_guard WHERE id = 1 AND seen = %s AND setting = 'open'),
+    WITH base AS MATERIALIZED (SELECT head FROM {MARK} WHERE id = 1 AND seen = %s),
     inserted AS (INSERT INTO {POSITIONS} ({COLUMNS}) {{numbered}} RETURNING 1),
     counted AS (SELECT count(*) AS n FROM inserted),
     marked AS (

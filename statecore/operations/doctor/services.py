@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from ...kernel.clock import now
-from ...storage import trigger_check, triggers
+from ...storage import roles, trigger_check, triggers
 from .results import CheckResult, error, get_first_line, ok, warning
 
 REDIS_TIMEOUT = 5.0
@@ -170,6 +170,10 @@ def check_triggers() -> Iterator[CheckResult]:
         )
     else:
         yield ok(f"{len(triggers.installed(connection))} protect the states and the journal")
+    if connection.vendor == "postgresql":
+        role = _select_value("SELECT current_user")
+        can_remove = "owns the tables and could remove the triggers; manage.py roles --sql writes roles that cannot"
+        yield ok(f"the role {role} {can_remove if roles.can_remove_guards(connection) else 'cannot remove them'}")
 
 
 def check_clock() -> Iterator[CheckResult]:

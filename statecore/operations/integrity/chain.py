@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from ...journal import GENESIS, MIRRORED, Anchor, Event
+from ...journal import GENESIS, Anchor, Event
 from ...journal.archive import get_last_archived_position
 from ...journal.commit_order import POSITIONS
+from ...storage import journal_rules
 from .findings import ERROR, Finding
 
 CHUNK = 2_000
 TIMESTAMP = {
-    "postgresql": """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
+    "postgresql": journal_rules.TIMESTAMP,
     # Django omits a fraction of zero. A value in any other format gets a `?`, so that it does not match.
     "sqlite": (
         "substr(timestamp, 1, 10) || CASE substr(timestamp, 11, 1) WHEN ' ' THEN 'T' ELSE '?' END "
@@ -156,11 +157,5 @@ def _build_query(where: str, *, anchored: bool) -> str:
 
 def _build_column_comparison() -> str:
     """Returns an SQL condition: the body starts with the values of the columns."""
-    prefix, glue = "'{", ""
-    for name in MIRRORED:
-        quote = "" if name == "sequence" else '"'
-        value = TIMESTAMP[connection.vendor] if name == "timestamp" else name
-        prefix += f"""{glue}"{name}":{quote}' || {value} || '{quote}"""
-        glue = ","
-    prefix += ""","details":'"""
+    prefix = journal_rules.build_body_prefix(TIMESTAMP[connection.vendor])
     return f"starts_with(body, {prefix})" if connection.vendor == "postgresql" else f"instr(body, {prefix}) = 1"

@@ -1,0 +1,130 @@
+"""The triggers of PostgreSQL: they accept a write only if rows and events agree afterwards, whatever wrote them.
+
+No setting, function or role opens these guards. They compare the rows that a statement has changed with the events that
+it has added, once per statement and at its end. Each statement leaves every row in agreement with its last event, and
+every event in the chain of its row; so does each commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from . import journal_rules
+from .guarded_tables import PREFIX, GuardedTable, is_illegal_edit, is_illegal_exit, is_state_unchanged, quote
+from .journal_rules import refuse
+
+# The definition of a trigger has its events, columns, condition and time; that of its function all but the body. The
+# search path is pinned, so that a temporary table or a function of another schema cannot take the place of a name.
+TRIGGERS = """
+    SELECT t.tgname::text, c.relname::text,
+        concat_ws(E'\\n', pg_get_triggerdef(t.oid, true), t.tgenabled, l.lanname, f.prosecdef,
+            f.proconfig = ARRAY['search_path=pg_catalog, ' || quote_ident(n.nspname) || ', pg_temp'],
+            f.pronamespace = c.relnamespace AND f.proowner = c.relowner, f.prosrc)
+    FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_proc AS f ON f.oid = t.tgfoid JOIN pg_language AS l ON l.oid = f.prolang
+    WHERE NOT t.tgisinternal
+      AND c.oid IN (SELECT to_regclass(quote_ident(name)) FROM json_array_elements_text(%s) AS name)
+"""
+# Always enabled, no SECURITY DEFINER, the search path pinned, in the schema of its table and with the same owner.
+PROPERTIES = ("A", "plpgsql", "f", "t", "t")
+
+BEFORE_ROW = "BEFORE {action} ON {table} FOR EACH ROW"
+BEFORE_STATEMENT = "BEFORE {action} ON {table} FOR EACH STATEMENT"
+AFTER_INSERT = "AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT"
+AFTER_UPDATE = "AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT"
+AFTER_DELETE = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT"
+
+
+class Rule(NamedTuple):
+    """When a trigger fires, and what its function does."""
+
+    event: str
+    body: str
+
+
+def drop(name: str, table: str) -> str:
+    return f"DROP TRIGGER IF EXISTS {name} ON {table}"
+
+
+def build_statements(guarded: GuardedTable, schema: str) -> Iterator[str]:
+    yield (
+        f"CREATE OR REPLACE FUNCTION {PREFIX}{guarded.table}() RETURNS trigger LANGUAGE plpgsql "
+        f"SET search_path = pg_catalog, {schema}, pg_temp AS $guard${_build_body(guarded)}$guard$"
+    )
+    # A table with pending deferred constraints cannot be altered.
+    yield "SET CONSTRAINTS ALL IMMEDIATE"
+    for action, rule in _build_rules(guarded).items():
+        yield _build_trigger(guarded, action, rule).replace("CREATE TRIGGER", "CREATE OR REPLACE TRIGGER", 1)
+        # These triggers fire even with session_replication_role = replica.
+        yield f"ALTER TABLE {guarded.table} ENABLE ALWAYS TRIGGER {_build_name(guarded, action)}"
+    yield "SET CONSTRAINTS ALL DEFERRED"
+
+
+def build_texts(guarded: GuardedTable) -> dict[tuple[str, str], str]:
+    """Returns the definitions as `TRIGGERS` reads them."""
+    body = _build_body(guarded)
+    return {
+        (_build_name(guarded, action), guarded.table): "\n".join(
+            [_build_trigger(guarded, action, rule), *PROPERTIES, body]
+        )
+        for action, rule in _build_rules(guarded).items()
+    }
+
+
+def _build_name(guarded: GuardedTable, action: str) -> str:
+    return f"{PREFIX}{guarded.table}_{action}"
+
+
+def _build_trigger(guarded: GuardedTable, action: str, rule: Rule) -> str:
+    """Returns the statement as pg_get_triggerdef() formats it."""
+    event = rule.event.format(action=action.upper(), table=guarded.table)
+    return f"CREATE TRIGGER {_build_name(guarded, action)} {event} EXECUTE FUNCTION {PREFIX}{guarded.table}()"
+
+
+def _build_body(guarded: GuardedTable) -> str:
+    branches = [f"IF TG_OP = '{action.upper()}' THEN {rule.body} " for action, rule in _build_rules(guarded).items()]
+    return f" {journal_rules.DECLARE}BEGIN {'ELS'.join(branches)}END IF; RETURN NULL; END "
+
+
+def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
+    """Returns the rules by action. Whether a role may add rows to a table without a rule is a matter of its rights."""
+    rules = {}
+    if guarded.flow is not None:
+        rules["insert"] = Rule(AFTER_INSERT, _check_created_rows(guarded))
+        rules["update"] = Rule(AFTER_UPDATE, _check_changed_rows(guarded))
+    else:
+        rules["update"] = Rule(BEFORE_ROW, refuse(guarded.change_error))
+    rules["delete"] = Rule(BEFORE_ROW, refuse(guarded.deletion_error))
+    rules["truncate"] = Rule(BEFORE_STATEMENT, refuse(guarded.deletion_error))
+    if guarded.is_archivable:
+        rules["insert"] = Rule(AFTER_INSERT, journal_rules.check_added_rows(guarded))
+        rules["delete"] = Rule(AFTER_DELETE, refuse(guarded.deletion_error, journal_rules.find_kept(guarded)))
+    return rules
+
+
+def _check_created_rows(guarded: GuardedTable) -> str:
+    assert guarded.flow is not None  # noqa: S101
+    flow = guarded.flow
+    return refuse(
+        guarded.insertion_error,
+        f"SELECT 1 FROM new_rows AS n WHERE n.state <> {quote(flow.initial)} OR n.version <> 1 "
+        f"OR ({journal_rules.select_first_hash(flow.entity_type)}) IS DISTINCT FROM n.chain_head",
+    )
+
+
+def _check_changed_rows(guarded: GuardedTable) -> str:
+    """A full join, because it is always a hash or merge join: the plan is kept, whatever the size of later statements.
+
+    It also has the rows that got another id.
+    """
+    assert guarded.flow is not None  # noqa: S101
+    flow = guarded.flow
+    changed = f"NOT ({is_state_unchanged('=', 'o', 'n')})"
+    return refuse(
+        guarded.change_error,
+        f"SELECT 1 FROM old_rows AS o FULL JOIN new_rows AS n ON n.id = o.id WHERE o.id IS NULL OR n.id IS NULL "
+        f"OR {is_illegal_edit(guarded, flow, 'IS DISTINCT FROM', 'o', 'n')} "
+        f"OR {changed} AND (n.version <= o.version OR {is_illegal_exit(flow, 'o', 'n')} "
+        f"OR ({journal_rules.count_new_events(flow.entity_type)}) <> n.version - o.version)",
+    )
