@@ -140,9 +140,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     """Replaces Django's flush after transactional tests: it is slow, and the write guard's triggers refuse it."""
     from django.test import TransactionTestCase
 
-    from tests.support import emptying
+    from tests.support import emptying, roles
 
     with django_db_blocker.unblock():
+        if DATABASE == "postgres":
+            roles.create()
         groups = emptying.read_group_permissions("default")
 
     with pytest.MonkeyPatch.context() as patch:

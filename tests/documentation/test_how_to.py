@@ -61,6 +61,8 @@ NOT_RUN = {
     "it needs the user of a real installation": [
         "sudo -u postgres createuser --pwprompt statecore",
         "sudo -u postgres createdb --owner statecore statecore",
+        "sudo -u statecore --preserve-env .venv/bin/python manage.py roles --sql > /tmp/roles.sql",
+        "sudo -u postgres psql --set ON_ERROR_STOP=1 --dbname statecore --file /tmp/roles.sql",
         "sudo -u statecore --preserve-env .venv/bin/python manage.py createsuperuser",
         "sudo -u statecore --preserve-env .venv/bin/python manage.py doctor",
     ],

@@ -19,30 +19,11 @@ from statecore import transitions
 from statecore.journal import GENESIS, Anchor, Event, accounts, events
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.storage import roles, trigger_check
+from statecore.storage import trigger_check
 from tests.support import world
+from tests.support.roles import PREFIX
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
-
-PREFIX = "attack7"
-
-
-@pytest.fixture(scope="module")
-def roles_exist(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Creates the roles as `manage.py roles --sql` writes them, and removes them afterwards."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("SELECT current_user")
-        (superuser,) = cursor.fetchone()
-        for _twice in range(2):
-            for statement in roles.write_sql(PREFIX, "public", connection.settings_dict["NAME"]):
-                cursor.execute(statement)
-        roles.grant_rights(connection)
-    yield
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        names = [f"{PREFIX}_{role}" for role in (roles.OWNER, *roles.PROCESSES)]
-        cursor.execute(f"REASSIGN OWNED BY {names[0]} TO {superuser}")
-        cursor.execute(f"DROP OWNED BY {', '.join(names)}")
-        cursor.execute(f"DROP ROLE {', '.join(names)}")
 
 
 @contextmanager
@@ -65,7 +46,7 @@ def acting_as(role: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def web(roles_exist: None) -> Iterator[psycopg.Connection[Any]]:
+def web() -> Iterator[psycopg.Connection[Any]]:
     with connected_as("web") as connected:
         yield connected
 
@@ -155,7 +136,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES.keys())
-def test_a_forged_event_that_does_not_extend_the_chain_is_refused(forgery: dict[str, Any], roles_exist: None) -> None:
+def test_a_forged_event_that_does_not_extend_the_chain_is_refused(forgery: dict[str, Any]) -> None:
     run = world.run()
     before = world.trace(run)
     with acting_as("web"), pytest.raises(Exception, match="only the transition service"), transaction.atomic():
@@ -163,7 +144,7 @@ def test_a_forged_event_that_does_not_extend_the_chain_is_refused(forgery: dict[
     assert world.trace(run) == before
 
 
-def test_a_row_and_an_event_that_agree_are_accepted(roles_exist: None) -> None:
+def test_a_row_and_an_event_that_agree_are_accepted() -> None:
     """The forgeries above are refused for their difference, and not for the way they are written."""
     run = world.run()
     with acting_as("web"):
@@ -171,13 +152,13 @@ def test_a_row_and_an_event_that_agree_are_accepted(roles_exist: None) -> None:
     assert [event["actor"] for event in world.events_of(run)] == ["system", "mallory"]
 
 
-def test_a_final_state_is_not_left_even_with_an_event_that_agrees(roles_exist: None) -> None:
+def test_a_final_state_is_not_left_even_with_an_event_that_agrees() -> None:
     run = world.forced(world.run(), "failed")
     with acting_as("web"), pytest.raises(Exception, match="only the transition service"), transaction.atomic():
         forge(run, to_state="succeeded", completed="now()", kind="override", trigger="manual_override")
 
 
-def test_an_event_without_its_row_and_a_hash_without_its_body_are_refused(roles_exist: None) -> None:
+def test_an_event_without_its_row_and_a_hash_without_its_body_are_refused() -> None:
     run = world.run()
     (event,) = Event.objects.filter(entity_id=run.pk)
     made = events.build_entry(
@@ -190,7 +171,7 @@ def test_an_event_without_its_row_and_a_hash_without_its_body_are_refused(roles_
                 Event(**entry._asdict()).save(force_insert=True)
 
 
-def test_an_entry_of_an_account_follows_the_last_one(roles_exist: None) -> None:
+def test_an_entry_of_an_account_follows_the_last_one() -> None:
     accounts.record(accounts.Action.LOGGED_OUT, accounts.SYSTEM, actor=THE_SYSTEM)
     last = Event.objects.filter(entity_type="account", entity_id="system").latest("sequence")
     for sequence, prev_hash in ((last.sequence + 2, last.hash), (last.sequence + 1, GENESIS)):
@@ -204,7 +185,7 @@ def test_an_entry_of_an_account_follows_the_last_one(roles_exist: None) -> None:
 
 
 @pytest.mark.parametrize("role", ["web", "executor"])
-def test_the_application_works_with_the_rights_of_its_role(role: str, roles_exist: None) -> None:
+def test_the_application_works_with_the_rights_of_its_role(role: str) -> None:
     phase = world.phase()
     with acting_as(role):
         run = transitions.create(world.model("Run"), actor=THE_SYSTEM, phase=phase).entity
@@ -219,7 +200,7 @@ SECRETS = (
 )  # fmt: skip
 
 
-def test_the_reader_reads_no_secret_and_writes_nothing(roles_exist: None) -> None:
+def test_the_reader_reads_no_secret_and_writes_nothing() -> None:
     with connected_as("reader") as reader:
         for allowed in (
             "SELECT * FROM statecore_event",
@@ -232,7 +213,7 @@ def test_the_reader_reads_no_secret_and_writes_nothing(roles_exist: None) -> Non
                 reader.execute(refused)
 
 
-def test_the_executor_reads_no_secret_and_decides_nothing(roles_exist: None) -> None:
+def test_the_executor_reads_no_secret_and_decides_nothing() -> None:
     with connected_as("executor") as executor:
         for refused in (
             *SECRETS[:-1],
@@ -243,7 +224,7 @@ def test_the_executor_reads_no_secret_and_decides_nothing(roles_exist: None) -> 
                 executor.execute(refused)
 
 
-def test_the_owner_migrates_and_grants(roles_exist: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_owner_migrates_and_grants(capsys: pytest.CaptureFixture[str]) -> None:
     with acting_as("owner"):
         call_command("migrate", verbosity=0)
     assert trigger_check.find_problems(connection) == []

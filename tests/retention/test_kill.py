@@ -27,7 +27,7 @@ def test_archiving_killed_at_any_moment_loses_nothing_and_resumes(past: Past, ho
 
     ended = subprocess.run(
         [sys.executable, "-m", "tests.retention.victim", moment], cwd=ROOT, timeout=60, check=False,
-        env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home),
+        env={**os.environ, "DATABASE_URL": database_url("owner"), "STATECORE_HOME": str(home),
              "STATECORE_ARCHIVE_DIR": str(past.folder())},
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from statecore.delivery.sinks import Sink
 from statecore.delivery.sinks.tree import Tree
 from statecore.journal import Position
 from statecore.kernel.clock import now
+from tests.support import roles
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,11 +59,13 @@ def lines(home: Path | None = None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def database_url() -> str:
+def database_url(role: str = "web") -> str:
+    """Returns the URL of the test database for a process, on PostgreSQL with the rights of this role."""
     name = connection.settings_dict["NAME"]
     if connection.vendor == "sqlite":
         return f"sqlite:///{name}"
-    return os.environ["DATABASE_URL"].replace("/postgres?", f"/{name}?")
+    url = os.environ["DATABASE_URL"].replace("/postgres?", f"/{name}?")
+    return url.replace("://postgres:", f"://{roles.PREFIX}_{role}:")
 
 
 def start(home: Path, **environ: str) -> subprocess.Popen[bytes]:

@@ -1,0 +1,18 @@
+"""The roles of `manage.py roles --sql` on the test database: real processes connect as `web`, tests as a superuser."""
+
+import os
+
+from django.db import connection
+
+from statecore.storage import roles
+
+# Roles belong to the server, which the workers of xdist share; databases do not.
+PREFIX = f"tests_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+
+
+def create() -> None:
+    """Creates the roles and gives the tables to the owner; what `migrate` does afterwards grants the rights."""
+    with connection.cursor() as cursor:
+        for statement in roles.write_sql(PREFIX, "public", connection.settings_dict["NAME"]):
+            cursor.execute(statement)
+    roles.grant_rights(connection)
