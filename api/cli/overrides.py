@@ -37,7 +37,7 @@ VERBS = (
     Verb("validate-workstream", "workstreams", "validating", "a workstream with final tasks only"),
     Verb("reset-breaker", "breakers", "CLOSED", "the breaker of a tool that works again"),
 )
-RESET = "reset-task"
+RESET, UNBLOCK = "reset-task", "unblock-task"
 
 
 def add_commands(commands: Any) -> None:
@@ -66,6 +66,8 @@ def _add_options(parser: ArgumentParser) -> None:
 
 def run_verb(options: Namespace, context: Context) -> None:
     verb: Verb = options.verb
+    if verb.name == UNBLOCK:
+        _check_unblocks(options, context)
     metadata = _hash_output(options.verify_output) if getattr(options, "verify_output", None) else None
     try:
         confirm_and_force(context, options, verb.collection, options.id, verb.to_state, metadata)
@@ -76,6 +78,25 @@ def run_verb(options: Namespace, context: Context) -> None:
             collection=verb.collection, id=options.id, reason=options.reason, dry_run=options.dry_run
         )
         create_successor(retry_options, context)
+
+
+def _check_unblocks(options: Namespace, context: Context) -> None:
+    """Raises CommandError if the task is not blocked, or would be blocked again at once; sets the expected version."""
+    task = context.client.get("tasks", options.id)
+    if task.state != "blocked":
+        raise CommandError(f"nothing was changed: task {task.id} is {task.state}, not blocked", Exit.CONFLICT)
+    preview = context.client.override(
+        "tasks", task.id, "queued", reason=options.reason, category=options.category, dry_run=True
+    )
+    if preview.entity is not None and preview.entity.state == "blocked":
+        blockers = [str(each) for each in preview.entity.get("blocked_by") or ()]
+        raise CommandError(
+            f"nothing was changed: task {task.id} would be blocked again by the failed gate {', '.join(blockers)}; "
+            f"run it again: statecore retry gates {blockers[0] if blockers else 'ID'}",
+            Exit.CONFLICT,
+        )
+    if options.expected_version is None:
+        options.expected_version = task.version
 
 
 def override_any(options: Namespace, context: Context) -> None:

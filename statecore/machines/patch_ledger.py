@@ -38,6 +38,7 @@ class State(models.TextChoices):
 
 FINAL = {State.COMMITTED, State.ROLLED_BACK, State.QUARANTINED, State.DROPPED}
 DONE = {State.COMMITTED, State.DROPPED}
+LIVE_WORKSTREAM = ("planned", "ready", "blocked", "executing", "validating")
 TESTED = {State.VERIFIED, State.COMMITTED}  # its tests have passed
 CHECKED = {State.VALIDATED, State.QUEUED, State.APPLIED, State.APPLY_FAILED, *TESTED}  # its validation has passed
 
@@ -174,7 +175,7 @@ class PatchLedger(Entity):
                 "it is quarantined, but its workstream is still active",
                 lambda at: (
                     Q(state=State.QUARANTINED)
-                    & Q(In(related_column(cls, "workstream", "state"), ("executing", "validating")))
+                    & Q(In(related_column(cls, "workstream", "state"), LIVE_WORKSTREAM))
                     & has_no_successor(cls)
                 ),
             ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -83,7 +83,7 @@ class TestGate(Entity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.0.1",
+        version="1.1.0",
         collection="gates",
         prefix="gate",
         event_noun="gate",
@@ -101,6 +101,7 @@ class TestGate(Entity):
             **dict.fromkeys(("gate_type", "phase", "workstream", "depends_on", "expected_exit_code", "metadata"), ANY),
             "command": ListedProgram("STATECORE_GATE_COMMANDS"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
+            "max_reruns": AtMost("STATECORE_AGENT_RETRIES"),
         },
         executors="STATECORE_GATE_COMMANDS",
     )
@@ -115,6 +116,10 @@ class TestGate(Entity):
     command = models.TextField()
     expected_exit_code = models.SmallIntegerField(default=0)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
+    # How often the system runs it again after a failure, each time as a successor.
+    max_reruns = models.PositiveSmallIntegerField(default=0, db_default=0, validators=[MaxValueValidator(100)])
+    # The automatic re-runs before this one; a retry by an operator starts again from zero.
+    reruns = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
     exit_code = models.IntegerField(null=True, editable=False)
     stdout = models.TextField(null=True, editable=False)
     stderr = models.TextField(null=True, editable=False)
@@ -187,6 +192,8 @@ class TestGate(Entity):
         return {identity for row in found for identity in row if identity}
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
+        if self._state.adding:
+            self.reruns = self._count_reruns()
         if self.state != State.RUNNING:
             self.times_out_at = self.runner_until = None
         if self.state not in FINAL:
@@ -195,6 +202,11 @@ class TestGate(Entity):
         self.completed_at = at
         self.exit_code = self._forced_exit_code() if self.exit_code is None else self.exit_code
         self.stdout, self.stderr = self.stdout or "", self.stderr or ""
+
+    def _count_reruns(self) -> int:
+        first: Any = self.retry_of
+        is_automatic = first and self.facts.actor.kind is SYSTEM and first.workstream_id == self.workstream_id
+        return first.reruns + 1 if is_automatic else 0
 
     def _forced_exit_code(self) -> int:
         """Returns an exit code for an overridden gate, which has none, but needs one in a final state."""

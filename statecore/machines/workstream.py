@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, OuterRef, Q
+from django.db.models import Count, F, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
@@ -116,6 +116,12 @@ def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None
     return Unmet("no_patch_quarantined", "none of its patches is quarantined")
 
 
+def a_final_gate_has_failed(workstream: Workstream, facts: Facts) -> Unmet | None:
+    if workstream.failed_final_gate() is not None:
+        return None
+    return Unmet("no_final_gate_failed", "no gate that belongs to it and to none of its tasks has failed")
+
+
 def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
     run = workstream.run
     has_ended = run.flow.is_final(run.state)
@@ -124,7 +130,7 @@ def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
 
 class Workstream(Entity):
     flow = Flow(
-        version="1.0.3",
+        version="1.1.0",
         collection="workstreams",
         prefix="ws",
         final=FINAL,
@@ -213,6 +219,13 @@ class Workstream(Entity):
             ),
         )
 
+    def failed_final_gate(self) -> str | None:
+        """Returns the id of a gate that failed for good and belongs to it and to none of its tasks."""
+        failed = self.gates.filter(state="FAILED", successor=None, reruns__gte=F("max_reruns"))
+        of_no_task = failed.exclude(exit_of__workstream=self).exclude(entry_of__workstream=self)
+        found: str | None = of_no_task.order_by("pk").values_list("pk", flat=True).first()
+        return found
+
     def left_in_quarantine(self) -> Any:
         """Returns a quarantined patch of a predecessor that this workstream would otherwise complete without.
 
@@ -292,7 +305,7 @@ class Workstream(Entity):
 
     @transition(
         "patch_quarantined",
-        source={State.EXECUTING, State.VALIDATING},
+        source=LIVE,
         target=State.FAILED,
         by={SYSTEM},
         kind=TransitionKind.PROPAGATED,
@@ -316,9 +329,16 @@ class Workstream(Entity):
     )
     def pass_validation(self) -> None: ...
 
-    @transition("validation_failed", source=State.VALIDATING, target=State.FAILED, by={SYSTEM}, severity=Severity.ERROR)
-    def fail_validation(self, error: str) -> None:
-        self.last_error = error
+    @transition(
+        "validation_failed",
+        source=State.VALIDATING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[a_final_gate_has_failed],
+        severity=Severity.ERROR,
+    )
+    def fail_validation(self, error: str = "") -> None:
+        self.last_error = error or f"gate {self.failed_final_gate()} failed"
 
     @transition("workstream_skipped", source={State.PLANNED, State.READY}, target=State.SKIPPED, by={OPERATOR})
     def skip(self) -> None: ...

@@ -1,3 +1,4 @@
+import django.core.validators
 from django.db import migrations, models
 
 ACTIONS = [
@@ -30,6 +31,18 @@ class Migration(migrations.Migration):
             model_name="patchledger",
             name="revert_commit",
             field=models.CharField(db_default="", default="", editable=False, max_length=64),
+        ),
+        migrations.AddField(
+            model_name="testgate",
+            name="max_reruns",
+            field=models.PositiveSmallIntegerField(
+                db_default=0, default=0, validators=[django.core.validators.MaxValueValidator(100)]
+            ),
+        ),
+        migrations.AddField(
+            model_name="testgate",
+            name="reruns",
+            field=models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
         ),
         migrations.AlterField(
             model_name="compensationstep",

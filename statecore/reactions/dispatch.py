@@ -149,6 +149,7 @@ def _gates_decided(work: UnitOfWork, changes: list[Change]) -> None:
         return
     tasks.reevaluate(work, tasks.behind_gates(work, decided))
     gates.reevaluate(work, gates.dependents(work, decided))
+    gates.rerun_failed(work, changes, workstreams.read_states(work, parents) if parents else {})
     workstreams.reevaluate(work, parents)
 
 

@@ -1,11 +1,23 @@
-"""Reactions of gates: a failed gate blocks the gates that depend on it, until it passes."""
+"""Reactions of gates: a failed gate blocks the gates that depend on it, and is run again while re-runs remain."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from .. import transitions
+from ..kernel.actors import THE_SYSTEM
+from ..kernel.refusals import Refusal
+from ..machines import workstream
 from ..machines.test_gate import WAITING, State, TestGate
 from ..storage.sql_params import quote_states
+from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork
 from .evaluation import Causes, apply_each, has_linked, related, related_ids, run_query
+
+log = structlog.get_logger(__name__)
 
 
 def awaited(work: UnitOfWork, new: Causes) -> set[str]:
@@ -37,3 +49,17 @@ def reevaluate(work: UnitOfWork, causes: Causes) -> None:
     found = run_query(work, SITUATION, causes) if causes else []
     due = ((gate_id, NEXT.get((state, bool(failed)))) for gate_id, state, failed in found)
     apply_each(work, TestGate, due, causes, reevaluate)
+
+
+def rerun_failed(work: UnitOfWork, changes: list[Change], parents: Mapping[str, tuple[str, str]]) -> None:
+    """Run each failed gate again while re-runs remain; `parents` has the states of their workstreams and runs."""
+    for change in changes:
+        gate: Any = change.entity
+        ended = gate.workstream_id in parents and parents[gate.workstream_id][0] in workstream.FINAL
+        if gate.state != State.FAILED or gate.reruns >= gate.max_reruns or gate.abandoned or ended:
+            continue
+        reason = f"automatic re-run {gate.reruns + 1} of {gate.max_reruns}"
+        try:
+            transitions.retry(TestGate, gate.pk, actor=THE_SYSTEM, reason=reason, within=work)
+        except Refusal as refusal:  # retried by an operator, after this reaction was postponed
+            log.info("gate_not_rerun", gate=gate.pk, code=refusal.code, detail=refusal.detail)

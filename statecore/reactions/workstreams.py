@@ -44,6 +44,7 @@ class Situation(NamedTuple):
     task_open: bool
     critical_failure: bool
     gate_open: bool
+    final_gate_failed: bool
     patch_open: bool
     patch_quarantined: bool
 
@@ -53,12 +54,11 @@ class Situation(NamedTuple):
             return None
         if self.run_state in runs.FINAL:
             return "cascade_cancelled"
-        # Only an executing workstream can fail; one that has not started is cancelled.
+        # Only an executing workstream can fail by a task; one that has not started is cancelled.
         if self.critical_failure:
             return "critical_task_failed" if self.state == State.EXECUTING else "cascade_cancelled"
         if self.patch_quarantined:
-            has_begun = self.state in (State.EXECUTING, State.VALIDATING)
-            return "patch_quarantined" if has_begun else "cascade_cancelled"
+            return "patch_quarantined"
         return self._next_step() if self.run_state == runs.State.RUNNING else None
 
     def _next_step(self) -> str | None:
@@ -73,6 +73,8 @@ class Situation(NamedTuple):
                 return "first_task_started"
             case State.EXECUTING if not self.task_open and (self.has_tasks or self._is_revalidated()):
                 return "all_tasks_completed"
+            case State.VALIDATING if self.final_gate_failed:
+                return "validation_failed"
             case State.VALIDATING if not (self.task_open or self.gate_open or self._lacks_patch()):
                 return "validation_passed"
         return None
@@ -86,6 +88,18 @@ class Situation(NamedTuple):
 
 
 OPEN_GATE, OPEN_PATCH = (f"part.state NOT IN ({quote_states(flow.done)})" for flow in (TestGate.flow, PatchLedger.flow))
+OF_ITS_TASKS = """
+(SELECT count(*) FROM {{{links}}} AS link WHERE link.testgate_id = part.id
+ AND (SELECT task.workstream_id FROM {{tasks}} AS task WHERE task.id = link.task_id) = part.workstream_id)
+"""
+# A final gate belongs to the workstream and to none of its tasks.
+FAILED_FINAL_GATE = " AND ".join(
+    (
+        OPEN_GATE,
+        "part.state = 'FAILED' AND part.reruns >= part.max_reruns",
+        *(f"{OF_ITS_TASKS.format(links=each)} = 0" for each in ("exit_gates", "entry_gates")),
+    )
+)
 DEPENDENCIES = ("workstream_dependencies.from_workstream_id", "workstreams.to_workstream_id")
 # Patches in quarantine of the workstreams this one succeeds; the patch of a retried task does not count.
 LEFT_IN_QUARANTINE = f"""
@@ -115,6 +129,9 @@ SELECT workstream.id, workstream.state, run.state,
   {has_current_part("workstream", "tasks", "part.state <> 'completed'")},
   {has_current_part("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
   {has_current_part("workstream", "gates", OPEN_GATE)},
+  CASE WHEN workstream.state = 'validating'
+       THEN {has_current_part("workstream", "gates", FAILED_FINAL_GATE)}
+       ELSE false END,
   {has_current_part("workstream", "patches", OPEN_PATCH)},
   {has_current_part("workstream", "patches", f"{OPEN_PATCH} AND part.state = 'quarantined'")}
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id

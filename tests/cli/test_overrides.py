@@ -21,6 +21,7 @@ from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.records.compensation_step import Action
@@ -92,7 +93,23 @@ def test_a_blocked_task_is_unblocked(statecore: Statecore) -> None:
 
     assert statecore("unblock-task", "t2", *REASON).out == "task t2: blocked → queued (manual_override)\n"
     assert state("t2") == "queued"
+    assert "task t2 is queued, not blocked" in statecore("unblock-task", "t2", *REASON, code=3).err
     claim_as_w1("t2")
+
+
+def test_a_task_blocked_by_a_failed_gate_is_not_unblocked_and_the_command_gives_the_reason(
+    statecore: Statecore,
+) -> None:
+    gate = {"id": "g", "gate_type": "UNIT", "command": "pytest"}
+    submit({"id": "t1", "entry_gates": ["g"]}, gates=[gate])
+    world.forced(TestGate.objects.get(), "FAILED")
+    before = Event.objects.filter(entity_id="t1").count()
+
+    output = statecore("unblock-task", "t1", *REASON, code=3).err
+
+    assert "nothing was changed: task t1 would be blocked again by the failed gate g" in output
+    assert "statecore retry gates g" in output
+    assert (state("t1"), Event.objects.filter(entity_id="t1").count()) == ("blocked", before)
 
 
 def test_workstreams_are_validated_and_failed(statecore: Statecore) -> None:

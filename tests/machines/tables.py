@@ -122,6 +122,9 @@ TABLES["workstream"] = Table(
         validating -> failed: patch_quarantined
     """,
     added="""
+        planned -> failed: patch_quarantined
+        ready -> failed: patch_quarantined
+        blocked -> failed: patch_quarantined
         planned -> cancelled: cascade_cancelled
         ready -> cancelled: cascade_cancelled
         blocked -> cancelled: cascade_cancelled
@@ -139,6 +142,9 @@ TABLES["workstream"] = Table(
     """,
     severity={
         "executing -> failed: critical_task_failed": "critical",
+        "planned -> failed: patch_quarantined": "error",
+        "ready -> failed: patch_quarantined": "error",
+        "blocked -> failed: patch_quarantined": "error",
         "executing -> failed: patch_quarantined": "error",
         "validating -> failed: patch_quarantined": "error",
         "validating -> failed: validation_failed": "error",

@@ -148,17 +148,83 @@ def test_an_entry_gate_keeps_a_task_from_being_queued() -> None:
     assert agent.work() == ["a1"]
 
 
-def test_a_quarantined_patch_fails_a_started_workstream_and_cancels_others() -> None:
+def test_a_quarantined_patch_fails_its_workstream_in_every_live_state() -> None:
     submit(workstream("a", "a1", "a2"), workstream("b", "b1"), workstream("c", "c1", depends_on=["b"]))
     agent = Agent()
     agent.claim()
     for name in "abc":
         patch = world.patch(workstream=Workstream.objects.get(pk=name))
         world.fire(patch, "validation_failed", error="it touches what it may not")
-    assert states(Workstream) == {"a": "failed", "b": "cancelled", "c": "cancelled"}
+    assert states(Workstream) == {"a": "failed", "b": "failed", "c": "failed"}
+    assert states(Run) == {"r": "running"}, "none of them is critical"
     assert set(states(Task).values()) == {"cancelled"}
     assert agent.row.state == "idle"
     assert_consistent()
+
+
+def test_a_patch_quarantined_before_the_first_task_fails_a_critical_workstream_and_the_run() -> None:
+    submit(workstream("a", "a1", is_critical=True), workstream("b", "b1"))
+    assert states(Workstream) == {"a": "ready", "b": "ready"}
+    world.fire(world.patch(workstream=Workstream.objects.get(pk="a")), "validation_failed", error="out of scope")
+    assert (states(Workstream), states(Run)) == ({"a": "failed", "b": "cancelled"}, {"r": "failed"})
+    assert world.last_event(Workstream.objects.get(pk="a"))["trigger"] == "patch_quarantined"
+    assert_consistent()
+
+
+def test_a_failed_final_gate_fails_its_workstream() -> None:
+    submit(workstream("a", "a1", gates=[gate("g"), gate("h", depends_on=["g"])], is_critical=True))
+    Agent().work()
+    run_gate("g", exit_code=1)
+    assert states(TestGate) == {"g": "FAILED", "h": "BLOCKED"}
+    assert (states(Workstream), states(Run)) == ({"a": "failed"}, {"r": "failed"})
+    failed = Workstream.objects.get()
+    event = world.last_event(failed)
+    assert (event["trigger"], event["severity"], failed.last_error) == ("validation_failed", "error", "gate g failed")
+    assert_consistent()
+
+
+def test_a_final_gate_that_fails_early_fails_its_workstream_once_it_validates() -> None:
+    submit(workstream("a", "a1", gates=[gate("g")]))
+    run_gate("g", exit_code=1)
+    assert states(Workstream) == {"a": "ready"}
+    Agent().work()
+    assert (states(Workstream), states(Run)) == ({"a": "failed"}, {"r": "running"})
+
+
+def test_a_failed_gate_is_run_again_while_reruns_remain() -> None:
+    submit(workstream("a", "a1", gates=[gate("g", max_reruns=2)]))
+    Agent().work()
+    for number in (1, 2):
+        run_gate(TestGate.objects.get(state="PENDING").pk, exit_code=1)
+        again = TestGate.objects.get(state="PENDING")
+        assert (again.reruns, again.max_reruns, states(Workstream)) == (number, 2, {"a": "validating"})
+    assert world.events_of(again)[0]["reason"] == "automatic re-run 2 of 2"
+    run_gate(again.pk, exit_code=1)
+    assert (TestGate.objects.count(), states(Workstream)) == (3, {"a": "failed"})
+    assert_consistent()
+
+
+def test_a_rerun_that_passes_completes_task_and_workstream() -> None:
+    gates = [gate("own", max_reruns=1), gate("last", max_reruns=1)]
+    submit(workstream("a", {"id": "a1", "gates": ["own"]}, gates=gates))
+    agent = Agent()
+    agent.work()
+    for name in ("own", "last"):
+        run_gate(name, exit_code=1)
+        run_gate(TestGate.objects.get(retry_of=name).pk)
+        agent.work()
+    assert (states(Task), states(Run)) == ({"a1": "completed"}, {"r": "succeeded"})
+    assert_consistent()
+
+
+def test_a_retry_by_an_operator_has_all_its_reruns() -> None:
+    submit(workstream("a", {"id": "a1", "gates": ["g"]}, gates=[gate("g", max_reruns=1)]))
+    Agent().work()
+    run_gate("g", exit_code=1)
+    run_gate(TestGate.objects.get(state="PENDING").pk, exit_code=1)
+    assert not TestGate.objects.filter(state="PENDING").exists()
+    last = TestGate.objects.get(successor=None)
+    assert transitions.retry(TestGate, last.pk, actor=world.operator()).entity.reruns == 0
 
 
 def test_the_events_of_a_plan_verify() -> None:
@@ -208,9 +274,7 @@ def test_a_workstream_that_failed_in_validation_is_retried_in_validation() -> No
     run_gate("g", 1)
     successor = "a"
     for exit_code in (1, 0):  # the second successor has no tasks either
-        transitions.transition(
-            Workstream, successor, "validation_failed", actor=THE_SYSTEM, params={"error": "g has failed"}
-        )
+        assert states(Workstream)[successor] == "failed"
         successor = transitions.retry(Workstream, successor, actor=THE_SYSTEM).entity.pk
         assert states(Workstream)[successor] == "validating"
         run_gate(TestGate.objects.get(workstream=successor).pk, exit_code)
