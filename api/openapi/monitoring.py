@@ -156,8 +156,8 @@ def describe_events(view: Any, method: str) -> Operation:
         description="With both `after` and `before`, the range between them is read. With `Accept: text/event-stream`, "
         "events are sent as they happen, and the id of each is `EPOCH-POSITION`; the stream does not support `since`, "
         "`until`, `before`, `ordering` and `page_size`. A position that a failover or a restore lost is refused as "
-        "`epoch_ended`; a stream sends `resnapshot` instead, with the reason `epoch`. Events up to the position `archived_upto` are "
-        "archived; 0 means none.",
+        "`epoch_ended`; a stream sends `resnapshot` instead, with the reason `epoch`. Events up to the position "
+        "`archived_upto` are archived; 0 means none.",
         conflicts=True,
         may_be_archived=True,
         other_types={"text/event-stream": STRING},

@@ -53,7 +53,8 @@ def read_events(epoch: int, after: int, last: int) -> list[StreamEvent]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT p.position, e.body, e.hash, (SELECT epoch FROM {NUMBERING}) FROM {POSITIONS} AS p JOIN {EVENTS} AS e ON e.event_id = p.event_id "
+            f"SELECT p.position, e.body, e.hash, (SELECT epoch FROM {NUMBERING}) "
+            f"FROM {POSITIONS} AS p JOIN {EVENTS} AS e ON e.event_id = p.event_id "
             f"WHERE p.position > %s AND p.position <= %s AND p.kind IN ({_STREAMED}) "
             f"ORDER BY p.position",
             [after, last],

@@ -10,6 +10,6 @@ from .verification import check_all, check_entity, check_range, check_recent, sw
 __all__ = [
     "COPY_CHECKS", "ERROR", "JOURNAL_FILE_CHECK", "WARNING", "WITNESS_CHECK", "Finding", "check_all",
     "check_checkpoints", "check_entity", "check_journal_file", "check_range", "check_recent", "check_witnesses",
-    "compare_checkpoint", "compare_events", "find_mismatched_columns", "recheck_invariants", "select_database_errors", "sweep_entities",
-    "sweep_invariants", "verify_chain", "verify_tree",
+    "compare_checkpoint", "compare_events", "find_mismatched_columns", "recheck_invariants", "select_database_errors",
+    "sweep_entities", "sweep_invariants", "verify_chain", "verify_tree",
 ]  # fmt: skip
