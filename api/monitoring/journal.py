@@ -96,7 +96,7 @@ def _read_page(params: RequestParams, filters: Filters, *, newest_first: bool) -
 def _build_bound(name: str, event: dict[str, Any], epoch: int) -> dict[str, Any]:
     """Return the parameter that continues at an event; readers resume by `after`, which therefore has the epoch."""
     position = event["position"]
-    return {name: Cursor(position, epoch) if name == "after" else position}
+    return {name: str(Cursor(position, epoch)) if name == "after" else position}
 
 
 class Epochs(ApiView):
