@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
     safe_because = "the previous version ignores the timeline, and reads the start of an epoch as of no machine"
 
     dependencies = [
-        ("statecore", "0016_account_journal"),
+        ("statecore", "0021_verdicts"),
     ]
 
     operations = [
