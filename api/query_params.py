@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils.http import urlencode
 
+from statecore.journal.epochs import Cursor
 from statecore.kernel.refusals import Invalid
 
 from . import filters
@@ -40,6 +41,14 @@ class QueryParams:
         if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
             raise Invalid({name: ["must be a whole number, 0 or more."]})
         return int(text)
+
+    def get_cursor(self, name: str) -> Cursor | None:
+        """Return a position with or without its epoch."""
+        if name not in self.given:
+            return None
+        if (cursor := Cursor.parse(self.given[name][-1])) is None:
+            raise Invalid({name: ["must be a position, a whole number of 0 or more, or EPOCH-POSITION."]})
+        return cursor
 
     def get_page_size(self) -> int:
         return read_page_size(self.given)

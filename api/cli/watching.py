@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from api.client import Event, Outage
+from api.client import EpochEnded, Event, Outage
 from api.client.records import PositionedEvent
+from api.client.stream import CURSOR, OnEpoch
 
 from .context import Context, format_line
 from .errors import CommandError, Exit
+
+
+def parse_start(text: str) -> str:
+    if not CURSOR.fullmatch(text):
+        raise ArgumentTypeError("must be a position or EPOCH-POSITION")
+    return text
 
 
 def add_commands(commands: Any) -> None:
     watch = commands.add_parser("watch", help="show events as they happen, or one entity until it is final")
     watch.add_argument("collection", nargs="?", help="only events of this collection")
     watch.add_argument("id", nargs="?", help="only events of this entity")
-    watch.add_argument("--after", type=int, metavar="POSITION", help="start after this position of the journal (now)")
+    start = "start after this position of the journal, or EPOCH-POSITION (now)"
+    watch.add_argument("--after", type=parse_start, metavar="POSITION", help=start)
     watch.add_argument("--until", metavar="STATE", help="exit with 0 in this state, with 1 in another final state")
     watch.set_defaults(run=watch_events)
 
@@ -29,12 +38,20 @@ def watch_events(options: Namespace, context: Context) -> int:
     if options.until:
         raise CommandError("--until needs one entity to wait for", Exit.USAGE)
     chosen = {"entity_type": _find_entity_type(context, options.collection)} if options.collection else {}
-    for each in _stream(context, options.after, chosen):
+    note = partial(_print_end_of_epoch, context)
+    for each in _stream(context, options.after, chosen, on_epoch=note):
         _print_event(context, each.position, each.event)
     return Exit.DONE
 
 
-def _stream(context: Context, after: int | None, chosen: dict[str, str]) -> Iterator[PositionedEvent]:
+def _print_end_of_epoch(context: Context, ended: EpochEnded) -> None:
+    context.clear_progress()
+    context.print_note(f"statecore: {format_line(str(ended))}")
+
+
+def _stream(
+    context: Context, after: str | None, chosen: dict[str, Any], on_epoch: OnEpoch | None = None
+) -> Iterator[PositionedEvent]:
     """Yields events and prints a note at the start of each outage; raises Unreachable after --patience, if given."""
 
     def report(outage: Outage) -> None:
@@ -42,7 +59,9 @@ def _stream(context: Context, after: int | None, chosen: dict[str, str]) -> Iter
             context.clear_progress()
             context.print_note(f"statecore: connection lost, reconnecting ({format_line(outage.error)})")
 
-    return context.client.stream_events(after, give_up_after=context.patience, on_outage=report, **chosen)
+    return context.client.stream_events(
+        after, give_up_after=context.patience, on_outage=report, on_epoch=on_epoch, **chosen
+    )
 
 
 def _find_entity_type(context: Context, collection: str) -> str:
@@ -64,14 +83,22 @@ def _print_event(context: Context, position: int, event: Event) -> None:
 
 
 def _watch_entity(options: Namespace, context: Context) -> int:
-    """Watches one entity until it is final or in the state of --until; also counts the other events of a run.
-
-    The position is read before the entity, so that no event in between is missed.
-    """
+    """Watches one entity until it is final or in the state of --until; also counts the other events of a run."""
     entity_type = _find_entity_type(context, options.collection)
+    while True:
+        try:
+            return _follow_entity(options, context, entity_type)
+        except EpochEnded as ended:  # the entity may have another state than the one that was printed
+            _print_end_of_epoch(context, ended)
+            options.after = None
+
+
+def _follow_entity(options: Namespace, context: Context, entity_type: str) -> int:
+    """Follows the entity within an epoch. The position is read before it, so that no event in between is missed."""
     final = {state["name"] for state in context.client.get_machine(entity_type).states if state["terminal"]}
     chosen = {"run": options.id} if entity_type == "run" else {"entity_type": entity_type}
-    position = options.after if options.after is not None else context.client.get_stats()["position"]
+    stats = context.client.get_stats()
+    position = options.after if options.after is not None else f"{stats['epoch']}-{stats['position']}"
     entity = context.client.get(options.collection, options.id)
     if (code := _find_exit_code(context, options, entity.state, final)) is not None:
         return code

@@ -45,7 +45,7 @@ from .refusals import (
     Unsendable,
 )
 from .retries import RetryPolicy
-from .stream import Outage, PositionTooOld
+from .stream import EpochEnded, Outage, PositionTooOld
 from .synchronous import Client
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Client",
     "Conflict",
     "Entity",
+    "EpochEnded",
     "Event",
     "Explanation",
     "GuardFailed",

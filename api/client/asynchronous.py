@@ -12,7 +12,7 @@ from .call import Call
 from .calls import Calls
 from .records import Page, PositionedEvent
 from .retries import AttemptResult, Pause, Send, plan_attempts
-from .stream import LineSplitter, OnOutage, Stream
+from .stream import LineSplitter, OnEpoch, OnOutage, Stream
 
 T = TypeVar("T")
 
@@ -48,20 +48,22 @@ class AsyncClient(Calls):
 
     async def stream_events(
         self,
-        after: int | None = None,
+        after: int | str | None = None,
         *,
         give_up_after: float | None = None,
         on_outage: OnOutage | None = None,
+        on_epoch: OnEpoch | None = None,
         **params: Any,
     ) -> AsyncIterator[PositionedEvent]:
         """Yields events in order as they happen, and reconnects without gap or repeat when the connection is lost.
 
         An outage may last for any time, or raises `Unreachable` after `give_up_after` seconds. Each failed attempt to
         reconnect is passed to `on_outage`; without it, an outage is logged. Raises `PositionTooOld` if the events after
-        `after` have been archived. The other arguments are filters: `entity_type`, `entity`, `run`, `actor`, `kind`,
-        `severity`, `to_state`.
+        `after` have been archived, and `EpochEnded` if a failover or a restore lost them; with `on_epoch` the stream
+        calls it and continues from now on. The other arguments are filters: `entity_type`, `entity`, `run`, `actor`,
+        `kind`, `severity`, `to_state`.
         """
-        stream = Stream(after, params, self.retry_policy, give_up_after, on_outage)
+        stream = Stream(after, params, self.retry_policy, give_up_after, on_outage, on_epoch)
         while True:
             result: AttemptResult | None = None
             try:

@@ -93,7 +93,7 @@ class OperatorCalls(Connection):
         return Call("POST", path, read_approval, body={"comment": comment}, keyed=True, request_id=request_id)
 
     @paged_call
-    def list_events(self, /, after: int = 0, **filters: Any) -> Call[Page[PositionedEvent]]:
+    def list_events(self, /, after: int | str = 0, **filters: Any) -> Call[Page[PositionedEvent]]:
         """Yields the events of the journal in order, after a position."""
         return Call(
             "GET", build_path("events"), read_page_of(read_positioned_event), params={"after": after, **filters}

@@ -89,10 +89,16 @@ class Event(Record, kw_only=True):
 
 
 class PositionedEvent(msgspec.Struct, kw_only=True):
-    """An event and its position in the journal; pass the position as `after` to resume."""
+    """An event and its position in the journal; pass the cursor as `after` to resume."""
 
     position: int
     event: Event
+    epoch: int | None = None
+
+    @property
+    def cursor(self) -> str:
+        """The position with its epoch, so that a failover or a restore in between is noticed."""
+        return str(self.position) if self.epoch is None else f"{self.epoch}-{self.position}"
 
 
 class Approval(Record, kw_only=True):

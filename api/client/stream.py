@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,17 @@ class PositionTooOld(Unreachable):
     """
 
 
+class EpochEnded(PositionTooOld):
+    """A failover or a restore lost the position of the stream, and other events now have its number.
+
+    Positions up to `kept` mean the same as before: discard what is known of later ones, and read the current state.
+    """
+
+    def __init__(self, epoch: int, kept: int) -> None:
+        super().__init__(f"the journal began epoch {epoch}: events after position {kept} were lost")
+        self.epoch, self.kept = epoch, kept
+
+
 @dataclass(frozen=True, slots=True)
 class Outage:
     """A failed attempt to resume a stream: the number of the attempt, and how long the stream has been down."""
@@ -34,6 +46,8 @@ class Outage:
 
 
 OnOutage = Callable[[Outage], None]
+OnEpoch = Callable[[EpochEnded], None]
+CURSOR = re.compile("(?:([0-9]{1,9})-)?([0-9]{1,18})", re.ASCII)
 
 
 class LineSplitter:
@@ -52,29 +66,39 @@ class Stream:
     """What a client remembers of an event stream: the position it has reached, and how long it has been disconnected.
 
     Without `give_up_after` it reconnects until the caller stops reading. Each attempt that fails is passed to
-    `on_outage`; without one, an outage is logged when it begins and when it ends.
+    `on_outage`; without one, an outage is logged when it begins and when it ends. With `on_epoch`, the stream continues
+    after the end of an epoch, from now on; without it, EpochEnded is raised.
     """
 
     def __init__(
         self,
-        after: int | None,
+        after: int | str | None,
         params: Mapping[str, Any],
         retry_policy: RetryPolicy,
         give_up_after: float | None = None,
         on_outage: OnOutage | None = None,
+        on_epoch: OnEpoch | None = None,
     ) -> None:
-        self.position, self.params, self.retry_policy = after, dict(params), retry_policy
-        self.give_up_after, self.on_outage = give_up_after, on_outage
+        self.params, self.retry_policy = dict(params), retry_policy
+        self.give_up_after, self.on_outage, self.on_epoch = give_up_after, on_outage, on_epoch
+        # The epoch is None until the server has named it.
+        self.position: int | None = None
+        self.epoch: int | None = None
+        if after is not None:
+            self.epoch, self.position = _parse_cursor(str(after))
         self.failures = 0
         self.reports = 0
         self.lost_at = 0.0
         # The fields of the message that is being read. A keep-alive has a position and no data.
         self.data: list[str] = []
         self.name = ""
-        self.reached: int | None = None
+        self.reached: tuple[int | None, int] | None = None
 
     def build_query(self) -> dict[str, Any]:
-        return self.params if self.position is None else {**self.params, "after": self.position}
+        if self.position is None:
+            return self.params
+        after = self.position if self.epoch is None else f"{self.epoch}-{self.position}"
+        return {**self.params, "after": after}
 
     def take_line(self, line: str) -> PositionedEvent | None:
         """Parses one line. Returns an event if the line completes one that the caller does not have yet."""
@@ -84,11 +108,29 @@ class Stream:
         data, name, seen = "\n".join(self.data), self.name, self.position
         self.data, self.name = [], ""
         if name == "resnapshot":
-            raise PositionTooOld(f"the stream cannot resume after position {seen}: the next events are not available")
+            self._start_over(data)
+            return None
         self._end_outage()
-        self.position, self.reached = self.reached or seen, None
-        event = _read_event(data) if data else None
+        if self.reached is not None:
+            self.epoch, self.position, self.reached = self.reached[0], max(self.reached[1], seen or 0), None
+        event = _read_event(data, self.epoch) if data else None
         return None if event is None or (seen is not None and event.position <= seen) else event
+
+    def _start_over(self, data: str) -> None:
+        """Continues from the new position after the end of an epoch, if the caller handles it; otherwise raises."""
+        message = _decode(data)
+        if message.get("reason") != "epoch":
+            raise PositionTooOld(
+                f"the stream cannot resume after position {self.position}: the next events are not available"
+            )
+        ended = EpochEnded(int(message.get("epoch", 0)), int(message.get("kept", 0)))
+        log.warning("event stream: %s", ended)
+        if self.on_epoch is None:
+            raise ended
+        if self.reached is not None:
+            (self.epoch, self.position), self.reached = self.reached, None
+        self._end_outage()
+        self.on_epoch(ended)
 
     def _parse_field(self, line: str) -> None:
         field, _, value = line.partition(":")
@@ -97,8 +139,8 @@ class Stream:
             self.data.append(value)
         elif field == "event":
             self.name = value
-        elif field == "id" and value.isdecimal():
-            self.reached = max(int(value), self.position or 0)
+        elif field == "id" and CURSOR.fullmatch(value):
+            self.reached = _parse_cursor(value)
 
     def plan_reconnect(self, result: AttemptResult | None) -> float:
         """Returns the seconds to wait before the next attempt; `result` of the last one is None if it was closed.
@@ -143,14 +185,27 @@ def _describe(result: AttemptResult | None) -> str:
     return f"the server responds with status {result.status_code}"
 
 
-def _read_event(data: str) -> PositionedEvent | None:
-    """Returns the event of a message; None for other messages, such as the first one of a stream."""
+def _parse_cursor(text: str) -> tuple[int | None, int]:
+    """Returns the epoch and the position of `EPOCH-POSITION` or of a position. Raises ValueError."""
+    found = CURSOR.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is neither a position nor EPOCH-POSITION")
+    return (int(found[1]) if found[1] else None), int(found[2])
+
+
+def _decode(data: str) -> dict[str, Any]:
     try:
         message = msgspec.json.decode(data)
     except msgspec.DecodeError:
         raise UnexpectedResponse("the event stream contains something that is not JSON") from None
-    if not isinstance(message, dict) or "event" not in message:
+    return message if isinstance(message, dict) else {}
+
+
+def _read_event(data: str, epoch: int | None) -> PositionedEvent | None:
+    """Returns the event of a message; None for other messages, such as the first one of a stream."""
+    message = _decode(data)
+    if "event" not in message:
         return None
     if not isinstance(message.get("position"), int):
         raise UnexpectedResponse("the event stream contains an event without a position")
-    return PositionedEvent(position=message["position"], event=to_record(Event, message["event"]))
+    return PositionedEvent(position=message["position"], event=to_record(Event, message["event"]), epoch=epoch)

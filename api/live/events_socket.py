@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
-from statecore.delivery.live import Hub, PositionTooOld, StreamEvent
+from statecore.delivery.live import Hub, PositionTooOld, StreamEvent, get_hub
 
 from ..access import VIEW_EVENT
 from . import stream_params
 from .access import Caller
 from .asgi import Scope, read_query
 from .socket import FrameSender, Socket
-from .stream_params import StreamParams
+from .stream_params import StreamParams, describe_skip
 
 FRAME_SECONDS = 0.25
 # After this long without matching events, the current position is sent: a reconnecting client then resumes from it, and
@@ -20,35 +21,42 @@ FRAME_SECONDS = 0.25
 IDLE_SECONDS = 15.0
 
 
-def render_frame(events: list[StreamEvent]) -> str:
-    return f'{{"type":"events","events":[{b",".join([event.text for event in events]).decode()}]}}'
+def render_frame(events: list[StreamEvent], epoch: int) -> str:
+    texts = b",".join([event.text for event in events]).decode()
+    return f'{{"type":"events","epoch":{epoch},"events":[{texts}]}}'
 
 
 class EventsSocket(Socket):
     permission = VIEW_EVENT
 
     async def prepare(self, scope: Scope, caller: Caller) -> StreamParams:
-        return stream_params.read(read_query(scope), caller.visible)
+        params = stream_params.read(read_query(scope), caller.visible)
+        await params.check_epoch(get_hub())
+        return params
 
     async def serve(self, params: StreamParams, hub: Hub, send: FrameSender) -> None:
-        subscription, is_too_old = await params.subscribe(hub)
+        subscription, skipped = await params.subscribe(hub)
         sent_at = time.monotonic()
-        await send.json(type="hello", position=subscription.position)
-        if is_too_old:
-            await send.json(type="resnapshot", position=subscription.position)
+
+        async def notify(kind: str, **more: Any) -> None:
+            await send.json(type=kind, position=subscription.position, epoch=subscription.epoch, **more)
+
+        await notify("hello")
+        if skipped:
+            await notify("resnapshot", **describe_skip(skipped))
         while not hub.closing.is_set():
-            await hub.wait_beyond(subscription.position, IDLE_SECONDS)
+            await subscription.wait(IDLE_SECONDS)
             try:
                 text = await subscription.take(render_frame)
-            except PositionTooOld:
-                subscription.position = hub.ring.last
-                await send.json(type="resnapshot", position=subscription.position)
+            except PositionTooOld as reason:
+                subscription.skip_to_end()
+                await notify("resnapshot", **describe_skip(reason))
             else:
                 if text is not None:
                     await send(text)
                 elif time.monotonic() < sent_at + IDLE_SECONDS:
                     continue
                 else:
-                    await send.json(type="position", position=subscription.position)
+                    await notify("position")
             sent_at = time.monotonic()
             await asyncio.sleep(FRAME_SECONDS)

@@ -1,14 +1,15 @@
-"""`GET events/` as `text/event-stream`. The id of an event is its position, so that browsers resume automatically."""
+"""`GET events/` as `text/event-stream`. The id of an event is `EPOCH-POSITION`, from which browsers resume."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import orjson
 
-from statecore.delivery.live import Hub, PositionTooOld, StreamEvent, get_hub
+from statecore.delivery.live import Hub, PositionTooOld, StreamEvent, Subscription, get_hub
 
 from ..access import VIEW_EVENT
 from . import stream_params
@@ -26,7 +27,7 @@ from .asgi import (
 from .connections import get_connections
 from .events_socket import FRAME_SECONDS, IDLE_SECONDS
 from .socket import SEND_TIMEOUT
-from .stream_params import StreamParams
+from .stream_params import StreamParams, describe_skip
 
 PATH = "/api/v1/events/"
 CONTENT_TYPE = "text/event-stream"
@@ -38,13 +39,13 @@ HEADERS = [
 ]
 
 
-def render_events(events: list[StreamEvent]) -> bytes:
-    return b"".join([b"id: %d\ndata: %b\n\n" % (event.position, event.text) for event in events])
+def render_events(events: list[StreamEvent], epoch: int) -> bytes:
+    return b"".join([b"id: %d-%d\ndata: %b\n\n" % (epoch, event.position, event.text) for event in events])
 
 
-def render_notice(name: str, position: int) -> bytes:
-    data = orjson.dumps({"type": name, "position": position})
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name.encode(), data)
+def render_notice(name: str, at: Subscription, **more: Any) -> bytes:
+    data = orjson.dumps({"type": name, "position": at.position, "epoch": at.epoch, **more})
+    return b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (at.epoch, at.position, name.encode(), data)
 
 
 class EventStreams:
@@ -72,6 +73,7 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
         caller = await hub.reader.run(authenticate, scope, VIEW_EVENT)
         connections.check_account(caller)
         params = stream_params.read(read_query(scope), caller.visible, read_header(scope, b"last-event-id"))
+        await params.check_epoch(hub)
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with connections.track(caller) as revoked:
             tasks = [
@@ -95,21 +97,22 @@ async def _send_parts(params: StreamParams, hub: Hub, send: Send) -> None:
 
 
 async def _yield_parts(params: StreamParams, hub: Hub) -> AsyncIterator[bytes]:
-    subscription, is_too_old = await params.subscribe(hub)
-    yield b"retry: 1000\n\n" + render_notice("resnapshot" if is_too_old else "hello", subscription.position)
+    subscription, skipped = await params.subscribe(hub)
+    first = render_notice("resnapshot", subscription, **describe_skip(skipped)) if skipped else None
+    yield b"retry: 1000\n\n" + (first or render_notice("hello", subscription))
     sent_at = time.monotonic()
     while not hub.closing.is_set():
-        await hub.wait_beyond(subscription.position, IDLE_SECONDS)
+        await subscription.wait(IDLE_SECONDS)
         try:
             part = await subscription.take(render_events)
-        except PositionTooOld:
-            subscription.position = hub.ring.last
-            part = render_notice("resnapshot", subscription.position)
+        except PositionTooOld as reason:
+            subscription.skip_to_end()
+            part = render_notice("resnapshot", subscription, **describe_skip(reason))
         if part is not None:
             yield part
             await asyncio.sleep(FRAME_SECONDS)
         elif time.monotonic() >= sent_at + IDLE_SECONDS:
-            yield b": still here\nid: %d\n\n" % subscription.position
+            yield b": still here\nid: %d-%d\n\n" % (subscription.epoch, subscription.position)
         else:
             continue
         sent_at = time.monotonic()

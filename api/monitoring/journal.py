@@ -6,9 +6,10 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from statecore.journal import Event, accounts
+from statecore.journal import Event, accounts, epochs
 from statecore.journal.archive import build_archived_refusal, get_latest_archived_range
-from statecore.journal.position import head
+from statecore.journal.epochs import Cursor
+from statecore.journal.position import current_epoch, head
 from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.machines.patch_ledger import PatchLedger
@@ -20,7 +21,7 @@ from statecore.operations import integrity
 from statecore.read_models import history
 from statecore.read_models.history import Filters
 
-from ..access import VIEW_EVENT, narrow_to_caller, require_permission, require_visible
+from ..access import VIEW_EVENT, narrow_to_caller, require_permission, require_visible, visible_types
 from ..query_params import RequestParams
 from ..request import Request
 from ..responses import json_response
@@ -56,29 +57,64 @@ def _read_page(params: RequestParams, filters: Filters, *, newest_first: bool) -
 
     In ascending order, the next page has `after` and the previous one `before`; in descending order it is the reverse.
     With both, the positions between them are read, page after page. Raises a refusal if the events after `after` have
-    been archived, so that a reader never misses them unknowingly.
+    been archived, so that a reader never misses them unknowingly, or if `after` is a position that was lost.
     """
-    after, before = params.get_number("after"), params.get_number("before")
+    epoch, before = current_epoch(), params.get_number("before")
+    start = params.get_cursor("after") or Cursor(0)
     record = get_latest_archived_range()
-    if record is not None and not newest_first and 0 < (after or 0) < record.last_position:
-        raise build_archived_refusal(record, f"the part of the journal after position {after}")
+    if record is not None and not newest_first and 0 < start.position < record.last_position:
+        raise build_archived_refusal(record, f"the part of the journal after position {start.position}")
     forward, back = ("before", "after") if newest_first else ("after", "before")
-    is_range = after is not None and before is not None
-    pages_back = params.get_number(back) is not None and not is_range
+    is_range = "after" in params.given and before is not None
+    pages_back = back in params.given and not is_range
     page = history.read_page(
-        filters, after=after or 0, before=before, limit=params.get_page_size(), newest_first=newest_first != pages_back
+        filters,
+        after=start.position,
+        before=before,
+        limit=params.get_page_size(),
+        newest_first=newest_first != pages_back,
     )
+    # Checked after reading: an epoch may have begun in between.
+    epochs.require_current(Cursor(start.position, start.epoch or epoch))
     events = page.events[::-1] if pages_back else page.events
+    is_continued = before if newest_first else start.position
     return {
-        "next": params.build_url(**{forward: events[-1]["position"], back: params.given[back] if is_range else None})
+        "next": params.build_url(
+            **_build_bound(forward, events[-1], epoch), **{back: params.given[back] if is_range else None}
+        )
         if events and (pages_back or page.more)
         else None,
-        "previous": params.build_url(**{back: events[0]["position"], forward: None})
-        if events and not is_range and (page.more if pages_back else params.get_number(forward))
+        "previous": params.build_url(**_build_bound(back, events[0], epoch), **{forward: None})
+        if events and not is_range and (page.more if pages_back else is_continued)
         else None,
         "results": events,
+        "epoch": epoch,
         "archived_upto": record.last_position if record else 0,
     }
+
+
+def _build_bound(name: str, event: dict[str, Any], epoch: int) -> dict[str, Any]:
+    """Return the parameter that continues at an event; readers resume by `after`, which therefore has the epoch."""
+    position = event["position"]
+    return {name: str(Cursor(position, epoch)) if name == "after" else position}
+
+
+class Epochs(ApiView):
+    def get(self, request: Request) -> HttpResponse:
+        """List the epochs that a failover or a restore began, newest first, with the events that were lost."""
+        RequestParams(request)
+        require_permission(request, VIEW_EVENT)
+        found = [_serialize_epoch(request, each) for each in epochs.list_epochs()]
+        return json_response({"next": None, "previous": None, "results": found, "epoch": current_epoch()})
+
+
+def _serialize_epoch(request: Request, epoch: epochs.Epoch) -> dict[str, Any]:
+    """Return an epoch with the lost events of machines that the caller may see."""
+    shown = epoch.as_dict()
+    if shown["lost"]:
+        visible = visible_types(request)
+        shown["lost"]["events"] = [each for each in shown["lost"]["events"] if each["entity_type"] in visible]
+    return shown
 
 
 class AccountEntries(ApiView):

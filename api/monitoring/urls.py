@@ -16,6 +16,7 @@ urlpatterns = [
     path("overrides/", journal.Overrides.as_view(), name="overrides"),
     path("events/", journal.Events.as_view(), name="events"),
     path("audit/accounts/", journal.AccountEntries.as_view(), name="audit-accounts"),
+    path("audit/epochs/", journal.Epochs.as_view(), name="audit-epochs"),
     path("audit/verify/", journal.Verify.as_view(), name="verify"),
     path("audit/key/", proofs.Key.as_view(), name="audit-key"),
     path("audit/checkpoint/", proofs.NewestCheckpoint.as_view(), name="audit-checkpoint"),

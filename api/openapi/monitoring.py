@@ -30,6 +30,7 @@ from .schemas import (
 
 NUMBER: Schema = {"type": "number"}
 POSITION: Schema = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+RESUME: Schema = {"type": "string", "pattern": "^([1-9][0-9]{0,8}-)?[0-9]{1,18}$"}
 
 
 TEXT_PARAM: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^\\u0000]+$"}
@@ -84,6 +85,7 @@ def describe_stats(view: Any, method: str) -> Operation:
     shares = {"transitions_per_minute": NUMBER, "failure_rate": NUMBER, "override_rate": NUMBER}
     response = obj(
         {
+            "epoch": COUNT,
             "position": COUNT,
             "counts": by_name(by_name(COUNT)),
             "rates": obj({"window_minutes": COUNT, **shares, "machines": by_name(obj(shares))}),
@@ -136,7 +138,7 @@ def describe_acknowledge(view: Any, method: str) -> Operation:
 def describe_events(view: Any, method: str) -> Operation:
     return Operation(
         "List events by position",
-        {200: page_of(obj({"position": COUNT, "event": ref("Event")}), archived_upto=COUNT)},
+        {200: page_of(obj({"position": COUNT, "event": ref("Event")}), archived_upto=COUNT, epoch=COUNT)},
         parameters=[
             repeatable("entity_type", entity_types()),
             repeatable("entity"),
@@ -146,15 +148,17 @@ def describe_events(view: Any, method: str) -> Operation:
             repeatable("severity", [*map(str, Severity)]),
             query("since", TIME),
             query("until", TIME),
-            query("after", POSITION),
+            query("after", RESUME, "A position of the current epoch, or `EPOCH-POSITION`."),
             query("before", POSITION),
             query("ordering", {"type": "string", "enum": ["position", "-position"]}),
             SIZE,
         ],
         description="With both `after` and `before`, the range between them is read. With `Accept: text/event-stream`, "
-        "events are sent as they happen, and the id of each is its position; the stream does not support `since`, "
-        "`until`, `before`, `ordering` and `page_size`. Events up to the position `archived_upto` are "
-        "archived; 0 means none.",
+        "events are sent as they happen, and the id of each is `EPOCH-POSITION`; the stream does not support `since`, "
+        "`until`, `before`, `ordering` and `page_size`. A position that a failover or a restore lost is refused as "
+        "`epoch_ended`; a stream sends `resnapshot` instead, with the reason `epoch`. Events up to the position "
+        "`archived_upto` are archived; 0 means none.",
+        conflicts=True,
         may_be_archived=True,
         other_types={"text/event-stream": STRING},
     )
@@ -177,6 +181,24 @@ def describe_account_entries(view: Any, method: str) -> Operation:
         "(`user:7` or the current name), a group (`group:3`), `system`, or `unknown` for logins with a name that no "
         "account has. The `trigger` of an entry is its action, `context` has the name of the account and the address "
         "of the caller. Requires the permission `view_accounts`. An entry is proved like any other event.",
+    )
+
+
+def describe_epochs(view: Any, method: str) -> Operation:
+    event = {"position": COUNT, "event_id": STRING, "entity_type": STRING, "entity_id": STRING, "trigger": STRING}
+    people = {"actor": STRING, "actor_kind": STRING, "timestamp": TIME}
+    counts = {"first": COUNT, "last": COUNT, "count": COUNT, "reports": COUNT, "decisions": COUNT}
+    lost = obj(
+        {**counts, "events": {"type": "array", "items": obj({**event, **people})}, "file": STRING, "sha256": STRING}
+    )
+    plain = {"epoch": COUNT, "reason": STRING, "started_at": TIME, "kept": COUNT, "event_id": STRING}
+    return Operation(
+        "List the epochs of the journal, newest first",
+        {200: page_of(obj({**plain, "lost": nullable(lost)}), epoch=COUNT)},
+        description="A failover to a replica that lacks the last events, or a restore, begins an epoch. `kept` is the "
+        "last position that it shares with the one before, `lost` the events after it as far as a copy was found: the "
+        "first 200 of them, of machines that the caller may see, and how many were confirmed reports of agents and "
+        "decisions of operators.",
     )
 
 
@@ -333,6 +355,7 @@ DESCRIPTIONS: dict[type, Any] = {
     board.Acknowledge: describe_acknowledge,
     journal.Events: describe_events,
     journal.AccountEntries: describe_account_entries,
+    journal.Epochs: describe_epochs,
     journal.Overrides: describe_overrides,
     approvals.Approvals: describe_approvals,
     approvals.Approval: describe_approval,

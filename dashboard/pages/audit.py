@@ -17,6 +17,7 @@ from dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.journal import ENTITY_KINDS, accounts
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
+from statecore.journal.epochs import list_epochs
 from statecore.journal.witnesses import list_witnesses
 from statecore.kernel.actors import Channel
 from statecore.kernel.clock import now
@@ -43,6 +44,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "signed": latest_checkpoint(),
         "witnesses": list_witnesses(),
+        "epochs": list_epochs(),
+        "visible": [flow.entity_type for flow in machines],
         "given": given,
         "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in machines],
         "channels": [*map(str, Channel)],

@@ -18,7 +18,7 @@ from statecore.machines.patch_ledger import State as Patch
 from statecore.machines.task import State as TaskState
 from statecore.machines.task import Task
 from statecore.records import Alert
-from statecore.records.alert import INTEGRITY, INVARIANT
+from statecore.records.alert import EPOCH, INTEGRITY, INVARIANT
 
 from .search import MAX_LENGTH
 
@@ -73,6 +73,10 @@ def _stuck(alert: Alert) -> Link | None:
     return None if flow is None else _entities(flow, query)
 
 
+def _epoch(alert: Alert) -> Link:
+    return Link(f"{reverse('console:audit')}#{alert.key}", "statecore.view_event")
+
+
 LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "failure_rate": _failures,
     "retry_rate": _retries,
@@ -82,6 +86,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "stuck": _stuck,
     INTEGRITY: _findings,
     INVARIANT: _findings,
+    EPOCH: _epoch,
 }
 # Rules without a list: their text is complete.
 WITHOUT_LINK: set[str] = set()

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.db import connection, models, transaction
-from django.db.models import Max
 
 from ..kernel import registry
 from ..kernel.actors import Actor, Kind
@@ -20,14 +19,13 @@ from ..kernel.clock import now
 from ..kernel.transition import Severity
 from ..storage.journal_rules import ACCOUNT
 from ..storage.write_guard import allow_writes
-from .archive import Anchor
-from .events import GENESIS, Event, EventKind, build_entry
+from .chain_ends import lock_chain_end
+from .events import Event, EventKind, build_entry
 
 ENTITY_TYPE = ACCOUNT
 VIEW_ACCOUNTS = "statecore.view_accounts"
 TEXT_LIMIT = 1_000
 ID_PATTERN = re.compile(r"(?:user|group):[0-9]+|system|unknown")
-LOCK_CLASS = 0x5C1  # of PostgreSQL's advisory locks; no other code uses them with two keys
 
 
 class Action(models.TextChoices):
@@ -91,7 +89,7 @@ def resolve_ids(given: Iterable[str]) -> list[str]:
 def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str, Any] | None = None) -> None:
     """Append an entry to the chain of an account, in the transaction of the change if there is one."""
     with transaction.atomic():
-        sequence, prev_hash = _lock_end_of_chain(account.id)
+        sequence, prev_hash = lock_chain_end(ENTITY_TYPE, account.id)
         entry = build_entry(
             entity_type=ENTITY_TYPE,
             entity_id=account.id,
@@ -111,22 +109,6 @@ def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str
             Event(**entry._asdict()).save(force_insert=True)
         for listener in registry.listeners:
             transaction.on_commit(listener)
-
-
-def _lock_end_of_chain(account_id: str) -> tuple[int, str]:
-    """Return the last sequence and hash of a chain; until the end of the transaction no other entry is appended.
-
-    A transaction of SQLite has the only write lock already.
-    """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LOCK_CLASS, account_id])
-    for model in (Event, Anchor):
-        chain = model._default_manager.filter(entity_type=ENTITY_TYPE, entity_id=account_id)
-        last = chain.aggregate(last=Max("sequence"))["last"]
-        if last is not None:
-            return last, chain.values_list("hash", flat=True).get(sequence=last)
-    return 0, GENESIS
 
 
 def _build_details(account: Account, actor: Actor, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from ..kernel.clock import now
 from ..transparency.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from ..transparency.notes import InvalidNote, Note, Signer, VerifierKey
 from . import signing
-from .home_files import CHECKPOINT_FILE, get_checkpoint_path
-from .position import Numbering
+from .home_files import CHECKPOINT_FILE, copy_checkpoint_aside, get_checkpoint_path
+from .position import current_epoch
 from .signing import SigningFailed
 from .tree import Frontier, compute_root_at, tree_size
 
@@ -58,10 +58,6 @@ class SignedCheckpoint(models.Model):
         return open_checkpoint(self.note, VerifierKey.parse(self.verifier_key))
 
 
-def current_epoch() -> int:
-    return Numbering.objects.values_list("epoch", flat=True).first() or 1
-
-
 def latest_checkpoint() -> SignedCheckpoint | None:
     return SignedCheckpoint.objects.order_by("-size").first()
 
@@ -92,6 +88,24 @@ def publish_checkpoint(frontier: Frontier) -> SignedCheckpoint | None:
         return None
     _write_file(str(note))
     return _store(checkpoint, note, signer.verifier)
+
+
+def sign_new_epoch(epoch: int) -> None:
+    """Replaces the checkpoint in the file by one of an epoch that lost positions.
+
+    The caller has proven that the tree is the beginning of the one that was signed. The old checkpoint is kept.
+    """
+    if not get_checkpoint_path().exists():
+        return
+    signer = signing.find_signer()
+    if signer is None:
+        raise SigningFailed(f"{signing.get_key_path()} is missing")
+    frontier = Frontier.load()
+    checkpoint = Checkpoint(signer.verifier.name, frontier.size, frontier.root(), epoch)
+    note = sign_checkpoint(checkpoint, signer)
+    copy_checkpoint_aside()
+    _write_file(str(note))
+    _store(checkpoint, note, signer.verifier)
 
 
 def _get_signer(newest: SignedCheckpoint | None) -> Signer:
@@ -149,6 +163,16 @@ def read_saved(key: VerifierKey) -> Checkpoint | None:
         raise InvalidNote("it is unreadable") from None
 
 
+def read_saved_epoch() -> int:
+    """Returns the epoch of the checkpoint in the file; 0 without a valid one."""
+    key = find_key()
+    try:
+        saved = read_saved(key) if key else None
+    except InvalidNote:
+        return 0
+    return saved.epoch if saved else 0
+
+
 def find_contradiction(key: VerifierKey) -> str | None:
     """Returns how the stored tree contradicts the checkpoint in the file, or None."""
     try:
@@ -160,6 +184,8 @@ def find_contradiction(key: VerifierKey) -> str | None:
 
 def find_difference(checkpoint: Checkpoint, key: VerifierKey) -> str | None:
     """Returns how the stored tree differs from a verified checkpoint, and the first position that can differ."""
+    if checkpoint.epoch > (epoch := current_epoch()):
+        return f"the journal went back from epoch {checkpoint.epoch} to epoch {epoch}"
     if checkpoint.size > (size := tree_size()):
         return f"the journal ends at position {size}, but {checkpoint.size} positions were signed"
     if compute_root_at(checkpoint.size) == checkpoint.root:

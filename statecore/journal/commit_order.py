@@ -96,7 +96,8 @@ def select_unnumbered_since(seen: str) -> Unnumbered:
     if not seen:
         return Unnumbered(WITHOUT_POSITION, [])
     if connection.vendor == "sqlite":
-        return Unnumbered("e.rowid > %s", [int(seen.partition(" ")[0])])
+        # The start of an epoch has its position at once, before events that were committed earlier.
+        return Unnumbered("e.rowid > %s AND e.kind <> 'epoch'", [int(seen.partition(" ")[0])])
     snapshot = Snapshot.parse(seen)
     # Two ranges of one index. The upper bound excludes nothing, but without it and without statistics PostgreSQL
     # expects a third of the journal and reads the whole table.
@@ -118,11 +119,24 @@ def _is_from_this_database(seen: str) -> bool:
         return int(cursor.fetchone()[0]) >= Snapshot.parse(seen).xmax
 
 
+class ServerIdentity(NamedTuple):
+    """The id of the PostgreSQL cluster and its timeline, which every promotion increases; empty and 0 if unknown."""
+
+    cluster: str
+    timeline: int
+
+
+def get_numbering() -> Numbering:
+    """Returns the sequencer's row; the first call creates it."""
+    identity = read_server_identity()._asdict()
+    return Numbering.objects.get_or_create(pk=1, defaults=identity)[0]
+
+
 def load_numbering() -> Numbering:
     """Returns the sequencer's row, without its mark if that comes from another server."""
-    row, is_new = Numbering.objects.get_or_create(pk=1)
+    row = get_numbering()
     server = get_server_identifier()
-    is_other_server = row.cluster != server and not is_new
+    is_other_server = row.cluster != server
     if is_other_server or (row.seen and not _is_from_this_database(row.seen)):
         _reset_transaction_ids(connection)
         row.seen = ""
@@ -155,3 +169,19 @@ def get_server_identifier() -> str:
             return str(cursor.fetchone()[0])
     except DatabaseError:
         return ""
+
+
+def read_server_identity() -> ServerIdentity:
+    return ServerIdentity(get_server_identifier(), _read_timeline())
+
+
+def _read_timeline() -> int:
+    """Returns the timeline from the name of the current file of the log, which needs no special right."""
+    if connection.vendor != "postgresql":
+        return 0
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)")
+            return int(cursor.fetchone()[0], 16)
+    except DatabaseError:
+        return 0

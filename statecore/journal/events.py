@@ -33,10 +33,11 @@ class EventKind(models.TextChoices):
     CREATED = "created"
     EDITED = "edited"
     ACCOUNT = "account"  # an entry of the account journal, without a state
+    EPOCH = "epoch"  # the first event of an epoch of the journal, without a state
 
 
 # The kinds of events about entities, and those of them that change a state.
-ENTITY_KINDS = [kind.value for kind in EventKind if kind is not EventKind.ACCOUNT]
+ENTITY_KINDS = [kind.value for kind in EventKind if kind not in (EventKind.ACCOUNT, EventKind.EPOCH)]
 TRANSITION_KINDS = [kind for kind in ENTITY_KINDS if kind != EventKind.EDITED]
 
 

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
+import orjson
 from django.conf import settings
 
 from ..kernel.clock import now
@@ -16,6 +20,7 @@ from ..kernel.clock import now
 CHECKPOINT_FILE = "checkpoint"
 JOURNAL_FILE = "transitions.jsonl"
 TAMPERED = "tampered"
+BLOCK_SIZE = 65_536
 
 
 def get_checkpoint_path() -> Path:
@@ -36,6 +41,12 @@ def build_tampered_path(path: Path) -> Path:
     return build_aside_path(path, TAMPERED)
 
 
+def build_lost_path(epoch: int) -> Path:
+    """Returns the name of the file with the lines that the database lost when an epoch ended."""
+    path = get_journal_path()
+    return path.with_name(f"{path.stem}-lost-in-epoch-{epoch}{path.suffix}")
+
+
 def list_tampered() -> list[Path]:
     """Returns the kept journal files that another program had changed, oldest first."""
     path = get_journal_path()
@@ -49,17 +60,53 @@ def set_checkpoint_aside() -> None:
         path.rename(build_aside_path(path, "until"))
 
 
+def copy_checkpoint_aside() -> None:
+    """Keeps the checkpoint under another name, because positions that it includes are lost."""
+    path = get_checkpoint_path()
+    shutil.copyfile(path, build_aside_path(path, "until"))
+
+
+class AsideFiles(NamedTuple):
+    """The new names of the two files; None for one that does not exist."""
+
+    checkpoint: Path | None
+    journal: Path | None
+
+
 @contextmanager
-def set_aside() -> Iterator[None]:
+def set_aside() -> Iterator[AsideFiles]:
     """Renames both files, because an operator restores another history; not if the block fails."""
-    moved = [
-        (path, path.rename(build_aside_path(path, "until")))
-        for path in (get_checkpoint_path(), get_journal_path())
-        if path.exists()
-    ]
+    paths = get_checkpoint_path(), get_journal_path()
+    moved = [path.rename(build_aside_path(path, "until")) if path.exists() else None for path in paths]
     try:
-        yield
+        yield AsideFiles(*moved)
     except BaseException:
-        for path, aside in moved:
-            aside.rename(path)
+        for path, aside in zip(paths, moved, strict=True):
+            if aside is not None:
+                aside.rename(path)
         raise
+
+
+def find_line_before(file: BinaryIO, position: int) -> int:
+    """Returns the offset of a line at or before a position, found backwards in growing steps; 0 if there is none."""
+    distance, size = BLOCK_SIZE, file.seek(0, os.SEEK_END)
+    while distance < size:
+        file.seek(size - distance)
+        file.readline()  # skip the rest of a line
+        start = file.tell()
+        event = parse_position_line(file.readline())
+        if event is not None and event["position"] <= position:
+            return start
+        distance *= 2
+    return 0
+
+
+def parse_position_line(line: bytes) -> dict[str, Any] | None:
+    """Returns the event of a line; None if the line is incomplete or not an event."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("position"), int) else None

@@ -59,8 +59,10 @@ class Numbering(models.Model):
     seen = models.TextField(default="")
     # The database server that `seen` comes from; another one has its own transaction ids.
     cluster = models.CharField(max_length=32, default="")
-    # Positions are comparable only within an epoch.
+    # Positions are comparable only within an epoch; `epochs` explains it.
     epoch = models.PositiveIntegerField(default=1, db_default=1)
+    # The timeline of the PostgreSQL server, which every promotion of a replica increases; 0 if it is not known.
+    timeline = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         default_permissions = ()
@@ -72,3 +74,12 @@ class Numbering(models.Model):
 def head() -> int:
     """Returns the last assigned position."""
     return Numbering.objects.values_list("head", flat=True).first() or 0
+
+
+def current_epoch() -> int:
+    return read_extent()[0]
+
+
+def read_extent() -> tuple[int, int]:
+    """Returns the current epoch and the last assigned position, both of the same moment."""
+    return Numbering.objects.values_list("epoch", "head").first() or (1, 0)

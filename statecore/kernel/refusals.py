@@ -99,6 +99,12 @@ class Archived(Refusal):
     code, status = "archived", 410
 
 
+class EpochEnded(Refusal):
+    """A failover or a restore lost the position; `kept` is the last one that the current `epoch` shares with it."""
+
+    code = "epoch_ended"
+
+
 class InvalidTransition(Refusal):
     """The trigger cannot be fired from the current state; `allowed` lists those that can."""
 

@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     safe_because = "the previous version does not use the new table"
 
     dependencies = [
-        ("statecore", "0016_account_journal"),
+        ("statecore", "0018_epochs"),
     ]
 
     operations = [

@@ -74,11 +74,15 @@ def migrate(is_stopping: Callable[[], bool] = lambda: False) -> None:
 def check_integrity(*, start_anyway: bool) -> None:
     """Refuses to start if recent rows do not verify, unless STATECORE_START_ANYWAY is set.
 
-    A damaged journal file is no reason, because the sequencer repairs it when it runs, and neither is a silent witness.
+    A damaged journal file is no reason, because the sequencer repairs it when it runs, and neither is a silent witness
+    or a failover that lost the last events, which the sequencer records as the start of an epoch.
     """
+    from statecore.journal.lost_positions import is_loss_proven
     from statecore.operations import integrity
 
     errors = integrity.select_database_errors(integrity.check_recent())
+    if errors and is_loss_proven():
+        errors = [each for each in errors if each.check not in integrity.COPY_CHECKS]
     if errors and not start_anyway:
         raise Refused(
             f"stored data does not verify ({len(errors)} errors, the first: {errors[0]}); "

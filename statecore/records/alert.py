@@ -19,6 +19,7 @@ NOTE_LENGTH = 2_000
 
 # The rules whose alerts say that stored data cannot be trusted.
 INTEGRITY, INVARIANT = "integrity", "invariant_broken"
+EPOCH = "epoch"
 
 
 class Alert(models.Model):

@@ -4,11 +4,12 @@ import { Socket } from "./socket.js";
 
 export function follow(filters, receive, startOver) {
   if (!document.body.dataset.canStream) return; // the server would refuse every attempt
-  let position = Number(document.body.dataset.position ?? 0);
+  let position = Number(document.body.dataset.position ?? 0), epoch = 0;
   const advance = (further) => { document.body.dataset.position = position = Math.max(position, further); };
-  const address = () => `/ws/events/?${new URLSearchParams({ ...filters, after: position })}`;
+  const address = () => `/ws/events/?${new URLSearchParams({ ...filters, after: epoch ? `${epoch}-${position}` : position })}`;
   new Socket(address, (message) => {
     if (message.type === "resnapshot") return startOver();
+    epoch = message.epoch ?? epoch; // named by the first message of a connection
     if (message.type === "position") return advance(message.position);
     if (message.type !== "events") return;
     const fresh = message.events.filter((each) => each.position > position);

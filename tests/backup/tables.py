@@ -14,18 +14,21 @@ from django.db import connection
 from statecore.journal import Event, Position
 from statecore.operations.backup.manifest import MANIFEST_FILE
 from statecore.operations.backup.tables import list_tables
+from statecore.records import Alert
 from statecore.storage import triggers
 from statecore.storage.files import sha256
 
 
 def read_all_rows() -> dict[str, list[Any]]:
-    """Return every row of every table that a restore recovers."""
+    """Return every row of every table that a restore recovers, without the epochs that restores have started."""
+    positions, events = Position.objects.exclude(kind="epoch"), Event.objects.exclude(kind="epoch")
     found: dict[str, list[Any]] = {
-        "positions": list(Position.objects.order_by("position").values_list("position", "event_id"))
+        "positions": list(positions.order_by("position").values_list("position", "event_id"))
     }
-    found["events"] = sorted(Event.objects.values_list("event_id", "body", "hash", "timestamp"))
+    found["events"] = sorted(events.values_list("event_id", "body", "hash", "timestamp"))
     for model in list_tables():
-        found[model.__name__] = sorted(map(repr, model._base_manager.values_list()))
+        rows = model._base_manager.exclude(rule="epoch") if model is Alert else model._base_manager
+        found[model.__name__] = sorted(map(repr, rows.values_list()))
     return found
 
 

@@ -35,7 +35,7 @@ def read_history() -> list[Forgery]:
     return [Forgery(orjson.loads(body)) for body in bodies]
 
 
-def rewrite(change: Callable[[list[Forgery]], None]) -> None:
+def rewrite(change: Callable[[list[Forgery]], None], epoch: int = 7) -> None:
     """Replaces the history, recomputes chains, rows, positions and tree, and puts the triggers back."""
     history = read_history()
     change(history)
@@ -52,7 +52,7 @@ def rewrite(change: Callable[[list[Forgery]], None]) -> None:
             for row in frontier.extend(hash_leaf(event["body"].encode())):
                 row.save(force_insert=True)
         _adjust_rows(heads)
-        Numbering.objects.update(head=len(history), seen="", epoch=7)
+        Numbering.objects.update(head=len(history), seen="", epoch=epoch)
 
 
 def _insert(position: int, event: dict[str, Any]) -> None:

@@ -168,15 +168,15 @@ def check_stream_resumes(web: Web, headers: dict[str, str]) -> None:
     with httpx.stream("GET", f"{address}?after={start}", headers=headers, timeout=20) as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         hello, *events = events_of(stream, 4)
-    assert hello == (str(start), "hello", {"type": "hello", "position": start})
-    assert [(int(each[0]), each[2]["position"]) for each in events] == [(start + n, start + n) for n in (1, 2, 3)]
+    assert hello == (f"1-{start}", "hello", {"type": "hello", "position": start, "epoch": 1})
+    assert [(each[0], each[2]["position"]) for each in events] == [(f"1-{start + n}", start + n) for n in (1, 2, 3)]
 
     world.run(phase=phase)
     until(lambda: head() == start + 4)
     # `Last-Event-ID` takes precedence over the `after` of the URL.
-    again = {**headers, "Last-Event-ID": str(start + 2)}
+    again = {**headers, "Last-Event-ID": f"1-{start + 2}"}
     with httpx.stream("GET", f"{address}?after=0", headers=again, timeout=20) as stream:
-        assert [int(each[0]) - start for each in events_of(stream, 3)] == [2, 3, 4]
+        assert [each[0] for each in events_of(stream, 3)] == [f"1-{start + n}" for n in (2, 3, 4)]
     with httpx.stream("GET", f"{address}?after=7777", headers=headers, timeout=20) as stream:
         assert events_of(stream, 1)[0][1] == "resnapshot"
 

@@ -175,7 +175,7 @@ def test_a_position_ahead_of_the_hub_is_accepted(app: InProcessApp, monkeypatch)
     catch_up()  # sends no message
     second = app.socket("/ws/events/", headers, f"after={head()}")
     until(lambda: second.of_type("hello"))
-    assert second.of_type("hello") == [{"type": "hello", "position": 3}]
+    assert second.of_type("hello") == [{"type": "hello", "position": 3, "epoch": 1}]
     create_runs(1)
     catch_up(Live())
     until(lambda: second.positions == [4])
@@ -227,7 +227,7 @@ def test_a_position_that_has_left_the_memory_is_served_from_the_journal(
     catch_up(Live())
     until(lambda: everything.positions[-1:] == [head()])
     for socket in (everything, tasks):
-        assert socket.of_type("hello") == [{"type": "hello", "position": 3}]
+        assert socket.of_type("hello") == [{"type": "hello", "position": 3, "epoch": 1}]
         assert not socket.of_type("resnapshot")
 
 
@@ -240,7 +240,9 @@ def test_a_reader_starts_over_when_its_next_events_are_archived(app: InProcessAp
     archived, retained = (app.socket("/ws/events/", headers, f"after={after}") for after in (11, 12))
 
     until(lambda: archived.of_type("resnapshot") and retained.positions[-1:] == [30])
-    assert archived.of_type("resnapshot") == [{"type": "resnapshot", "position": 30}]
+    assert archived.of_type("resnapshot") == [
+        {"type": "resnapshot", "position": 30, "epoch": 1, "reason": "not_available"}
+    ]
     assert archived.positions == []
     assert retained.positions == [*range(13, 31)]
 

@@ -14,9 +14,9 @@ import pytest
 from django.core.management import call_command
 
 from statecore.delivery.sequencer import measure_lag
-from statecore.delivery.sinks.journal_file import BLOCK_SIZE, JournalFile, Stamp
+from statecore.delivery.sinks.journal_file import JournalFile, Stamp
 from statecore.journal import parse_event
-from statecore.journal.home_files import list_tampered
+from statecore.journal.home_files import BLOCK_SIZE, list_tampered
 from statecore.journal.position import head
 from statecore.operations import integrity
 from statecore.records import Alert, SinkCursor

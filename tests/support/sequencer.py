@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 def sequencer(*sinks: Sink) -> Sequencer:
     made = Sequencer(sinks)
-    made.numberer.load_mark()
+    made.take_over()
     return made
 
 

@@ -3,12 +3,13 @@
 from .board import Board, get_board
 from .claim_queue import ClaimQueue, get_claim_queue
 from .hub import Hub, close_all_hubs, get_hub
-from .ring import PositionTooOld, StreamEvent
+from .ring import EpochEnded, PositionTooOld, StreamEvent
 from .subscription import EventFilter, Subscription
 
 __all__ = [
     "Board",
     "ClaimQueue",
+    "EpochEnded",
     "EventFilter",
     "Hub",
     "PositionTooOld",

@@ -57,7 +57,7 @@ class ClaimQueue:
         with suppress(TimeoutError, PositionTooOld):
             async with asyncio.timeout(POLL_SECONDS):
                 while not self.hub.closing.is_set() and subscription.take_from_memory(_render_marker) is None:
-                    await self.hub.wait_beyond(subscription.position, POLL_SECONDS)
+                    await subscription.wait(POLL_SECONDS)
         if self.hub.closing.is_set():
             for _worker, future in self.waiting.values():
                 _wake(future)
@@ -93,7 +93,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _render_marker(events: object) -> bytes:
+def _render_marker(events: object, epoch: int) -> bytes:
     return b"queued"
 
 

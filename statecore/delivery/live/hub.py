@@ -21,7 +21,7 @@ from ...journal import position as positions
 from ..sinks.live import GROUP
 from . import reader
 from .reader import NO_DATABASE, Reader
-from .ring import MAX_EVENTS, Ring, StreamEvent
+from .ring import MAX_EVENTS, OtherEpoch, Ring, StreamEvent
 
 log = structlog.get_logger(__name__)
 
@@ -61,15 +61,32 @@ class Hub:
                 self.reader.close()
                 self.is_ready.clear()
 
-    async def wait_beyond(self, position: int, seconds: float) -> bool:
-        """Waits for an event after a position; returns False after the time-out or when the server stops."""
-        if self.ring.last > position:
+    @property
+    def epoch(self) -> int:
+        return self.ring.epoch
+
+    async def wait_beyond(self, position: int, seconds: float, epoch: int | None = None) -> bool:
+        """Waits for an event after a position, or for the end of the epoch if one is given.
+
+        Returns False after the time-out or when the server stops.
+        """
+        if self._is_beyond(position, epoch):
             return True  # the usual case under load, in which a timer would be a large part of the cost
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.ring.last <= position and not self.closing.is_set():
+                while not self._is_beyond(position, epoch) and not self.closing.is_set():
                     await self._changed.wait()
-        return self.ring.last > position
+        return self._is_beyond(position, epoch)
+
+    def _is_beyond(self, position: int, epoch: int | None) -> bool:
+        return self.ring.last > position or (epoch is not None and self.ring.epoch != epoch)
+
+    async def catch_up_to_epoch(self, epoch: int) -> bool:
+        """Waits until the hub has reached an epoch; returns False if the database of this process does not have it."""
+        if self.epoch < epoch <= await self.reader.run(positions.current_epoch):
+            self._wake.set()
+            await self.wait_beyond(self.ring.last, CATCH_UP_TIMEOUT, self.epoch)
+        return self.epoch >= epoch
 
     async def catch_up_to(self, position: int) -> bool:
         """Waits until the hub has reached a position; returns False if the journal does not have it.
@@ -87,15 +104,15 @@ class Hub:
         Raises PositionTooOld if these events have been archived.
         """
         async with self._loading:
-            start = self.ring.start
+            ring, start = self.ring, self.ring.start
             if position >= start:
                 return
-            if self.ring.last - position > MAX_EVENTS:
+            if ring.last - position > MAX_EVENTS:
                 await self.reader.run(reader.check_retained, position)
                 return
-            older = await self.reader.run(reader.read_retained_events, position, start)
-            if self.ring.start == start:
-                self.ring.add_older(older, position)
+            older = await self.reader.run(reader.read_retained_events, ring.epoch, position, start)
+            if self.ring is ring and ring.start == start:
+                ring.add_older(older, position)
 
     def close(self) -> None:
         """Wakes all clients, which then disconnect because the server stops."""
@@ -107,6 +124,8 @@ class Hub:
         while True:
             try:
                 await self._catch_up()
+            except OtherEpoch:
+                continue
             except NO_DATABASE as error:
                 if not is_down:
                     log.warning("live_lost_database", error=str(error).strip().partition("\n")[0])
@@ -119,16 +138,20 @@ class Hub:
                     await self._wake.wait()
 
     async def _catch_up(self) -> None:
-        head = await self.reader.run(positions.head)
-        if not self.is_ready.is_set() or head - self.ring.last > MAX_EVENTS:
-            self.ring = Ring(head)
+        epoch, head = await self.reader.run(positions.read_extent)
+        is_other_epoch = self.is_ready.is_set() and epoch != self.epoch
+        if is_other_epoch:
+            log.warning("live_epoch_changed", before=self.epoch, now=epoch)
+        if not self.is_ready.is_set() or is_other_epoch or head - self.ring.last > MAX_EVENTS:
+            # After a failover the memory contains events that the database does not have.
+            self.ring = Ring(head, epoch)
             self.is_ready.set()
             self._notify()
         while self.ring.last < head:
             last = min(head, self.ring.last + EVENTS_PER_READ)
-            events = await self.reader.run(reader.read_events, self.ring.last, last)
+            events = await self.reader.run(reader.read_events, epoch, self.ring.last, last)
             if not events and self.ring.last < await self.reader.run(archive.get_last_archived_position):
-                self.ring = Ring(head)  # the next events were archived while the database was away
+                self.ring = Ring(head, epoch)  # the next events were archived while the database was away
             else:
                 self._add(events, last)
 
@@ -161,8 +184,16 @@ class Hub:
                 await layer.group_discard(GROUP, channel)
 
     def _handle_message(self, message: dict[str, Any]) -> None:
-        """Adds the events if the ring has all events before them; otherwise wakes the task that reads the journal."""
-        if not self.is_ready.is_set() or message["last"] <= self.ring.last:
+        """Adds the events if the ring has all events before them; otherwise wakes the task that reads the journal.
+
+        Never adds events of another epoch: a former leader may still send some.
+        """
+        if not self.is_ready.is_set():
+            return
+        if message.get("epoch", 1) != self.epoch:
+            self._wake.set()
+            return
+        if message["last"] <= self.ring.last:
             return
         if message["events"] is None or message["first"] > self.ring.last + 1:
             self._wake.set()

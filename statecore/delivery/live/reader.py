@@ -13,12 +13,15 @@ from django.db import DatabaseError, InterfaceError, connection, connections
 from ... import journal
 from ...journal import archive
 from ...journal.commit_order import EVENTS, POSITIONS
-from .ring import PositionTooOld, StreamEvent
+from ...journal.position import Numbering
+from .ring import OtherEpoch, PositionTooOld, StreamEvent
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
+NUMBERING = Numbering._meta.db_table
+_STREAMED = ", ".join(f"'{kind}'" for kind in journal.ENTITY_KINDS)
 NO_DATABASE = (DatabaseError, InterfaceError)
 
 
@@ -43,21 +46,28 @@ def _call(function: Callable[..., T], args: tuple[Any, ...]) -> T:
         raise
 
 
-def read_events(after: int, last: int) -> list[StreamEvent]:
-    """Returns the events of machines after one position, up to and including another."""
+def read_events(epoch: int, after: int, last: int) -> list[StreamEvent]:
+    """Returns the events of machines after one position, up to and including another.
+
+    Raises OtherEpoch if these positions belong to another epoch by now.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT p.position, e.body, e.hash FROM {POSITIONS} AS p JOIN {EVENTS} AS e ON e.event_id = p.event_id "
-            f"WHERE p.position > %s AND p.position <= %s AND p.kind <> '{journal.EventKind.ACCOUNT.value}' "
+            f"SELECT p.position, e.body, e.hash, (SELECT epoch FROM {NUMBERING}) "
+            f"FROM {POSITIONS} AS p JOIN {EVENTS} AS e ON e.event_id = p.event_id "
+            f"WHERE p.position > %s AND p.position <= %s AND p.kind IN ({_STREAMED}) "
             f"ORDER BY p.position",
             [after, last],
         )
-        return list(_serialize_readable(cursor.fetchall()))
+        rows = cursor.fetchall()
+    if rows and rows[0][3] != epoch:
+        raise OtherEpoch
+    return list(_serialize_readable(rows))
 
 
-def read_retained_events(after: int, last: int) -> list[StreamEvent]:
+def read_retained_events(epoch: int, after: int, last: int) -> list[StreamEvent]:
     """Like `read_events`, but raises PositionTooOld if some of these events have been archived."""
-    events = read_events(after, last)
+    events = read_events(epoch, after, last)
     # Checked after reading, because retention may have deleted the events in between.
     check_retained(after)
     return events
@@ -69,9 +79,9 @@ def check_retained(after: int) -> None:
         raise PositionTooOld
 
 
-def _serialize_readable(rows: list[tuple[int, str, str]]) -> Iterator[StreamEvent]:
+def _serialize_readable(rows: list[tuple[int, str, str, int]]) -> Iterator[StreamEvent]:
     """Skips damaged events, which would otherwise block all later ones; `manage.py integrity` reports them."""
-    for position, body, hash_ in rows:
+    for position, body, hash_, _epoch in rows:
         try:
             yield StreamEvent.serialize(position, journal.parse_event(body, hash_))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

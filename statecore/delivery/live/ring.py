@@ -18,6 +18,18 @@ class PositionTooOld(Exception):
     """The events after this position have been archived or, where only the memory is read, are no longer in memory."""
 
 
+class EpochEnded(PositionTooOld):
+    """The position is after the last one that its epoch shares with the current epoch, which is `kept`."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__(kept)
+        self.kept = kept
+
+
+class OtherEpoch(PositionTooOld):
+    """The database has begun another epoch, which the hub has not noticed yet."""
+
+
 class StreamEvent(NamedTuple):
     """A serialised event, with the fields that clients can filter by."""
 
@@ -40,9 +52,10 @@ class StreamEvent(NamedTuple):
 
 
 class Ring:
-    """All events after position `start` up to position `last`. Readers keep their own positions."""
+    """All events after position `start` up to position `last` of an epoch. Readers keep their own positions."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, epoch: int = 1) -> None:
+        self.epoch = epoch
         self.start = self.last = position
         self.events: list[StreamEvent] = []
         self.size = 0

@@ -11,11 +11,13 @@ from types import FrameType
 import structlog
 from django.db import Error, connection
 
+from ...journal.signing import SigningFailed
 from ...kernel.clock import now
 from ..sinks.sink import Sink
 from .feed import Feed, feed_sinks
 from .leadership import Leadership
 from .numbering import Numberer
+from .takeover import start_epoch_if_needed
 from .wakeup import WakeupListener
 
 log = structlog.get_logger(__name__)
@@ -54,12 +56,16 @@ class Sequencer:
                 log.warning("sequencer_lost_database", error=str(error).strip().partition("\n")[0])
                 self.leadership.release()
                 self.stopping.wait(STANDBY_SECONDS)
+            except (OSError, SigningFailed) as error:
+                log.error("epoch_not_started", error=f"{type(error).__name__}: {error}")
+                self.leadership.release()
+                self.stopping.wait(STANDBY_SECONDS)
 
     def _lead(self) -> None:
         log.info("sequencer_leads", database=connection.vendor)
         wakeups = WakeupListener()
         try:
-            self.numberer.load_mark()
+            self.take_over()
             while not self.stopping.is_set() and self.leadership.is_held:
                 is_busy = self.run_round()
                 wakeups.wait(GATHER_SECONDS if is_busy else POLL_SECONDS)
@@ -67,6 +73,11 @@ class Sequencer:
             wakeups.close()
             for feed in self.feeds:
                 feed.close()
+
+    def take_over(self) -> None:
+        """Starts an epoch if positions were lost, before any is given again, and reads the last assigned position."""
+        start_epoch_if_needed()
+        self.numberer.load_mark()
 
     def run_round(self) -> bool:
         """Numbers new events and delivers a batch to each sink; returns whether there may be more to do."""

@@ -23,7 +23,7 @@ from ...machines.task import Task
 from ...machines.worker import State as WorkerState
 from ...machines.worker import Worker
 from ...records import StateCount, TransitionRate
-from ...records.alert import INTEGRITY, INVARIANT
+from ...records.alert import EPOCH, INTEGRITY, INVARIANT
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
@@ -200,6 +200,12 @@ FINDING_RULES = (
     ),
     FindingRule(
         INVARIANT, Severity.CRITICAL, "entities contradict each other, although each of them is in a legal state"
+    ),
+    FindingRule(
+        EPOCH,
+        Severity.CRITICAL,
+        "a failover or a restore began a new epoch of the journal, and events may be lost; the alert resolves when it "
+        "is acknowledged",
     ),
 )
 

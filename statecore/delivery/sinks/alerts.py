@@ -9,9 +9,12 @@ from django.db import transaction
 from django.db.models import Count
 
 from ...journal import TRANSITION_KINDS
+from ...journal.epochs import Epoch
+from ...kernel.clock import now
 from ...kernel.transition import Severity
 from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
+from ...records.alert import EPOCH
 from .alert_rules import COUNT_RULES, ENTRY_RULES, RULES, CountRule, Violation, get_limit
 from .notices import store_notices
 from .sink import Batch, NumberedEvent, Sink
@@ -65,7 +68,7 @@ def _evaluate_entry_rules(event: NumberedEvent) -> None:
 
 
 def evaluate(at: datetime) -> None:
-    """Evaluates the count rules, and resolves the alerts that expire after some minutes."""
+    """Evaluates the count rules, and resolves alerts that expire after some minutes or with their acknowledgement."""
     for rule in COUNT_RULES:
         _evaluate_count_rule(rule, at)
     for entry_rule in ENTRY_RULES:
@@ -73,6 +76,8 @@ def evaluate(at: datetime) -> None:
             cutoff = at - timedelta(minutes=get_limit(entry_rule.minutes))
             expired = Alert.objects.filter(rule=entry_rule.name, resolved_at=None, opened_at__lte=cutoff)
             resolve(entry_rule.name, set(expired.values_list("key", flat=True)), at)
+    acknowledged = Alert.objects.filter(rule=EPOCH, resolved_at=None).exclude(acknowledged_at=None)
+    resolve(EPOCH, set(acknowledged.values_list("key", flat=True)), at)
 
 
 def _evaluate_count_rule(rule: CountRule, at: datetime) -> None:
@@ -91,6 +96,11 @@ def open_or_update(rule: str, severity: Severity, violation: Violation, at: date
     with transaction.atomic():
         alert = Alert.objects.create(rule=rule, key=violation.key, severity=severity.value, opened_at=at, **fields)
         store_notices(alert, f"{severity.upper()}: {violation.detail}", at)
+
+
+def open_epoch_alert(epoch: Epoch) -> None:
+    facts = {"epoch": epoch.number, "event_id": epoch.event_id}
+    open_or_update(EPOCH, Severity.CRITICAL, Violation(f"epoch-{epoch.number}", epoch.describe(), facts), now())
 
 
 def resolve(rule: str, keys: set[str], at: datetime) -> None:

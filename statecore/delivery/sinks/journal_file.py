@@ -27,7 +27,13 @@ import structlog
 
 from ...journal.archive import get_last_archived_position
 from ...journal.copies import BATCH_SIZE, Difference, compare_lines, is_signed
-from ...journal.home_files import build_aside_path, build_tampered_path, get_journal_path
+from ...journal.home_files import (
+    build_aside_path,
+    build_tampered_path,
+    find_line_before,
+    get_journal_path,
+    parse_position_line,
+)
 from ...journal.position import Position
 from ...kernel.clock import now
 from ...kernel.transition import Severity
@@ -39,7 +45,6 @@ from .sink import Batch, MissingEvent, NumberedEvent, Sink, read_batch
 
 log = structlog.get_logger(__name__)
 
-BLOCK_SIZE = 65_536
 # Of each tick; the longer time if another program has touched the file.
 SCAN_SECONDS, URGENT_SCAN_SECONDS = 0.05, 1.0
 
@@ -246,40 +251,15 @@ def _set_aside(path: Path, position: int) -> None:
 
 def _find_last_valid_line(file: BufferedRandom, cursor: int) -> tuple[dict[str, Any] | None, int]:
     """Returns the last line up to which the positions are consecutive, and the offset of its end."""
-    start = _find_line_before_cursor(file, cursor)
+    start = find_line_before(file, cursor)
     last, end = None, start
     # The first line of the file is the first event of the journal, or the first one after the archived events.
     lowest, highest = 1, get_last_archived_position() + 1 if start == 0 else cursor
     file.seek(start)
     for line in file:
-        event = _parse_line(line)
+        event = parse_position_line(line)
         if event is None or not lowest <= event["position"] <= highest:
             break
         lowest = highest = event["position"] + 1
         last, end = event, end + len(line)
     return last, end
-
-
-def _find_line_before_cursor(file: BufferedRandom, cursor: int) -> int:
-    """Returns the offset of a line at or before the cursor, found backwards in growing steps; 0 if there is none."""
-    distance, size = BLOCK_SIZE, file.seek(0, os.SEEK_END)
-    while distance < size:
-        file.seek(size - distance)
-        file.readline()  # skip the rest of a line
-        start = file.tell()
-        event = _parse_line(file.readline())
-        if event is not None and event["position"] <= cursor:
-            return start
-        distance *= 2
-    return 0
-
-
-def _parse_line(line: bytes) -> dict[str, Any] | None:
-    """Returns the event of a line; None if the line is incomplete or not an event."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        event = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("position"), int) else None

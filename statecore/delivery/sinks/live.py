@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import structlog
 from channels.layers import get_channel_layer
 
-from ...journal import EventKind
+from ...journal import ENTITY_KINDS
+from ...journal.position import current_epoch
 from .sink import Batch, Sink
 
 log = structlog.get_logger(__name__)
@@ -34,10 +35,10 @@ class PositionRange(NamedTuple):
     def extend(self, following: PositionRange) -> PositionRange:
         return PositionRange(self.first, following.last, [*self.events, *following.events][: MAX_EVENTS + 1])
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self, epoch: int) -> dict[str, Any]:
         fits = len(self.events) <= MAX_EVENTS
         events = [{"position": event.position, "event": event.serialized} for event in self.events] if fits else None
-        return {"type": MESSAGE, "first": self.first, "last": self.last, "events": events}
+        return {"type": MESSAGE, "epoch": epoch, "first": self.first, "last": self.last, "events": events}
 
 
 class Live(Sink):
@@ -48,8 +49,9 @@ class Live(Sink):
 
     def deliver(self, batch: Batch) -> None:
         if self.broadcaster is None:
-            self.broadcaster = Broadcaster()
-        self.broadcaster.send(PositionRange(batch[0].position, batch[-1].position, _exclude_accounts(batch)))
+            # The epoch does not change while this process leads.
+            self.broadcaster = Broadcaster(current_epoch())
+        self.broadcaster.send(PositionRange(batch[0].position, batch[-1].position, _select_streamed(batch)))
 
     def close(self) -> None:
         if self.broadcaster is not None:
@@ -57,15 +59,16 @@ class Live(Sink):
             self.broadcaster = None
 
 
-def _exclude_accounts(batch: Batch) -> Batch:
-    """Streams show what machines do; the account journal is read by its own call, with its own permission."""
-    return [event for event in batch if event.entry.kind != EventKind.ACCOUNT]
+def _select_streamed(batch: Batch) -> Batch:
+    """Streams show what machines do; accounts and epochs are read by their own calls."""
+    return [event for event in batch if event.entry.kind in ENTITY_KINDS]
 
 
 class Broadcaster:
     """Sends from an event loop in a separate thread, so that the sequencer never waits for Redis."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
         self.loop = asyncio.new_event_loop()
         self.pending: PositionRange | None = None
         self.is_sending = self.is_down = False
@@ -102,7 +105,7 @@ class Broadcaster:
     async def _send_message(self, positions: PositionRange) -> None:
         try:
             layer: Any = get_channel_layer()
-            await asyncio.wait_for(layer.group_send(GROUP, positions.to_message()), SEND_TIMEOUT)
+            await asyncio.wait_for(layer.group_send(GROUP, positions.to_message(self.epoch)), SEND_TIMEOUT)
         except Exception as error:  # noqa: BLE001 - receivers read what they missed from the journal
             if not self.is_down:
                 log.warning("live_broadcast_failed", error=type(error).__name__)

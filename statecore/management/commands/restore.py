@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from statecore.journal import ArchivedRange
+from statecore.journal.epochs import list_epochs
 from statecore.operations import backup
 
 
@@ -19,9 +20,16 @@ class Command(BaseCommand):
         parser.add_argument("folder", type=Path, help="an export, or a folder of exports to take the newest from")
         parser.add_argument("--archives", type=Path, help="verify the files of archived events too, in this folder")
 
+        parser.add_argument(
+            "--epoch",
+            type=int,
+            default=0,
+            help="the least number of the new epoch, if the lost installation had a later one than this export shows",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            restored = backup.restore(options["folder"], options["archives"])
+            restored = backup.restore(options["folder"], options["archives"], options["epoch"])
         except backup.RestoreFailed as reason:
             raise CommandError(f"nothing was restored: {reason}") from None
         if restored.archived and not options["archives"]:
@@ -30,3 +38,4 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {file}")
             self.stdout.write("keep them, and verify them with manage.py integrity --archives FOLDER")
         self.stdout.write(f"restored up to position {restored.last_position}, and verified")
+        self.stdout.write(list_epochs()[0].describe())

@@ -115,6 +115,7 @@ def _write_files(folder: Path, previous: Path | None, made_at: str) -> None:
         files={name: {"rows": count, "sha256": sha256(folder / name)} for name, count in counts.items()},
         last_hash=_get_hash_at(last),
         archived=archived,
+        epoch=numbering.epoch,
     ).write(folder)
 
 

@@ -34,6 +34,7 @@ class Manifest:
     last_hash: str = ""
     # Events up to this position were archived, and are not in the export.
     archived: int = 0
+    epoch: int = 1
 
     def write(self, folder: Path) -> None:
         content = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

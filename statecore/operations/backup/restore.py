@@ -13,9 +13,12 @@ import orjson
 from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, connection, transaction
 
+from ...delivery.sinks.alerts import open_epoch_alert
 from ...journal import COLUMNS, MIRRORED, Event, Numbering, Position, commit_order, digest
 from ...journal.archive import get_last_archived_position
-from ...journal.home_files import set_aside
+from ...journal.epochs import Reason, start_epoch
+from ...journal.home_files import AsideFiles, set_aside
+from ...journal.lost_positions import HistoryDiffers, read_losses
 from ...journal.tree import compute_root_at
 from ...kernel import registry
 from ...kernel.actors import THE_SYSTEM
@@ -24,7 +27,8 @@ from ...storage import triggers
 from ...storage.files import sha256
 from ...transitions import amend
 from ...transitions.unit_of_work import UnitOfWork, run_in_transaction
-from ...transparency.notes import encode
+from ...transparency.checkpoint import Checkpoint
+from ...transparency.notes import Note, encode
 from .. import integrity
 from . import tables
 from .manifest import EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports
@@ -38,32 +42,33 @@ class RestoreFailed(Exception):
     """The export does not verify, or the database is not empty. Nothing was changed."""
 
 
-def restore(source: Path, archives: Path | None = None) -> Manifest:
-    """Restores an export, or the newest export in a folder, with the exports that it continues.
+def restore(source: Path, archives: Path | None = None, epoch: int = 0) -> Manifest:
+    """Restores an export, or the newest export in a folder, with the exports that it continues, and starts an epoch.
 
     Events that were archived when the export was made are not loaded: they stay in their files, which are verified too
-    if `archives` names their folder.
+    if `archives` names their folder. The new epoch has at least the number `epoch`.
     """
     try:
-        return _restore(source, archives)
+        return _restore(source, archives, epoch)
     except MALFORMED as error:
         raise RestoreFailed(f"the export is malformed: {type(error).__name__}: {error}") from error
 
 
-def _restore(source: Path, archives: Path | None) -> Manifest:
+def _restore(source: Path, archives: Path | None, epoch: int) -> Manifest:
     chain = _read_chain(source)
     for folder, manifest in chain:
         _check_files(folder, manifest)
     if Event.objects.exists() or any(flow.model.objects.exists() for flow in registry.flows()):
         raise RestoreFailed("the database is not empty")
     try:
-        with set_aside(), transaction.atomic():
+        with set_aside() as aside, transaction.atomic():
             # After an error the rollback restores the triggers; `triggers.disabled()` would install them a second time.
             triggers.remove(connection)
             _load(chain)
             triggers.install(connection)
             _verify(chain[-1][1], archives)
             run_in_transaction(_release_from_lost_tokens)
+            _start_epoch(chain[-1][1], epoch, aside)
     except (IntegrityError, DataError) as error:
         raise RestoreFailed(f"the database refuses a row: {str(error).splitlines()[0]}") from error
     return chain[-1][1]
@@ -128,6 +133,25 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
     # transaction ids of this server, hence its `cluster`.
     numbering = {"head": manifest.last_position, "seen": "", "cluster": commit_order.get_server_identifier()}
     Numbering.objects.update_or_create(pk=1, defaults=numbering)
+
+
+def _start_epoch(manifest: Manifest, wanted: int, aside: AsideFiles) -> None:
+    """Starts an epoch, because events after the export are lost; the journal file of this host may have them."""
+    number = max(wanted, manifest.epoch + 1, _read_epoch(aside.checkpoint) + 1)
+    try:
+        losses = read_losses(aside.journal, manifest.last_position) if aside.journal else None
+    except HistoryDiffers:  # the journal file is of another installation
+        losses = None
+    timeline = commit_order.read_server_identity().timeline
+    open_epoch_alert(start_epoch(number, Reason.RESTORE, losses, timeline=timeline))
+
+
+def _read_epoch(checkpoint: Path | None) -> int:
+    """Returns the epoch of a checkpoint; 0 without a readable one. A higher number than needed does no harm."""
+    try:
+        return Checkpoint.parse(Note.parse(checkpoint.read_text("utf-8")).text).epoch if checkpoint else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _release_from_lost_tokens(work: UnitOfWork) -> None:

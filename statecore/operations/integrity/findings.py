@@ -10,6 +10,8 @@ ERROR, WARNING = "error", "warning"
 LIMIT = 100  # findings per check and machine
 # Findings about the journal file, which the sequencer repairs, and about silent witnesses.
 JOURNAL_FILE_CHECK, WITNESS_CHECK = "journal_file", "witness"
+# Findings about differences from the files in the home directory.
+COPY_CHECKS = ("checkpoint", "copy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import orjson
 from django.db import connection
 from django.db.models import CheckConstraint, Count, F, Min, OuterRef, Subquery
 
-from ...journal import Anchor, Event, EventKind, accounts
+from ...journal import Anchor, Event, EventKind, accounts, epochs
 from ...kernel import evidence, registry
 from ...kernel.flow import Flow
 from ...machines.patch_ledger import PatchLedger
@@ -100,7 +100,7 @@ def check_transitions(flow: Flow) -> Iterator[Finding]:
 
 def check_machines() -> Iterator[Finding]:
     """Reports events of machines that this version does not have."""
-    known = [accounts.ENTITY_TYPE, *(flow.entity_type for flow in registry.flows())]
+    known = [accounts.ENTITY_TYPE, epochs.ENTITY_TYPE, *(flow.entity_type for flow in registry.flows())]
     unknown = Event.objects.exclude(entity_type__in=known).order_by("event_id").values_list("entity_type", "entity_id")
     for entity_type, entity_id in unknown[:LIMIT]:
         yield Finding("machine", WARNING, entity_type, entity_id, "there is no such machine")

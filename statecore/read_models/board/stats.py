@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import connection
 from django.db.models import Count, Q, Sum
 
+from ...journal.position import current_epoch
 from ...kernel import registry
 from ...kernel.clock import now, rfc3339
 from ...kernel.transition import Severity
@@ -27,6 +28,7 @@ class Snapshot(NamedTuple):
     """All numbers by machine; `serialize_snapshot` limits them to the machines that a user may see."""
 
     at: datetime
+    epoch: int
     position: int
     counts: dict[str, dict[str, int]]
     minutes: dict[str, dict[str, dict[str, int]]]
@@ -42,7 +44,7 @@ def get_stats(visible: Collection[str] | None = None) -> dict[str, Any]:
 def take_snapshot() -> Snapshot:
     at = now()
     position, counts = _read_counts()
-    return Snapshot(at, position, counts, _read_minutes(at), cache.get(at), _count_alerts())
+    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), cache.get(at), _count_alerts())
 
 
 def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
     window = _sum_window(snapshot, visible)
     overdue = _keep_visible(snapshot.stuck.overdue, visible)
     return {
+        "epoch": snapshot.epoch,
         "position": snapshot.position,
         "counts": _keep_visible(snapshot.counts, visible),
         "rates": {

@@ -12,6 +12,7 @@ from django.db import connection
 from ...journal import ENTITY_KINDS
 from ...journal.accounts import ENTITY_TYPE as ACCOUNT
 from ...journal.commit_order import EVENTS
+from ...journal.epochs import ENTITY_TYPE as JOURNAL
 from ...kernel import registry
 from ...kernel.actors import Channel
 from ...kernel.refusals import Invalid
@@ -90,7 +91,8 @@ class Filters:
     def _match_entity_types(self) -> Condition:
         """Returns the condition on the entity type, which always separates machines from the account journal."""
         if self.accounts or not self.entity_type:
-            return Condition(f"p.entity_type {'=' if self.accounts else '<>'} '{ACCOUNT}'", [])
+            machines = f"p.entity_type NOT IN ('{ACCOUNT}', '{JOURNAL}')"
+            return Condition(f"p.entity_type = '{ACCOUNT}'" if self.accounts else machines, [])
         return Condition(f"p.entity_type {_build_in_clause(self.entity_type)}", [_build_in_param(self.entity_type)])
 
     def _match_entities(self) -> Condition:
