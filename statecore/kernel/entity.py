@@ -164,6 +164,32 @@ class Entity(models.Model):
             del self.__dict__["_refreshing"]
 
 
+class HeartbeatEntity(Entity):
+    """An entity that its holder keeps by heartbeats, in the states that `Flow.renewed_in` declares."""
+
+    volatile: ClassVar[tuple[str, ...]] = ("last_heartbeat", "progress")
+    # The last sign of life of the holder: a heartbeat, or a report.
+    last_heartbeat: Any = models.DateTimeField(null=True, editable=False)
+    # What the holder last reported: {"fraction", "detail", "at"}.
+    progress = models.JSONField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        abstract = True
+
+    def lease_ends_at(self, at: datetime) -> datetime | None:
+        """Returns when the holder loses it if the heartbeat at this time is the last one; None if it keeps it."""
+        deadline = self.flow.deadline(self.state)
+        return None if deadline is None else at + deadline
+
+    def note_sign_of_life(self, at: datetime, actor: Actor, previous_state: str | None) -> None:
+        """Sets the heartbeat if its holder acts, or if a state is entered in which heartbeats begin to count."""
+        begins = previous_state is None or not self.flow.runs_on_heartbeats(previous_state)
+        if self.state in self.flow.renewed_in and (actor.holds or begins):
+            self.last_heartbeat = at
+        if begins:
+            self.progress = None
+
+
 @cache
 def _columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.attname) for field in model._meta.concrete_fields)

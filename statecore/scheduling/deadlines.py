@@ -17,20 +17,14 @@ from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..machines.circuit_breaker import CircuitBreaker
-from ..machines.pipeline_job import WORKING
 from ..machines.workstream import Workstream
 from ..storage.links import cached_for_batch
 
-ENTERED = "state_entered_at"
-
-
-def get_clock_field(flow: Flow, state: str) -> str:
-    """Return the column from which the deadline of a state is measured."""
-    return flow.measured_from.get(state, ENTERED)
-
 
 def get_clock_start(entity: Entity) -> datetime:
-    return cast(datetime, getattr(entity, get_clock_field(entity.flow, entity.state)))
+    """Return the time from which the deadline counts: the last heartbeat, or when the entity entered its state."""
+    measured = getattr(entity, entity.flow.clock_field(entity.state))
+    return cast(datetime, measured or entity.state_entered_at)
 
 
 def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
@@ -71,7 +65,7 @@ def count_overdue(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> 
 
 
 def select_past_deadline(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
-    clock = get_clock_field(flow, state)
+    clock = flow.clock_field(state)
     rows = flow.model.objects.filter(is_live(flow.final), state=state, **{f"{clock}__lt": at - deadline})
     return _exclude_waiting(flow, state, rows, at - deadline, at).order_by(clock)
 
@@ -95,13 +89,7 @@ def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetim
     return rows.exclude(pk__in=cooling)
 
 
-def _exclude_recent_progress(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
-    """Exclude pipeline jobs with a new checkpoint or a resumption, which restart the clock: their stages take long."""
-    return rows.exclude(resumed_at__gte=cutoff).exclude(checkpoints__updated_at__gte=cutoff)
-
-
 FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
     ("task", "pending"): _keep_started_workstreams,
     ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
-    **{("pipeline_job", str(state)): _exclude_recent_progress for state in WORKING},
 }
