@@ -199,7 +199,7 @@ class Flow:
             "deadline_seconds": timing.total_seconds() if isinstance(timing, timedelta) else None,
             "may_rest": timing.because if isinstance(timing, Rest) else None,
             "has_holder": state not in self.free_in,
-            "takes_heartbeats": state in self.renewed_in,
+            **({"takes_heartbeats": state in self.renewed_in} if self.renewed_in else {}),
         }
 
 

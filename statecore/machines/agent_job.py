@@ -49,7 +49,7 @@ def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
 class AgentJob(HeartbeatEntity):
     creation_trigger = CREATED
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="agent-jobs",
         final=FINAL,
         done={State.COMPLETED},

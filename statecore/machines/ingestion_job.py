@@ -53,7 +53,7 @@ def the_delay_is_not_negative(job: IngestionJob, facts: Facts) -> Unmet | None:
 
 class IngestionJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="ingestion-jobs",
         prefix="ingest",
         final=FINAL,

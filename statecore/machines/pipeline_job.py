@@ -46,7 +46,7 @@ def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
 
 class PipelineJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="pipeline-jobs",
         prefix="pipeline",
         final=FINAL,

@@ -62,7 +62,7 @@ def enough_workers_are_allocated(job: SupervisedJob, facts: Facts) -> Unmet | No
 
 class SupervisedJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="supervised-jobs",
         prefix="sjob",
         final=FINAL,

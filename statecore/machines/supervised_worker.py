@@ -50,7 +50,7 @@ def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet 
 
 class SupervisedWorker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="supervised-workers",
         prefix="sworker",
         final=FINAL,

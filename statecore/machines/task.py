@@ -148,7 +148,7 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
 
 class Task(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},

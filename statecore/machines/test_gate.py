@@ -83,7 +83,7 @@ class TestGate(HeartbeatEntity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="gates",
         prefix="gate",
         event_noun="gate",

@@ -83,7 +83,7 @@ class Type(models.TextChoices):
 
 class Worker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="workers",
         final=FINAL,
         timing={

@@ -32,13 +32,13 @@ class Case:
         return self.name
 
 
-def renew(entity: Any) -> dict[str, Any]:
-    """Sends the heartbeat of the holder; a task is renewed by the heartbeat of its worker."""
+def renew(entity: Any, actor: Actor = HOLDER) -> dict[str, Any]:
+    """Sends a heartbeat; a task is renewed by the heartbeat of its worker."""
     if isinstance(entity, Task):
-        return scheduling.record_heartbeat(entity.worker_id, actor=HOLDER, holds={(entity.pk, entity.attempt)})
+        return scheduling.record_heartbeat(entity.worker_id, actor=actor, holds={(entity.pk, entity.attempt)})
     if isinstance(entity, Worker):
-        return scheduling.record_heartbeat(entity.pk, actor=HOLDER)
-    return scheduling.renew(type(entity), entity.pk, actor=HOLDER)
+        return scheduling.record_heartbeat(entity.pk, actor=actor)
+    return scheduling.renew(type(entity), entity.pk, actor=actor)
 
 
 def sweep() -> None:

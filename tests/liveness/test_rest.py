@@ -73,7 +73,7 @@ def claim(agent: Caller, **fields: Any) -> tuple[str, dict[str, Any]]:
 
 
 def test_a_workers_heartbeat_carries_the_progress_of_its_tasks(agent: Caller) -> None:
-    worker, task = claim(agent)
+    worker, _task = claim(agent)
     reported = [{"id": "t", "attempt": 1, "progress": {"fraction": 0.5}}, {"id": "gone", "attempt": 1}]
     reply = expect_ok(agent.post(f"workers/{worker}/heartbeat/", {"tasks": reported}))
     assert reply["commands"] == [{"cancel": "gone", "attempt": 1}]
