@@ -51,8 +51,12 @@ def die_with_the_worker(**_: Any) -> None:
 
 @task_prerun.connect
 def record_sweep(task: Any, **_: Any) -> None:
-    from statecore.operations.doctor import services
+    from django.db import connection
 
+    from statecore.operations.doctor import services
+    from statecore.storage import database_clock
+
+    database_clock.follow(connection)
     services.record_sweep(task.name.rpartition(".")[2])
 
 

@@ -7,22 +7,25 @@ is the most frequent call, so it is one statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any
 
+import structlog
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import F
+from django.db.models import F, Value
+from django.db.models.functions import Greatest
 
 from .. import transitions
 from ..kernel import registry
-from ..kernel.actors import Actor
+from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.clock import now, rfc3339
 from ..kernel.constraints import is_live
 from ..kernel.entity import Entity, HeartbeatEntity
 from ..kernel.flow import Flow
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import LeaseLost, NotFound, Refusal, Unmet
+from ..machines import task as tasks
 from ..machines.task import Task
 from ..machines.uet_worker import UetWorker
 from ..machines.worker import FINAL, State, Worker
@@ -34,6 +37,11 @@ from ..transitions.entity_reader import not_found
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 from .stop_commands import Holds, StopQuery, TaskAttempt, build_stop_query
 
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+# Clocks of hosts differ by less, if they are kept by a time server; only a greater difference is an error.
+FUTURE_TOLERANCE = timedelta(seconds=10)
 CONCURRENT_CHANGES = 5  # transitions of the entity between the two statements of a heartbeat
 LATER = {"postgresql": "GREATEST", "sqlite": "MAX"}
 # Lasts until the end of the transaction, so the statement must be the only one in it. A crash of the server may lose
@@ -115,14 +123,40 @@ def _end_quarantine(worker_id: str, actor: Actor, work: UnitOfWork) -> None:
 
 
 def repair_heartbeats() -> int:
-    """Fill in heartbeats that are missing: the previous version writes none while both run. Return their number."""
+    """Repair heartbeats and leases that are missing or in the future; return their number.
+
+    The previous version writes no heartbeats of jobs while both run, and takes times from the clock of its host. A time
+    in the future would hide that its holder is silent: from now on the usual limit counts.
+    """
     flows = [flow for flow in registry.flows() if flow.renewed_in]
-    return sum(map(_fill_in, flows))
+    repaired = sum(map(_repair_heartbeats_of, flows)) + _repair_leases()
+    if repaired:
+        log.warning("heartbeats_repaired", count=repaired)
+    return repaired
 
 
-def _fill_in(flow: Flow) -> int:
-    missing = flow.model.objects.filter(is_live(flow.final), state__in=sorted(flow.renewed_in), last_heartbeat=None)
-    return int(missing.update(last_heartbeat=F("state_entered_at")))
+def _repair_heartbeats_of(flow: Flow) -> int:
+    at = now()
+    live = flow.model.objects.filter(is_live(flow.final), state__in=sorted(flow.renewed_in))
+    missing = int(live.filter(last_heartbeat=None).update(last_heartbeat=F("state_entered_at")))
+    in_future = live.filter(last_heartbeat__gt=at + FUTURE_TOLERANCE).exclude(last_heartbeat=F("created_at"))
+    return missing + int(in_future.update(last_heartbeat=Greatest(F("created_at"), Value(at))))
+
+
+def _repair_leases() -> int:
+    running = Task.objects.filter(is_live(Task.flow.final), state=tasks.State.RUNNING)
+    ids = list(running.filter(started_at__gt=now() + FUTURE_TOLERANCE).values_list("pk", flat=True)[:BATCH])
+    for task_id in ids:
+        run_in_transaction(partial(_restart_lease, task_id))
+    return len(ids)
+
+
+def _restart_lease(task_id: str, work: UnitOfWork) -> None:
+    task: Any = work.lock(Task, task_id)
+    at = now()
+    if task.state == tasks.State.RUNNING and task.started_at > at + FUTURE_TOLERANCE:
+        changed = {"started_at": max(at, task.created_at)}
+        transitions.amend(work, task, changed, actor=THE_SYSTEM, reason="its lease began in the future")
 
 
 # Workers

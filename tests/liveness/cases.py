@@ -62,9 +62,13 @@ def hold_worker() -> Any:
     return report(create("Worker"), "registration_completed")
 
 
-def hold_task() -> Any:
+def submit_task() -> None:
     plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "w", "tasks": [{"id": "t"}]}]}
     scheduling.submit_plan(plan, actor=world.operator())
+
+
+def hold_task() -> Any:
+    submit_task()
     (task,) = scheduling.claim(hold_worker().pk, actor=HOLDER)
     return task
 
