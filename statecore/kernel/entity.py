@@ -91,6 +91,10 @@ class Entity(models.Model):
         """Whether no more work will be done on it."""
         return self.flow.is_final(self.state)
 
+    def expires_at(self) -> datetime | None:
+        """Returns when the time that it has for itself ends, such as a timeout; until then it is not overdue."""
+        return None
+
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         """Updates the fields that depend on the state; called after each transition, override and creation."""
 

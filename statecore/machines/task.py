@@ -306,6 +306,9 @@ class Task(HeartbeatEntity):
     def lease_ends_at(self, at: datetime) -> datetime:
         return min(self.times_out_at(), at + timedelta(seconds=self.heartbeat_sec * HEARTBEAT_GRACE))
 
+    def expires_at(self) -> datetime | None:
+        return self.lease_expires_at
+
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 

@@ -182,6 +182,9 @@ class TestGate(HeartbeatEntity):
     def lease_ends_at(self, at: datetime) -> datetime | None:
         return self.times_out_at
 
+    def expires_at(self) -> datetime | None:
+        return self.times_out_at
+
     def judged_work(self) -> set[str]:
         """The work on its tasks: those that it is an exit gate of, otherwise all of its workstream."""
         columns = ("holder", "patch__author", "patch__patch__author")

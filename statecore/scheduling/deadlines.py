@@ -1,22 +1,27 @@
 """Entities past the deadline of their state.
 
-The deadline is measured from the clock of the entity: when it entered the state or, for some states, its last
-heartbeat. There is one bounded query for each machine and state. It reads a partial index of unfinished entities in the
-order of their clock, so finished entities cost nothing.
+The deadline is measured from the last sign of progress: when the entity entered its state, its last heartbeat, or the
+last change of its parts. An entity with a timeout is not overdue before it. There is one bounded query for each machine
+and state. It reads a partial index of unfinished entities, so finished ones cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..machines.circuit_breaker import CircuitBreaker
+from ..machines.task import State as TaskState
+from ..machines.task import Task
+from ..machines.test_gate import State as GateState
+from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
 from ..storage.links import cached_for_batch
 
@@ -28,11 +33,12 @@ def get_clock_start(entity: Entity) -> datetime:
 
 
 def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
-    """Return how long an entity is past the deadline of its state; None if it is not."""
+    """Return how long an entity is past the deadline of its state and past its own timeout; None if it is not."""
     deadline = entity.flow.deadline(entity.state)
-    if deadline is None or at - get_clock_start(entity) <= deadline:
+    if deadline is None:
         return None
-    return at - get_clock_start(entity) - deadline
+    due = max(get_clock_start(entity) + deadline, entity.expires_at() or get_clock_start(entity))
+    return at - due if at > due else None
 
 
 def is_stuck(entity: Entity, at: datetime) -> bool:
@@ -83,6 +89,33 @@ def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetim
     return rows.filter(workstream__in=started)
 
 
+def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude work that its own timeout allows to go on: it may be longer than the deadline of the state."""
+    return rows.exclude(**{f"{column}__gte": at})
+
+
+def _exclude_moving_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude workstreams with progress: a task has changed since the cutoff, or a task or gate runs in time."""
+    tasks, gates = _open_tasks().filter(workstream=OuterRef("pk")), TestGate.objects.filter(workstream=OuterRef("pk"))
+    running = gates.filter(is_live(TestGate.flow.done), state=GateState.RUNNING, times_out_at__gte=at)
+    return rows.exclude(Exists(_moving(tasks, cutoff, at))).exclude(Exists(running))
+
+
+def _exclude_moving_runs(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    tasks = _open_tasks().filter(workstream__run=OuterRef("pk"))
+    changed = Workstream.objects.filter(run=OuterRef("pk"), state_entered_at__gte=cutoff)
+    return rows.exclude(Exists(changed)).exclude(Exists(_moving(tasks, cutoff, at)))
+
+
+def _open_tasks() -> QuerySet[Any]:
+    """The condition is that of the index of open tasks by workstream. Behind a completed task another one begins."""
+    return cast("QuerySet[Any]", Task.objects.filter(is_live({TaskState.COMPLETED})))
+
+
+def _moving(tasks: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    return tasks.filter(Q(state_entered_at__gte=cutoff) | Q(state=TaskState.RUNNING, lease_expires_at__gte=at))
+
+
 def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude breakers with a configured cooldown that exceeds the deadline. There is only one row for each tool."""
     cooling = [row.pk for row in CircuitBreaker.objects.filter(state="OPEN") if row.cools_down_at() > at]
@@ -92,4 +125,9 @@ def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetim
 FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
     ("task", "pending"): _keep_started_workstreams,
     ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
+    ("task", "running"): partial(_exclude_within_timeout, "lease_expires_at"),
+    ("test_gate", "RUNNING"): partial(_exclude_within_timeout, "times_out_at"),
+    ("workstream", "executing"): _exclude_moving_workstreams,
+    ("workstream", "validating"): _exclude_moving_workstreams,
+    ("run", "running"): _exclude_moving_runs,
 }
