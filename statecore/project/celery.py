@@ -56,8 +56,8 @@ def record_sweep(task: Any, **_: Any) -> None:
     from statecore.operations.doctor import services
     from statecore.storage import database_clock
 
-    database_clock.follow(connection)
     services.record_sweep(task.name.rpartition(".")[2])
+    database_clock.follow(connection)
 
 
 @worker_shutting_down.connect

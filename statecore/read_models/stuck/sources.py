@@ -97,9 +97,12 @@ def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
         if is_wanted(entity_type):
             yield _build_overdue_source(registry.flow(entity_type), state, at)
     yield from _build_approval_sources(at, is_wanted)
+    yield from (each for each in find_decision_sources() if is_wanted(each.rows.model.flow.entity_type))
+
+
+def find_decision_sources() -> Iterator[Source]:
     for name, rows in decisions.find_undecided().items():
-        if is_wanted(rows.model.flow.entity_type):
-            yield Source(name, rows, decisions.SINCE, is_decision=True)
+        yield Source(name, rows, decisions.SINCE, is_decision=True)
 
 
 def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
