@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
     )
 
     dependencies = [
-        ("statecore", "0016_account_journal"),
+        ("statecore", "0021_verdicts"),
     ]
 
     operations = [
