@@ -26,11 +26,15 @@ MAX_HELD = 1_000
 MAX_ATTEMPT = 2**31 - 1
 
 
+TaskId = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
+Attempt = Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)]
+
+
 class HeldTask(Body):
     """A task that a worker holds, and its attempt."""
 
-    task: Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
-    attempt: Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)]
+    task: TaskId
+    attempt: Attempt
 
 
 class TaskResult(HeldTask):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.http import HttpResponse
 from django.urls import URLPattern, path
@@ -12,17 +12,21 @@ from statecore import scheduling, transitions
 from statecore.journal import Event
 from statecore.journal.archive import list_anchors
 from statecore.kernel import registry
-from statecore.kernel.entity import Entity
+from statecore.kernel.entity import Entity, HeartbeatEntity
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Invalid
 from statecore.kernel.second_person import policies_for
+from statecore.machines.worker import Worker
 from statecore.read_models import stuck
 from statecore.records.token import Scope, Token
 from statecore.transitions import Outcome
 from statecore.transitions.entity_reader import read_entities
+from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
-from .access import actor_for_trigger, actor_of, scopes_to_fire, visible_types
+from .access import actor_for_trigger, actor_of, agent_of, scopes_to_fire, visible_types
+from .claims import Attempt
+from .heartbeat import Progress
 from .request import Request
 from .request_body import Body, RequestBody, convert_body, read_body
 from .responses import json_response, outcome_response
@@ -217,6 +221,28 @@ class Retry(MachineView):
         )
 
 
+class Renewal(MachineView):
+    """Renew the lease of an entity that the caller holds, and optionally report progress."""
+
+    fires = True
+
+    class Fields(Body):
+        attempt: Attempt | None = None
+        progress: Progress | None = None
+
+    def post(self, request: Request, entity_id: str) -> HttpResponse:
+        body, actor = RequestBody(request, self.Fields), agent_of(request)
+        fields, model = body.fields, cast("type[HeartbeatEntity]", self.model)
+        progress = None if fields.progress is None else fields.progress.as_dict()
+
+        def respond(work: UnitOfWork | None) -> dict[str, Any]:
+            return scheduling.renew(
+                model, entity_id, actor=actor, attempt=fields.attempt, progress=progress, within=work
+            )
+
+        return body.respond_once(actor, respond)
+
+
 BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
 
 
@@ -233,4 +259,6 @@ def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
         ]
         for call, view in BY_ENTITY:
             found.append(path(f"{entity}/{call}/", view.as_view_for(flow=flow), name=f"{name}-{call}"))
+        if flow.renewed_in and flow is not Worker.flow:  # a worker's heartbeat also returns commands: api/heartbeat.py
+            found.append(path(f"{entity}/heartbeat/", Renewal.as_view_for(flow=flow), name=f"{name}-heartbeat"))
     return found

@@ -13,27 +13,58 @@ from django.http import HttpResponse
 from msgspec import Meta
 
 from statecore import scheduling
-from statecore.kernel.refusals import Refusal
+from statecore.kernel.refusals import Invalid, Refusal
+from statecore.kernel.validation import text_error
 from statecore.machines.worker import Worker
 from statecore.records.proof import proof
 from statecore.records.token import Scope, Token, hashed
+from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import throttling
 from .access import HEADER, agent_of, token_text
-from .claims import MAX_HELD, HeldTask
+from .claims import MAX_HELD, Attempt, HeldTask, TaskId
 from .request import Request
 from .request_body import Body, RequestBody
 from .responses import json_response
 from .views import ApiView
+
+MAX_DETAIL = 500
+
+
+class Progress(Body):
+    """How far the work is: a fraction from 0 to 1, and a line of text."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    detail: Annotated[str, Meta(max_length=MAX_DETAIL)] = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        if complaint := text_error(self.detail, MAX_DETAIL):
+            raise Invalid({"progress.detail": [complaint]})
+        return {"fraction": self.fraction, "detail": self.detail}
+
+
+class ReportedTask(Body):
+    """A task that an agent works on, its attempt, and its progress if the agent reports it."""
+
+    id: TaskId
+    attempt: Attempt
+    progress: Progress | None = None
 
 
 class HeartbeatFields(Body):
     """The attempts that the agent works on, if it reports them; the response names those to stop."""
 
     holds: Annotated[list[HeldTask], Meta(max_length=MAX_HELD)] | None = None
+    tasks: Annotated[list[ReportedTask], Meta(max_length=MAX_HELD)] | None = None
 
     def list_attempts(self) -> set[tuple[str, int]] | None:
-        return None if self.holds is None else {(held.task, held.attempt) for held in self.holds}
+        if self.holds is None and self.tasks is None:
+            return None
+        held = {(held.task, held.attempt) for held in self.holds or ()}
+        return held | {(reported.id, reported.attempt) for reported in self.tasks or ()}
+
+    def list_progress(self) -> dict[tuple[str, int], dict[str, Any]]:
+        return {(each.id, each.attempt): each.progress.as_dict() for each in self.tasks or () if each.progress}
 
 
 class Heartbeat(ApiView):
@@ -54,7 +85,7 @@ class Heartbeat(ApiView):
         """Record the heartbeat with one statement; None if the call has to be handled like any other."""
         throttling.check(request, token)
         body = RequestBody(request, HeartbeatFields)
-        if body.key is not None:
+        if body.key is not None or body.fields.list_progress():
             return None
         shown = proof(token, self.permission(request))
         response = scheduling.record_heartbeat_with_token(
@@ -67,10 +98,12 @@ class Heartbeat(ApiView):
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, HeartbeatFields), agent_of(request)
-        holds = body.fields.list_attempts()
-        response = body.respond_once(
-            actor, lambda work: scheduling.record_heartbeat(worker_id, actor=actor, holds=holds, within=work)
-        )
+        holds, progress = body.fields.list_attempts(), body.fields.list_progress()
+
+        def respond(work: UnitOfWork | None) -> dict[str, Any]:
+            return scheduling.record_heartbeat(worker_id, actor=actor, holds=holds, progress=progress, within=work)
+
+        response = body.respond_once(actor, respond)
         _remember(request.auth)
         return response
 

@@ -14,7 +14,7 @@ from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
 from statecore.records import recall
-from statecore.scheduling import breakers, timers
+from statecore.scheduling import breakers, heartbeats, timers
 from statecore.transitions import approvals, bulk_jobs
 
 # Commands may take long, so they have separate queues and workers and delay no sweep.
@@ -47,14 +47,16 @@ def sweep_invariants() -> None:
 
 @shared_task
 def sweep_tasks() -> None:
-    """Time out tasks and queue due retries."""
+    """Time out tasks, take those of silent agents away, and queue due retries."""
     timers.time_out_tasks()
+    timers.fail_silent_tasks()
     timers.queue_retries()
 
 
 @shared_task
 def sweep_workers() -> None:
-    """Mark unresponsive workers, shut down lost ones, and delete expired recalls."""
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones, and delete expired recalls."""
+    heartbeats.repair_heartbeats()
     timers.mark_unresponsive_workers()
     timers.end_lost_workers()
     recall.forget()

@@ -47,6 +47,7 @@ def pytest_configure() -> None:
 
     django.setup()
     reduce_costs()
+    keep_clock()
 
 
 def reduce_costs() -> None:
@@ -56,6 +57,13 @@ def reduce_costs() -> None:
 
     Argon2PasswordHasher.time_cost, Argon2PasswordHasher.memory_cost, Argon2PasswordHasher.parallelism = 1, 8, 1
     settings.WHITENOISE_AUTOREFRESH = True
+
+
+def keep_clock() -> None:
+    """Uses the clock of this process, which tests stop and shift; the database's would cancel that out."""
+    from statecore.storage import database_clock
+
+    database_clock.is_followed = False
 
 
 def postgres_url() -> str:

@@ -55,7 +55,11 @@ class Heartbeats:
         self.stopped.set()
 
     def _run(self) -> None:
-        while not self.stopped.wait(self.seconds):
+        last = time.monotonic()
+        while not self.stopped.wait(min(PAUSE, self.seconds)):
+            if time.monotonic() < last + self._compute_interval():
+                continue
+            last = time.monotonic()
             try:
                 self.on_reply(self.client.send_heartbeat(self.worker_id, holds=self.list_held_tasks()))
             except (NotAuthenticated, PermissionDenied, NotFound) as refusal:
@@ -66,6 +70,10 @@ class Heartbeats:
                 self._report_outage(error)
                 continue
             self._report_recovery()
+
+    def _compute_interval(self) -> float:
+        """Returns the seconds between heartbeats: less than configured if a task requires them more often."""
+        return min([self.seconds, *(task.heartbeat_sec / 3 for task in self.list_held_tasks())])
 
     def _report_outage(self, error: StatecoreError) -> None:
         if not self.is_offline and not self.stopped.is_set():

@@ -1,4 +1,4 @@
-"""`fire`, `retry`, `drain` and `submit`: changes that need no override."""
+"""`fire`, `retry`, `heartbeat`, `drain` and `submit`: changes that need no override."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def add_commands(commands: Any) -> None:
     retry.add_argument("--reason", help="recorded in the journal")
     retry.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     retry.set_defaults(run=create_successor)
+    renew = commands.add_parser("heartbeat", help="renew the lease of what you hold, and report progress")
+    renew.add_argument("collection", help="tasks, uet-workers, ingestion-jobs, …")
+    renew.add_argument("id", help="the entity")
+    renew.add_argument("--attempt", type=int, metavar="N", help="the attempt that you hold")
+    renew.add_argument("--fraction", type=float, metavar="SHARE", help="how much is done, from 0 to 1")
+    renew.add_argument("--detail", help="what is being done")
+    renew.set_defaults(run=renew_lease)
     drain = commands.add_parser("drain", help="let a worker finish its tasks and shut down")
     drain.add_argument("id", help="the worker")
     drain.set_defaults(run=drain_worker)
@@ -99,6 +106,19 @@ def create_successor(options: Namespace, context: Context) -> None:
         context.print_line(f"dry run: the successor of {options.id} would be {successor.state}")
     else:
         context.print_line(f"{successor.id}, the successor of {options.id}, is {successor.state}")
+
+
+def renew_lease(options: Namespace, context: Context) -> None:
+    reply = context.client.renew(
+        options.collection, options.id, attempt=options.attempt, fraction=options.fraction, detail=options.detail
+    )
+    if context.as_json:
+        context.print_json(reply.fields)
+        return
+    ends = reply.lease_expires_at
+    context.print_line(
+        f"{options.id} is {reply.state}" + (f", yours until {ends:%Y-%m-%d %H:%M:%S} UTC" if ends else "")
+    )
 
 
 def drain_worker(options: Namespace, context: Context) -> None:

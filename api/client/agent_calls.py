@@ -25,6 +25,7 @@ from .records import (
     Entity,
     HeartbeatReply,
     Json,
+    LeaseReply,
     Outcome,
     Page,
     ReportAndClaimResult,
@@ -68,6 +69,25 @@ class AgentCalls(Connection):
         return Call(
             "POST", build_path("workers", worker_id, "heartbeat"), read_as(HeartbeatReply), body=drop_none(holds=held)
         )
+
+    @call
+    def renew(
+        self,
+        collection: str,
+        entity_id: str,
+        /,
+        *,
+        attempt: int | None = None,
+        fraction: float | None = None,
+        detail: str | None = None,
+    ) -> Call[LeaseReply]:
+        """Renews what you hold (a task, job, gate or worker), optionally with its progress from 0 to 1.
+
+        Raises `LeaseLost` if it was lost and `PermissionDenied` if another agent holds it. Repeating it is harmless.
+        """
+        progress = drop_none(fraction=fraction, detail=detail) or None
+        body = drop_none(attempt=attempt, progress=progress)
+        return Call("POST", build_path(collection, entity_id, "heartbeat"), read_as(LeaseReply), body=body)
 
     @call
     def claim_tasks(

@@ -51,6 +51,7 @@ class Task(Entity, kw_only=True):
     required_capabilities: list[str] = []
     expected_exit_codes: list[int] = msgspec.field(default_factory=lambda: [0])
     timeout_sec: float = 1800
+    heartbeat_sec: float = 60
     retry_count: int = 0
     max_retries: int = 0
     is_critical: bool = False
@@ -195,6 +196,15 @@ class HeartbeatReply(Record, kw_only=True):
     @property
     def requests_shutdown(self) -> bool:
         return any("shutdown" in command for command in self.commands)
+
+
+class LeaseReply(Record, kw_only=True):
+    """The reply to a renewal: the state, and when the lease ends without another one (None if it does not end)."""
+
+    state: str
+    attempt: int = 0
+    lease_expires_at: datetime | None = None
+    commands: list[Json] = []
 
 
 class StuckEntity(Record, kw_only=True):

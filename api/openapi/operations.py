@@ -241,18 +241,45 @@ def describe_submit(view: agents.Submit, method: str) -> Operation:
 HELD = {"task": ID, "attempt": {**COUNT, "maximum": claims.MAX_ATTEMPT}}
 
 
+PROGRESS = obj(
+    {"fraction": {"type": ["number", "null"], "minimum": 0, "maximum": 1}, "detail": text(heartbeat.MAX_DETAIL)},
+    [],
+    closed=True,
+)
+
+
+def describe_renewal(view: collections.Renewal, method: str) -> Operation:
+    response = obj({"state": STRING, "attempt": COUNT, "lease_expires_at": nullable(TIME), "commands": COMMANDS})
+    attempt = {**COUNT, "type": ["integer", "null"], "maximum": claims.MAX_ATTEMPT}
+    return Operation(
+        f"Renew the lease of one {view.flow.entity_type}",
+        {200: response},
+        body=schemas.body_schema(collections.Renewal.Fields, attempt=attempt, progress=nullable(PROGRESS)),
+        body_is_optional=True,
+        conflicts=True,
+        description="Only its holder renews it. Without another heartbeat, the holder loses it at `lease_expires_at`. "
+        "A refusal with `lease_lost` means that it was lost: drop the work.",
+    )
+
+
+COMMANDS = {"type": "array", "items": ANY_OBJECT}
+
+
 def describe_heartbeat(view: heartbeat.Heartbeat, method: str) -> Operation:
     held = obj(HELD, closed=True)
     holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MAX_HELD}
-    response = obj({"state": STRING, "commands": {"type": "array", "items": ANY_OBJECT}})
+    reported = obj(
+        {"id": ID, "attempt": HELD["attempt"], "progress": nullable(PROGRESS)}, ["id", "attempt"], closed=True
+    )
+    tasks = {"type": ["array", "null"], "items": reported, "maxItems": claims.MAX_HELD}
     return Operation(
         "Send a heartbeat",
-        {200: response},
-        body=schemas.body_schema(heartbeat.HeartbeatFields, holds=holds),
+        {200: obj({"state": STRING, "commands": COMMANDS})},
+        body=schemas.body_schema(heartbeat.HeartbeatFields, holds=holds, tasks=tasks),
         body_is_optional=True,
-        description="`holds` lists the tasks that the agent works on; the response contains a command to stop each "
-        "one that the worker no longer holds. Without `holds`, the response lists the tasks that were recently "
-        "withdrawn from the worker.",
+        description="`tasks` lists the tasks that the agent works on, with their progress if it is known; the response "
+        "contains a command to stop each one that the worker no longer holds. `holds` is the same without progress. "
+        "Without both, the response lists the tasks that were recently withdrawn from the worker.",
     )
 
 
@@ -382,6 +409,7 @@ DESCRIPTIONS: dict[type, Any] = {
     collections.Explain: describe_explain,
     collections.Override: describe_override,
     collections.Retry: describe_retry,
+    collections.Renewal: describe_renewal,
     bulk.BulkTransitions: describe_bulk,
     bulk.Job: describe_job,
     bulk.Results: describe_results,

@@ -132,7 +132,7 @@ def trigger_body(flow: Flow, *choices: dict[str, Schema]) -> Schema:
 def body_schema(body: type[Body], **overrides: Schema) -> Schema:
     """Return the schema of a body; `overrides` replace the schemas that its Python types give."""
     found = msgspec.json.schema(body)
-    made: Schema = next(iter(found["$defs"].values()))
+    made: Schema = found["$defs"][found["$ref"].rpartition("/")[2]]
     properties = {name: _without_title(schema) for name, schema in made["properties"].items()}
     properties |= {**overrides, "request_id": REQUEST_ID}
     return obj(properties, made.get("required", []), closed=True)

@@ -65,6 +65,15 @@ def _findings(alert: Alert) -> Link | None:
     return None if flow is None or query == "id:" or len(query) > MAX_LENGTH else _entities(flow, query)
 
 
+def _decision(alert: Alert) -> Link | None:
+    """The page of the entity, which offers what can be done; None for a machine that is no longer installed."""
+    machine, _space, entity_id = alert.key.partition(" ")
+    flow = next((flow for flow in registry.flows() if flow.entity_type == machine), None)
+    if flow is None:
+        return None
+    return Link(reverse("console:entity", args=[flow.collection, entity_id]), flow.permission("view"))
+
+
 def _stuck(alert: Alert) -> Link | None:
     """None for a machine that is no longer installed."""
     machine, _dot, state = alert.key.partition(".")
@@ -84,6 +93,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "quarantined_patches": _quarantined,
     "blocked_tasks": _blocked,
     "stuck": _stuck,
+    "needs_decision": _decision,
     INTEGRITY: _findings,
     INVARIANT: _findings,
     EPOCH: _epoch,

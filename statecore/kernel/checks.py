@@ -54,7 +54,7 @@ def live_states_can_be_left(flow: Flow) -> Iterator[str]:
 
 
 def names_are_known(flow: Flow) -> Iterator[str]:
-    used = {*flow.final, *flow.done, *flow.timing, *flow.measured_from, *flow.free_in, flow.initial}
+    used = {*flow.final, *flow.done, *flow.timing, *flow.renewed_in, *flow.free_in, flow.initial}
     used |= {name for transition in flow.transitions for name in (*transition.sources, transition.target)}
     yield from (f"{name} is not a state" for name in sorted(used - set(flow.states)))
 

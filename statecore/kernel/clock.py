@@ -1,4 +1,4 @@
-"""The only source of the current time, the spellings of timestamps, and retry delays."""
+"""The only source of the current time, which is the database's, the spellings of timestamps, and retry delays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from hashlib import sha256
 
 from django.conf import settings
 
+# How far the database's clock is ahead of this host's, as storage/database_clock.py has measured it.
+_offset = timedelta()
+
 
 def now() -> datetime:
-    return datetime.now(UTC)
+    """Returns the time of the database's clock, or of this host's in a program without a database."""
+    return datetime.now(UTC) + _offset
+
+
+def set_offset(offset: timedelta) -> None:
+    global _offset
+    _offset = offset
+
+
+def get_offset() -> timedelta:
+    return _offset
 
 
 def format_utc(moment: datetime) -> str:

@@ -91,6 +91,10 @@ class Entity(models.Model):
         """Whether no more work will be done on it."""
         return self.flow.is_final(self.state)
 
+    def expires_at(self) -> datetime | None:
+        """Returns when the time that it has for itself ends, such as a timeout; until then it is not overdue."""
+        return None
+
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         """Updates the fields that depend on the state; called after each transition, override and creation."""
 
@@ -162,6 +166,32 @@ class Entity(models.Model):
             super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         finally:
             del self.__dict__["_refreshing"]
+
+
+class HeartbeatEntity(Entity):
+    """An entity that its holder keeps by heartbeats, in the states that `Flow.renewed_in` declares."""
+
+    volatile: ClassVar[tuple[str, ...]] = ("last_heartbeat", "progress")
+    # The last sign of life of the holder: a heartbeat, or a report.
+    last_heartbeat: Any = models.DateTimeField(null=True, editable=False)
+    # What the holder last reported: {"fraction", "detail", "at"}.
+    progress = models.JSONField(null=True, editable=False)
+
+    class Meta(Entity.Meta):
+        abstract = True
+
+    def lease_ends_at(self, at: datetime) -> datetime | None:
+        """Returns when the holder loses it if the heartbeat at this time is the last one; None if it keeps it."""
+        deadline = self.flow.deadline(self.state)
+        return None if deadline is None else at + deadline
+
+    def note_sign_of_life(self, at: datetime, actor: Actor, previous_state: str | None) -> None:
+        """Sets the heartbeat if its holder acts, or if a state is entered in which heartbeats begin to count."""
+        begins = previous_state is None or not self.flow.runs_on_heartbeats(previous_state)
+        if self.state in self.flow.renewed_in and (actor.holds or begins):
+            self.last_heartbeat = at
+        if begins:
+            self.progress = None
 
 
 @cache

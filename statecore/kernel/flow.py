@@ -61,8 +61,9 @@ class Flow:
     done: Iterable[str] = ()
     succession: Succession = field(default_factory=Succession)
     repeats_are_noops: bool = False
-    # State → the field that its deadline is measured from, if that is not `state_entered_at`.
-    measured_from: Mapping[str, str] = field(default_factory=dict)
+    # States in which the holder sends heartbeats: their deadline is measured from the last one, so a holder that renews
+    # keeps the entity. For machines that extend HeartbeatEntity.
+    renewed_in: Iterable[str] = ()
     # Field → the states in which it may change; enforced by database triggers.
     frozen: Mapping[str, Iterable[str]] = field(default_factory=dict)
     # States in which no agent holds the entity: an agent that takes it out of them becomes its holder. In all other
@@ -104,6 +105,7 @@ class Flow:
         self.final = frozenset(map(str, self.final))
         self.done = frozenset(map(str, self.done))
         self.free_in = frozenset(map(str, self.free_in))
+        self.renewed_in = frozenset(map(str, self.renewed_in))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
         self.never_forced = {str(name): why for name, why in self.never_forced.items()}
         declared = (getattr(method, "declaration", None) for method in vars(model).values())
@@ -155,6 +157,14 @@ class Flow:
         timing = self.timing.get(state)
         return timing if isinstance(timing, timedelta) else None
 
+    def clock_field(self, state: str) -> str:
+        """Returns the column from which the deadline of a state is measured."""
+        return "last_heartbeat" if state in self.renewed_in else "state_entered_at"
+
+    def runs_on_heartbeats(self, state: str) -> bool:
+        """Whether the entity is lost if its holder stops sending heartbeats in this state."""
+        return state in self.renewed_in and isinstance(self.timing.get(state), timedelta)
+
     def has_executors(self) -> bool:
         return bool(self.executors and getattr(settings, self.executors))
 
@@ -189,6 +199,7 @@ class Flow:
             "deadline_seconds": timing.total_seconds() if isinstance(timing, timedelta) else None,
             "may_rest": timing.because if isinstance(timing, Rest) else None,
             "has_holder": state not in self.free_in,
+            **({"takes_heartbeats": state in self.renewed_in} if self.renewed_in else {}),
         }
 
 

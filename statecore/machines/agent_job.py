@@ -11,7 +11,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
 from ..kernel.refusals import Unmet
@@ -46,10 +46,10 @@ def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
     return Unmet("negative_delay", f"delay_seconds is {delay}, but must not be negative") if delay < 0 else None
 
 
-class AgentJob(Entity):
+class AgentJob(HeartbeatEntity):
     creation_trigger = CREATED
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="agent-jobs",
         final=FINAL,
         done={State.COMPLETED},
@@ -61,6 +61,7 @@ class AgentJob(Entity):
             State.RETRYING: timedelta(minutes=20),
         },
         free_in={State.QUEUED, State.RETRYING},
+        renewed_in={State.RUNNING},
     )
 
     state = StateField(State, initial=State.QUEUED)
@@ -75,7 +76,7 @@ class AgentJob(Entity):
     result = models.JSONField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("agent_job", "state", State),
             constraints.filled_exactly_in("agent_job", "worker_name", {State.RUNNING}),

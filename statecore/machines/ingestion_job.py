@@ -12,7 +12,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
 from ..kernel.clock import format_utc
 from ..kernel.constraints import live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
 from ..kernel.limits import ANY, AtMost
@@ -51,9 +51,9 @@ def the_delay_is_not_negative(job: IngestionJob, facts: Facts) -> Unmet | None:
     return Unmet("negative_delay", f"delay_seconds is {delay}, but must not be negative") if delay < 0 else None
 
 
-class IngestionJob(Entity):
+class IngestionJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="ingestion-jobs",
         prefix="ingest",
         final=FINAL,
@@ -65,6 +65,7 @@ class IngestionJob(Entity):
         },
         repeats_are_noops=True,
         free_in={State.PENDING},
+        renewed_in={State.RUNNING},
         agents_set={"source": ANY, "metadata": ANY, "max_attempts": AtMost("STATECORE_AGENT_RETRIES")},
         monotonic=("attempts",),
     )
@@ -80,7 +81,7 @@ class IngestionJob(Entity):
     completed_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("ingestion_job", "state", State),
             models.CheckConstraint(condition=models.Q(attempts__gte=0), name="ingestion_job_attempts_not_negative"),

@@ -10,7 +10,7 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.constraints import live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
 from ..kernel.refusals import Unmet
@@ -44,9 +44,9 @@ def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
     return None if has_error else Unmet("no_error", "a failure requires an error or a reason")
 
 
-class PipelineJob(Entity):
+class PipelineJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="pipeline-jobs",
         prefix="pipeline",
         final=FINAL,
@@ -60,10 +60,11 @@ class PipelineJob(Entity):
             State.VALIDATING: timedelta(minutes=30),
         },
         free_in={State.PENDING},
+        renewed_in=WORKING,
         # A successor needs no copy of the checkpoints: records.checkpoint reads them along `retry_of`.
     )
 
-    volatile = ("resumed_at",)
+    volatile = (*HeartbeatEntity.volatile, "resumed_at")
     state = StateField(State, initial=State.PENDING)
     profile = models.CharField(max_length=200, blank=True)
     command = models.TextField(blank=True)
@@ -74,7 +75,7 @@ class PipelineJob(Entity):
     # When recovery last released it, in its current stage, to be resumed from its checkpoint.
     resumed_at = models.DateTimeField(null=True, editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("pipeline_job", "state", State),
             constraints.filled_in("pipeline_job", "last_error", {State.FAILED}),
@@ -96,6 +97,7 @@ class PipelineJob(Entity):
             self.started_at = None
         elif self.state in WORKING:
             self.started_at = self.started_at or at
+            self.last_heartbeat = at  # a new stage is progress, whoever reports it
         if self.state == State.FAILED:
             self.last_error = self.last_error or reason
 

@@ -11,7 +11,7 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.constraints import live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest
 from ..kernel.ids import is_valid_id
@@ -60,9 +60,9 @@ def enough_workers_are_allocated(job: SupervisedJob, facts: Facts) -> Unmet | No
     return Unmet("too_few_workers", f"{given} of {job.worker_count} workers are allocated")
 
 
-class SupervisedJob(Entity):
+class SupervisedJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="supervised-jobs",
         prefix="sjob",
         final=FINAL,
@@ -73,9 +73,10 @@ class SupervisedJob(Entity):
             State.RUNNING: timedelta(hours=1),
         },
         free_in={State.SUBMITTED, State.PENDING},
+        renewed_in={State.RUNNING},
     )
 
-    volatile = ("allocated_workers",)
+    volatile = (*HeartbeatEntity.volatile, "allocated_workers")
     state = StateField(State, initial=State.SUBMITTED)
     task_description = models.TextField(blank=True)
     depth = models.SmallIntegerField(default=0, validators=[MinValueValidator(0), MaxValueValidator(MAX_DEPTH)])
@@ -89,7 +90,7 @@ class SupervisedJob(Entity):
     result = models.JSONField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("supervised_job", "state", State),
             constraints.between("supervised_job", "depth", 0, MAX_DEPTH),

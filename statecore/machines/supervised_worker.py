@@ -11,7 +11,7 @@ from django.db import models
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.constraints import live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.refusals import Unmet
@@ -48,9 +48,9 @@ def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet 
     return Unmet("retryable", "the error is retryable: the worker stays RUNNING") if retryable else None
 
 
-class SupervisedWorker(Entity):
+class SupervisedWorker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="supervised-workers",
         prefix="sworker",
         final=FINAL,
@@ -60,11 +60,12 @@ class SupervisedWorker(Entity):
             State.RUNNING: timedelta(hours=1),
             State.PAUSED: Rest("its supervisor paused it and resumes or terminates it"),
         },
+        renewed_in=LIVE,
         succession=Succession(leaves_behind=("pending_tasks", "active_tasks")),
         agents_change=("capacity", "pending_tasks", "active_tasks", "metadata"),
     )
 
-    volatile = ("pending_tasks", "active_tasks")
+    volatile = (*HeartbeatEntity.volatile, "pending_tasks", "active_tasks")
     state = StateField(State, initial=State.IDLE)
     workspace_id = models.CharField(max_length=64)
     capacity = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
@@ -75,7 +76,7 @@ class SupervisedWorker(Entity):
     completed_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("supervised_worker", "state", State),
             constraints.at_most("supervised_worker", "active_tasks", "capacity"),

@@ -15,7 +15,7 @@ from ..kernel import clock, constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.limits import ANY, AtMost, BytesAtMost
@@ -51,6 +51,9 @@ VERIFIED = {"verified", "committed"}  # states of its patch in which it may comp
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for dependencies or entry gates
 UNCLAIMED = WAITING | {State.QUEUED, State.RETRYING}
+HEARTBEAT_SECONDS = 60
+# How late a heartbeat may be, as a multiple of `heartbeat_sec`: one that is on its way counts.
+HEARTBEAT_GRACE = 1.25
 # The agent's reports that end a run. Any other trigger that ends it sends the agent a stop command.
 REPORTS = {"execution_completed", "execution_failed"}
 
@@ -143,9 +146,9 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
     return Unmet("workstream_final", f"workstream {workstream.pk} is {workstream.state}", workstream.pk, "workstream")
 
 
-class Task(Entity):
+class Task(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -159,11 +162,13 @@ class Task(Entity):
         },
         frozen={"is_critical": ()},
         free_in={State.PENDING, State.QUEUED, State.RETRYING},
+        renewed_in={State.RUNNING},
         agents_set={
             **dict.fromkeys(("workstream", "depends_on", "gates", "entry_gates", "is_critical", "priority"), ANY),
             **dict.fromkeys(("required_capabilities", "expected_exit_codes", "metadata"), ANY),
             "payload": BytesAtMost("STATECORE_AGENT_PAYLOAD_BYTES"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
+            "heartbeat_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "max_retries": AtMost("STATECORE_AGENT_RETRIES"),
         },
         monotonic=("retry_count",),
@@ -173,7 +178,7 @@ class Task(Entity):
         ),
     )
 
-    volatile = ("blocked_by",)
+    volatile = (*HeartbeatEntity.volatile, "blocked_by")
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
     # Copied from the workstream, so that events and lists can be filtered without a join.
@@ -192,6 +197,10 @@ class Task(Entity):
     expected_exit_codes = models.JSONField(default=zero_only, validators=[validate_exit_codes])
     payload = models.JSONField(default=dict, blank=True)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
+    # The agent sends heartbeats at least this often; the task is taken from it a quarter of that time later.
+    heartbeat_sec = models.PositiveIntegerField(
+        default=HEARTBEAT_SECONDS, db_default=HEARTBEAT_SECONDS, validators=[MinValueValidator(1)]
+    )
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
     retry_count = models.PositiveSmallIntegerField(default=0, editable=False)
     retry_at = models.DateTimeField(null=True, editable=False)
@@ -204,7 +213,7 @@ class Task(Entity):
     output = models.TextField(default="", editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("task", "state", State),
             constraints.set_exactly_in("task", "worker", {State.RUNNING}),
@@ -293,6 +302,12 @@ class Task(Entity):
 
     def lease_is_stale(self, attempt: object) -> bool:
         return super().lease_is_stale(attempt) or self.state in UNCLAIMED
+
+    def lease_ends_at(self, at: datetime) -> datetime:
+        return min(self.times_out_at(), at + timedelta(seconds=self.heartbeat_sec * HEARTBEAT_GRACE))
+
+    def expires_at(self) -> datetime | None:
+        return self.lease_expires_at
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)

@@ -14,7 +14,7 @@ from ..kernel import constraints
 from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
 from ..kernel.limits import ANY, AtMost, ListedProgram
@@ -79,11 +79,11 @@ def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
     return Unmet("not_timed_out", f"it times out at {format_utc(until)}") if facts.at < until else None
 
 
-class TestGate(Entity):
+class TestGate(HeartbeatEntity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.1.0",
+        version="1.1.1",
         collection="gates",
         prefix="gate",
         event_noun="gate",
@@ -96,6 +96,7 @@ class TestGate(Entity):
         },
         succession=Succession(waits_in={"depends_on": WAITING}),
         free_in=WAITING,
+        renewed_in={State.RUNNING},
         created_by={OPERATOR, SYSTEM},
         agents_set={
             **dict.fromkeys(("gate_type", "phase", "workstream", "depends_on", "expected_exit_code", "metadata"), ANY),
@@ -106,7 +107,7 @@ class TestGate(Entity):
         executors="STATECORE_GATE_COMMANDS",
     )
 
-    volatile = ("attempt", "times_out_at", "runner_until", "abandoned")
+    volatile = (*HeartbeatEntity.volatile, "attempt", "times_out_at", "runner_until", "abandoned")
     state = StateField(State, initial=State.PENDING)
     gate_type = models.CharField(max_length=16, choices=Type.choices)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="gates")
@@ -132,7 +133,7 @@ class TestGate(Entity):
     # Its workstream has ended, so nothing depends on this gate any more.
     abandoned = models.BooleanField(default=False, editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("gate", "state", State),
             constraints.one_of("gate", "gate_type", Type),
@@ -182,6 +183,12 @@ class TestGate(Entity):
     def has_ended(self) -> bool:
         """True also if it was abandoned before it started."""
         return super().has_ended() or (self.abandoned and self.state != State.RUNNING)
+
+    def lease_ends_at(self, at: datetime) -> datetime | None:
+        return self.times_out_at
+
+    def expires_at(self) -> datetime | None:
+        return self.times_out_at
 
     def judged_work(self) -> set[str]:
         """The work on its tasks: those that it is an exit gate of, otherwise all of its workstream."""

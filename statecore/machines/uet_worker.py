@@ -11,14 +11,18 @@ from django.db.models import Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField
 from ..kernel.flow import Flow
-from ..kernel.transition import Severity, transition
+from ..kernel.refusals import Unmet
+from ..kernel.transition import Facts, Severity, transition
 from ..kernel.validation import validate_affinity
 
 SILENCE_LIMIT = timedelta(seconds=120)
+# How long a worker without heartbeats stays in quarantine before it is given up, counted from its last heartbeat.
+QUARANTINE_LIMIT = timedelta(minutes=5)
 
 
 class State(models.TextChoices):
@@ -32,9 +36,15 @@ class State(models.TextChoices):
 FINAL = {State.TERMINATED}
 
 
-class UetWorker(Entity):
+def it_is_not_in_quarantine(worker: UetWorker, facts: Facts) -> Unmet | None:
+    if worker.quarantined_at is None:
+        return None
+    return Unmet("quarantined", f"it is in quarantine since {format_utc(worker.quarantined_at)}: no heartbeats")
+
+
+class UetWorker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="uet-workers",
         prefix="uet",
         final=FINAL,
@@ -44,20 +54,21 @@ class UetWorker(Entity):
             State.BUSY: SILENCE_LIMIT,
             State.DRAINING: timedelta(minutes=30),
         },
-        measured_from=dict.fromkeys((State.IDLE, State.BUSY), "last_heartbeat"),
+        renewed_in=set(State) - FINAL,
         frozen={"affinity": {State.SPAWNING}},
         agents_change=("affinity", "metadata"),
     )
 
-    volatile = ("last_heartbeat",)
     state = StateField(State, initial=State.SPAWNING)
     worker_type = models.CharField(max_length=64)
     affinity = models.JSONField(null=True, blank=True, validators=[validate_affinity])
     last_heartbeat = models.DateTimeField(editable=False)
+    # Since when it gets no task because it missed two heartbeats; its next heartbeat ends the quarantine.
+    quarantined_at = models.DateTimeField(null=True, editable=False)
     terminated_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         verbose_name = "UET worker"
         constraints = (
             constraints.one_of("uet_worker", "state", State),
@@ -86,13 +97,21 @@ class UetWorker(Entity):
         )
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
-        if self._state.adding:
-            self.last_heartbeat = at
         self.terminated_at = at if self.state in FINAL else None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()
-        return {"last_heartbeat_age_seconds": age, "crash_detected": trigger == "worker_crashed"}
+        return {
+            "heartbeat_status": self._heartbeat_status(age),
+            "current_load": int(self.state in (State.BUSY, State.DRAINING)),
+            "last_heartbeat_age_seconds": age,
+            "crash_detected": trigger == "worker_crashed",
+        }
+
+    def _heartbeat_status(self, age: float) -> str:
+        if self.quarantined_at is not None:
+            return "quarantined"
+        return "healthy" if age <= SILENCE_LIMIT.total_seconds() else "missed"
 
     @transition("initialization_completed", source=State.SPAWNING, target=State.IDLE, by={AGENT, SYSTEM})
     def initialize(self) -> None: ...
@@ -103,7 +122,13 @@ class UetWorker(Entity):
     def fail_to_spawn(self, error: str = "") -> None:
         self.last_error = error
 
-    @transition("task_assigned", source=State.IDLE, target=State.BUSY, by={AGENT, SYSTEM})
+    @transition(
+        "task_assigned",
+        source=State.IDLE,
+        target=State.BUSY,
+        by={AGENT, SYSTEM},
+        guards=[it_is_not_in_quarantine],
+    )
     def take(self) -> None: ...
 
     @transition("task_completed", source=State.BUSY, target=State.IDLE, by={AGENT, SYSTEM})

@@ -15,7 +15,7 @@ from ..kernel import constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state
-from ..kernel.entity import Entity
+from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow
 from ..kernel.refusals import Unmet
@@ -81,9 +81,9 @@ class Type(models.TextChoices):
     UET = "uet"
 
 
-class Worker(Entity):
+class Worker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.1",
+        version="1.0.2",
         collection="workers",
         final=FINAL,
         timing={
@@ -92,12 +92,12 @@ class Worker(Entity):
             State.BUSY: SILENCE_LIMIT,
             State.UNRESPONSIVE: RECOVERY_WINDOW,
         },
-        measured_from=dict.fromkeys((State.IDLE, State.BUSY, State.UNRESPONSIVE), "last_heartbeat"),
+        renewed_in=set(State) - FINAL,
         frozen={"affinity": {State.INITIALIZING}},
         agents_change=("capabilities", "affinity", "max_concurrent_tasks", "metadata"),
     )
 
-    volatile = ("current_load", "draining", "commands", "commands_told", "last_heartbeat")
+    volatile = (*HeartbeatEntity.volatile, "current_load", "draining", "commands", "commands_told")
     state = StateField(State, initial=State.INITIALIZING)
     worker_type = models.CharField(max_length=16, choices=Type.choices, default=Type.ORCHESTRATION)
     capabilities = models.JSONField(default=list, blank=True, validators=[validate_word_list])
@@ -114,7 +114,7 @@ class Worker(Entity):
     registered_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
-    class Meta(Entity.Meta):
+    class Meta(HeartbeatEntity.Meta):
         constraints = (
             constraints.one_of("worker", "state", State),
             constraints.one_of("worker", "worker_type", Type),
@@ -181,7 +181,6 @@ class Worker(Entity):
 
     def sync_state_fields(self, at: datetime, reason: str) -> None:
         if self._state.adding:
-            self.last_heartbeat = at
             self.registered_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.shutdown_at = at if self.state in FINAL else None
 

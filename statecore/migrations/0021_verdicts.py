@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
     safe_because = "the columns have a default in the database, so that the previous version inserts rows without them"
 
     dependencies = [
-        ("statecore", "0019_default_grants"),
+        ("statecore", "0020_liveness"),
     ]
 
     operations = [

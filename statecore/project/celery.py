@@ -51,9 +51,13 @@ def die_with_the_worker(**_: Any) -> None:
 
 @task_prerun.connect
 def record_sweep(task: Any, **_: Any) -> None:
+    from django.db import connection
+
     from statecore.operations.doctor import services
+    from statecore.storage import database_clock
 
     services.record_sweep(task.name.rpartition(".")[2])
+    database_clock.follow(connection)
 
 
 @worker_shutting_down.connect

@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 
 from .. import transitions
 from ..journal import OVERRIDDEN, Entry, EventKind
+from ..kernel.actors import Kind
 from ..kernel.constraints import is_live
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
@@ -45,7 +46,7 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
         elif change.entry.from_state == RUNNING:
             loads.setdefault(change.before["worker_id"], LoadChange(change.entry)).delta -= 1
             # Not reported by its agent, which therefore does not know that the task was taken away.
-            if change.entry.trigger not in tasks.REPORTS or change.entry.kind != EventKind.NORMAL:
+            if not _is_reported_by_agent(change):
                 taken.append(_taken(change))
     if taken:
         recall(taken)
@@ -55,6 +56,11 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
                 _add_load(work, worker, load)
         else:
             _remove_load(work, worker_id, load)
+
+
+def _is_reported_by_agent(change: Change) -> bool:
+    is_report = change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
+    return is_report and change.entity.facts.actor.kind is not Kind.SYSTEM
 
 
 def _taken(change: Change) -> Taken:

@@ -56,9 +56,11 @@ def store(job_id: str, phase: str, payload: object) -> Checkpoint:
             raise NotFound(f"there is no pipeline_job {job_id!r}")
         if job.flow.is_final(job.state):
             raise TerminalState(f"{job} is {job.state}, which is final", state=job.state, version=job.version)
+        at = now()
         checkpoint, _is_new = Checkpoint.objects.update_or_create(
-            job=job, phase=phase, defaults={"payload": plain, "updated_at": now()}
+            job=job, phase=phase, defaults={"payload": plain, "updated_at": at}
         )
+        _jobs().filter(pk=job_id).update(last_heartbeat=at)
     return checkpoint
 
 

@@ -1,7 +1,7 @@
 """Scheduling of work: plans, claims, heartbeats, timeouts, circuit breakers and recovery."""
 
 from .claims import Exchanged, Report, claim, report_and_claim
-from .heartbeats import drain_worker, record_heartbeat, record_heartbeat_with_token
+from .heartbeats import drain_worker, record_heartbeat, record_heartbeat_with_token, renew
 from .patch_submission import submit_patch
 from .plans import submit_plan
 from .registration import register
@@ -14,6 +14,7 @@ __all__ = [
     "record_heartbeat",
     "record_heartbeat_with_token",
     "register",
+    "renew",
     "report_and_claim",
     "submit_patch",
     "submit_plan",

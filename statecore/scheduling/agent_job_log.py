@@ -93,7 +93,10 @@ def _record(
     check_version(job, expected_version)
     if type_ in OPENINGS:
         raise InvalidTransition(f"{type_} must be the first event, and {job} already has events", **job.current_facts())
-    row = _insert(work, job_id, type_, payload, actor=actor.name, at=max(now(), job.updated_at))
+    at = max(now(), job.updated_at)
+    row = _insert(work, job_id, type_, payload, actor=actor.name, at=at)
+    if actor.holds:
+        AgentJob.objects.filter(pk=job_id).update(last_heartbeat=at)
     return Appended(job, None, answer=_serialize(row, job, changed=False))
 
 

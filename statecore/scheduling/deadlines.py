@@ -1,44 +1,44 @@
 """Entities past the deadline of their state.
 
-The deadline is measured from the clock of the entity: when it entered the state or, for some states, its last
-heartbeat. There is one bounded query for each machine and state. It reads a partial index of unfinished entities in the
-order of their clock, so finished entities cost nothing.
+The deadline is measured from the last sign of progress: when the entity entered its state, its last heartbeat, or the
+last change of its parts. An entity with a timeout is not overdue before it. There is one bounded query for each machine
+and state. It reads a partial index of unfinished entities, so finished ones cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..machines.circuit_breaker import CircuitBreaker
-from ..machines.pipeline_job import WORKING
+from ..machines.task import State as TaskState
+from ..machines.task import Task
+from ..machines.test_gate import State as GateState
+from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
 from ..storage.links import cached_for_batch
 
-ENTERED = "state_entered_at"
-
-
-def get_clock_field(flow: Flow, state: str) -> str:
-    """Return the column from which the deadline of a state is measured."""
-    return flow.measured_from.get(state, ENTERED)
-
 
 def get_clock_start(entity: Entity) -> datetime:
-    return cast(datetime, getattr(entity, get_clock_field(entity.flow, entity.state)))
+    """Return the time from which the deadline counts: the last heartbeat, or when the entity entered its state."""
+    measured = getattr(entity, entity.flow.clock_field(entity.state))
+    return cast(datetime, measured or entity.state_entered_at)
 
 
 def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
-    """Return how long an entity is past the deadline of its state; None if it is not."""
+    """Return how long an entity is past the deadline of its state and past its own timeout; None if it is not."""
     deadline = entity.flow.deadline(entity.state)
-    if deadline is None or at - get_clock_start(entity) <= deadline:
+    if deadline is None:
         return None
-    return at - get_clock_start(entity) - deadline
+    due = max(get_clock_start(entity) + deadline, entity.expires_at() or get_clock_start(entity))
+    return at - due if at > due else None
 
 
 def is_stuck(entity: Entity, at: datetime) -> bool:
@@ -71,7 +71,7 @@ def count_overdue(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> 
 
 
 def select_past_deadline(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
-    clock = get_clock_field(flow, state)
+    clock = flow.clock_field(state)
     rows = flow.model.objects.filter(is_live(flow.final), state=state, **{f"{clock}__lt": at - deadline})
     return _exclude_waiting(flow, state, rows, at - deadline, at).order_by(clock)
 
@@ -89,19 +89,45 @@ def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetim
     return rows.filter(workstream__in=started)
 
 
+def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude work that its own timeout allows to go on: it may be longer than the deadline of the state."""
+    return rows.exclude(**{f"{column}__gte": at})
+
+
+def _exclude_moving_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude workstreams with progress: a task has changed since the cutoff, or a task or gate runs in time."""
+    tasks, gates = _open_tasks().filter(workstream=OuterRef("pk")), TestGate.objects.filter(workstream=OuterRef("pk"))
+    running = gates.filter(is_live(TestGate.flow.done), state=GateState.RUNNING, times_out_at__gte=at)
+    return rows.exclude(Exists(_moving(tasks, cutoff, at))).exclude(Exists(running))
+
+
+def _exclude_moving_runs(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    tasks = _open_tasks().filter(workstream__run=OuterRef("pk"))
+    changed = Workstream.objects.filter(run=OuterRef("pk"), state_entered_at__gte=cutoff)
+    return rows.exclude(Exists(changed)).exclude(Exists(_moving(tasks, cutoff, at)))
+
+
+def _open_tasks() -> QuerySet[Any]:
+    """The condition is that of the index of open tasks by workstream. Behind a completed task another one begins."""
+    return cast("QuerySet[Any]", Task.objects.filter(is_live({TaskState.COMPLETED})))
+
+
+def _moving(tasks: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    return tasks.filter(Q(state_entered_at__gte=cutoff) | Q(state=TaskState.RUNNING, lease_expires_at__gte=at))
+
+
 def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude breakers with a configured cooldown that exceeds the deadline. There is only one row for each tool."""
     cooling = [row.pk for row in CircuitBreaker.objects.filter(state="OPEN") if row.cools_down_at() > at]
     return rows.exclude(pk__in=cooling)
 
 
-def _exclude_recent_progress(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
-    """Exclude pipeline jobs with a new checkpoint or a resumption, which restart the clock: their stages take long."""
-    return rows.exclude(resumed_at__gte=cutoff).exclude(checkpoints__updated_at__gte=cutoff)
-
-
 FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
     ("task", "pending"): _keep_started_workstreams,
     ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
-    **{("pipeline_job", str(state)): _exclude_recent_progress for state in WORKING},
+    ("task", "running"): partial(_exclude_within_timeout, "lease_expires_at"),
+    ("test_gate", "RUNNING"): partial(_exclude_within_timeout, "times_out_at"),
+    ("workstream", "executing"): _exclude_moving_workstreams,
+    ("workstream", "validating"): _exclude_moving_workstreams,
+    ("run", "running"): _exclude_moving_runs,
 }

@@ -1,25 +1,48 @@
-"""Heartbeats of workers; the response contains the commands for the agent."""
+"""Heartbeats: the holder of an entity keeps it by renewing it, and may report its progress.
+
+All machines share `renew`. Workers have `record_heartbeat` besides, which also returns the commands for their agent: it
+is the most frequent call, so it is one statement.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cache, partial
 from typing import Any
 
+import structlog
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import F, Value
+from django.db.models.functions import Greatest
 
 from .. import transitions
-from ..kernel.actors import Actor
-from ..kernel.clock import now
+from ..kernel import registry
+from ..kernel.actors import THE_SYSTEM, Actor
+from ..kernel.clock import now, rfc3339
+from ..kernel.constraints import is_live
+from ..kernel.entity import Entity, HeartbeatEntity
+from ..kernel.flow import Flow
 from ..kernel.ids import is_valid_id
-from ..kernel.refusals import NotFound, Refusal
+from ..kernel.refusals import LeaseLost, NotFound, Refusal, Unmet
+from ..machines import task as tasks
+from ..machines.task import Task
+from ..machines.uet_worker import UetWorker
 from ..machines.worker import FINAL, State, Worker
 from ..records.proof import NO_PROOF, Proof
 from ..storage.rows import ready_cursor
 from ..storage.sql_params import quote_states
 from ..transitions import rights
+from ..transitions.entity_reader import not_found
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from .stop_commands import Holds, StopQuery, build_stop_query
+from .stop_commands import Holds, StopQuery, TaskAttempt, build_stop_query
 
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+# Clocks of hosts differ by less, if they are kept by a time server; only a greater difference is an error.
+FUTURE_TOLERANCE = timedelta(seconds=10)
+CONCURRENT_CHANGES = 5  # transitions of the entity between the two statements of a heartbeat
 LATER = {"postgresql": "GREATEST", "sqlite": "MAX"}
 # Lasts until the end of the transaction, so the statement must be the only one in it. A crash of the server may lose
 # the heartbeat; the next one replaces it.
@@ -28,12 +51,129 @@ ASYNCHRONOUS_COMMIT = " AND set_config('synchronous_commit', 'off', true) = 'off
 NEEDS_FULL_CALL = {*FINAL, State.UNRESPONSIVE}
 
 
+Progress = Mapping[str, Any]
+
+
+def renew(
+    model: type[HeartbeatEntity],
+    entity_id: str,
+    *,
+    actor: Actor,
+    attempt: int | None = None,
+    progress: Progress | None = None,
+    within: UnitOfWork | None = None,
+) -> dict[str, Any]:
+    """Record a heartbeat of the holder; return the state and the time at which it loses the entity without another.
+
+    Raises NotFound, PermissionDenied, NotTheHolder, and LeaseLost if no agent holds it or another attempt has begun.
+    """
+    rights.require(actor, model.flow, "operate")
+    for _try in range(CONCURRENT_CHANGES):
+        entity = _find_held(model, entity_id, actor, attempt)
+        at = now()
+        changed: dict[str, Any] = {"last_heartbeat": max(at, entity.created_at)}
+        if progress is not None:
+            changed["progress"] = stamp_progress(progress, at)
+        unchanged = {"state": entity.state, "attempt": entity.attempt, "holder": entity.holder}
+        if model.objects.filter(pk=entity_id, **unchanged).update(**changed):
+            if isinstance(entity, UetWorker) and entity.quarantined_at is not None:
+                run_in_transaction(partial(_end_quarantine, entity_id, actor), within=within)
+            return _serialize_lease(entity, at)
+    raise _lease_lost(entity, "it changes too often")
+
+
+def stamp_progress(progress: Progress, at: datetime) -> dict[str, Any]:
+    return {"fraction": progress.get("fraction"), "detail": progress.get("detail", ""), "at": rfc3339(at)}
+
+
+def _serialize_lease(entity: HeartbeatEntity, at: datetime) -> dict[str, Any]:
+    ends_at = entity.lease_ends_at(at)
+    return {
+        "state": entity.state,
+        "attempt": entity.attempt,
+        "lease_expires_at": ends_at and rfc3339(ends_at),
+        "commands": [],
+    }
+
+
+def _find_held(model: type[HeartbeatEntity], entity_id: str, actor: Actor, attempt: int | None) -> HeartbeatEntity:
+    """Return the entity if the actor holds it. An entity without a holder is open to every agent."""
+    entity: HeartbeatEntity | None = model.objects.filter(pk=entity_id).first() if is_valid_id(entity_id) else None
+    if entity is None:
+        raise not_found(model, entity_id)
+    if attempt is not None and attempt != entity.attempt:
+        raise _lease_lost(entity, f"the current attempt is {entity.attempt}, not {attempt}")
+    rights.require_holder(actor, entity)
+    if entity.state not in entity.flow.renewed_in:
+        raise _lease_lost(entity, f"it is {entity.state}")
+    if actor.holds and entity.holder and entity.is_free():
+        raise _lease_lost(entity, "it was released after a time without heartbeats")
+    return entity
+
+
+def _lease_lost(entity: Entity, why: str) -> LeaseLost:
+    detail = f"{entity} takes no heartbeat: {why}"
+    return LeaseLost("heartbeat", [Unmet(LeaseLost.code, detail, entity.pk)], **entity.current_facts())
+
+
+def _end_quarantine(worker_id: str, actor: Actor, work: UnitOfWork) -> None:
+    worker: Any = work.lock(UetWorker, worker_id)
+    if worker.quarantined_at is not None and not worker.has_ended():
+        transitions.amend(work, worker, {"quarantined_at": None}, actor=actor, reason="its heartbeat is back")
+
+
+def repair_heartbeats() -> int:
+    """Repair heartbeats and leases that are missing or in the future; return their number.
+
+    The previous version writes no heartbeats of jobs while both run, and takes times from the clock of its host. A time
+    in the future would hide that its holder is silent: from now on the usual limit counts.
+    """
+    flows = [flow for flow in registry.flows() if flow.renewed_in]
+    repaired = sum(map(_repair_heartbeats_of, flows)) + _repair_leases()
+    if repaired:
+        log.warning("heartbeats_repaired", count=repaired)
+    return repaired
+
+
+def _repair_heartbeats_of(flow: Flow) -> int:
+    at = now()
+    live = flow.model.objects.filter(is_live(flow.final), state__in=sorted(flow.renewed_in))
+    missing = int(live.filter(last_heartbeat=None).update(last_heartbeat=F("state_entered_at")))
+    in_future = live.filter(last_heartbeat__gt=at + FUTURE_TOLERANCE).exclude(last_heartbeat=F("created_at"))
+    return missing + int(in_future.update(last_heartbeat=Greatest(F("created_at"), Value(at))))
+
+
+def _repair_leases() -> int:
+    running = Task.objects.filter(is_live(Task.flow.final), state=tasks.State.RUNNING)
+    ids = list(running.filter(started_at__gt=now() + FUTURE_TOLERANCE).values_list("pk", flat=True)[:BATCH])
+    for task_id in ids:
+        run_in_transaction(partial(_restart_lease, task_id))
+    return len(ids)
+
+
+def _restart_lease(task_id: str, work: UnitOfWork) -> None:
+    task: Any = work.lock(Task, task_id)
+    at = now()
+    if task.state == tasks.State.RUNNING and task.started_at > at + FUTURE_TOLERANCE:
+        changed = {"started_at": max(at, task.created_at)}
+        transitions.amend(work, task, changed, actor=THE_SYSTEM, reason="its lease began in the future")
+
+
+# Workers
+
+
 def record_heartbeat(
-    worker_id: str, *, actor: Actor, holds: Holds = None, within: UnitOfWork | None = None
+    worker_id: str,
+    *,
+    actor: Actor,
+    holds: Holds = None,
+    progress: Mapping[TaskAttempt, Progress] | None = None,
+    within: UnitOfWork | None = None,
 ) -> dict[str, Any]:
     """Record a heartbeat and return the worker's state and the commands for its agent.
 
-    `holds` lists the task attempts the agent is working on, if it knows them. Raises NotFound and PermissionDenied.
+    `holds` lists the task attempts the agent is working on, if it knows them, and `progress` what it reports about some
+    of them. Raises NotFound, PermissionDenied and NotTheHolder.
     """
     rights.require(actor, Worker.flow, "operate")
     query = build_stop_query(worker_id, holds)
@@ -44,6 +184,7 @@ def record_heartbeat(
             raise NotFound(f"there is no worker {worker_id!r}")
         rights.require_holder(actor, worker)
         return {"state": worker.state, "commands": [*query.run(), {"shutdown": True}]}
+    _store_progress(worker_id, progress or {})
     state, draining, commands = updated
     if state == State.UNRESPONSIVE:
         state = _recover(worker_id, actor, within)
@@ -59,6 +200,14 @@ def record_heartbeat_with_token(
     """
     updated = _update_heartbeat(worker_id, actor, build_stop_query(worker_id, holds), proof)
     return None if updated is None else _serialize_response(*updated)
+
+
+def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) -> None:
+    """Store the progress of tasks that the worker holds; that of others is ignored, and their agent is told to stop."""
+    at = now()
+    for (task_id, attempt), reported in progress.items():
+        held = Task.objects.filter(pk=task_id, attempt=attempt, worker=worker_id)
+        held.update(progress=stamp_progress(reported, at), last_heartbeat=at)
 
 
 def _serialize_response(state: str, draining: bool, commands: list[Any]) -> dict[str, Any]:

@@ -34,6 +34,44 @@ def time_out_tasks() -> int:
     return _sweep(Task, task.State.RUNNING, "lease_expires_at", now(), "timeout_exceeded")
 
 
+# The agent is silent if neither it nor its worker has sent a heartbeat in time; claims count as heartbeats.
+SILENT = {
+    "postgresql": (
+        "WHERE row.state = 'running' AND row.last_heartbeat < %s - row.heartbeat_sec * interval '{grace} seconds' "
+        "AND NOT EXISTS (SELECT 1 FROM statecore_worker AS worker WHERE worker.id = row.worker_id "
+        "AND worker.last_heartbeat >= %s - row.heartbeat_sec * interval '{grace} seconds')"
+    ),
+    "sqlite": (
+        "WHERE row.state = 'running' "
+        "AND (julianday(%s) - julianday(row.last_heartbeat)) * 86400 > row.heartbeat_sec * {grace} "
+        "AND NOT EXISTS (SELECT 1 FROM statecore_worker AS worker WHERE worker.id = row.worker_id "
+        "AND (julianday(%s) - julianday(worker.last_heartbeat)) * 86400 <= row.heartbeat_sec * {grace})"
+    ),
+}
+
+
+def fail_silent_tasks() -> int:
+    """Fail running tasks whose agent has stopped sending heartbeats; they are retried while retries remain.
+
+    No guard checks the heartbeat again, so the condition is part of the query that locks.
+    """
+    silent = SILENT[connection.vendor].format(grace=task.HEARTBEAT_GRACE)
+    at: Any = connection.ops.adapt_datetimefield_value(now())
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM statecore_task AS row {silent})", [at, at])
+        if not cursor.fetchone()[0]:
+            return 0
+    condition = f"{silent} ORDER BY row.last_heartbeat LIMIT %s"
+    turn = transitions.Turn(
+        lambda work: [found for (found,) in work.lock_where(Task, condition, [at, at, BATCH])],
+        "execution_failed",
+        {"error": "its agent stopped sending heartbeats"},
+        reason="its agent stopped sending heartbeats",
+    )
+    (items,) = transitions.transition_in_turn(Task, [turn], actor=THE_SYSTEM)
+    return sum(1 for item in items.values() if item.outcome)
+
+
 def queue_retries() -> int:
     """Queue tasks after their retry delay."""
     return _sweep(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")

@@ -15,6 +15,8 @@ from django.db.backends.signals import connection_created
 from django.db.models import DateTimeField, Field, JSONField, Model
 from django.db.models.base import ModelState
 
+from . import database_clock
+
 M = TypeVar("M", bound=Model)
 
 BINARY = 1  # psycopg.pq.Format.BINARY; psycopg is not installed if only SQLite is used
@@ -82,6 +84,7 @@ def ready_cursor() -> Any:
     connection = connections[DEFAULT_DB_ALIAS]
     connection.close_if_health_check_failed()
     connection.ensure_connection()
+    database_clock.follow(connection)
     return persistent_cursor(connection)
 
 

@@ -13,7 +13,7 @@ from .. import journal
 from ..journal import Entry, EventKind
 from ..kernel import evidence
 from ..kernel.actors import Actor, Kind
-from ..kernel.entity import Entity
+from ..kernel.entity import Entity, HeartbeatEntity
 from ..kernel.refusals import (
     AlreadyInState,
     AlreadyRetried,
@@ -191,6 +191,8 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
         metadata["tool"] = facts.actor.tool
     entity.sync_state_fields(at, facts.reason)
     state, free_in = entity.state, entity.flow.free_in
+    if isinstance(entity, HeartbeatEntity):
+        entity.note_sign_of_life(at, facts.actor, before.get("state"))
     # An override takes a leased entity from its holder, but not a registered one.
     if state in free_in or (spec.kind is EventKind.OVERRIDE and free_in):
         entity.holder = ""

@@ -18,6 +18,7 @@ from ..kernel import registry
 from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
+from ..storage import database_clock
 from ..storage.rows import persistent_cursor
 from ..storage.sql_params import in_clause, in_param
 from . import write
@@ -230,6 +231,7 @@ def is_transient(error: OperationalError) -> bool:
 
 
 def _run_once(step: Callable[[UnitOfWork], T], connection: BaseDatabaseWrapper, *, dry_run: bool) -> T:
+    database_clock.follow(connection)
     with transaction.atomic():
         work = UnitOfWork(connection, persistent_cursor(connection))
         connection.unit_of_work = work  # type: ignore[attr-defined]

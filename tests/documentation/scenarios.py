@@ -175,6 +175,7 @@ def entities_for_the_command_line(workspace: Workspace, page: str) -> Iterator[N
         world.open_breaker("pytest")
     breakers.half_open_due()
     world.fire(world.created("AgentJob", id="j1"), "job_leased")
+    world.fire(world.created("IngestionJob", id="i1"), "start")
     for run, task, worker in (("r6", "t3", "build9-5b7d3c1a"), ("r7", "t4", "build10-0e2f6b94")):
         scheduling.submit_plan(plan(run, task), actor=world.operator())
         scheduling.claim(world.idle_worker(id=worker).pk, actor=world.AGENT)

@@ -7,18 +7,21 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from statecore import scheduling, transitions
 from statecore.delivery.sinks import alert_rules, notices
 from statecore.delivery.sinks.alert_rules import RULES
 from statecore.delivery.sinks.alerts import Alerts, evaluate
 from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
 from statecore.kernel.clock import now
+from statecore.machines.task import Task
 from statecore.records import Alert, AlertNotice
 from statecore.records.alert import acknowledge
 from statecore.scheduling import deadlines
@@ -311,3 +314,34 @@ def test_a_notification_is_given_up_after_the_last_attempt(settings) -> None:
             notices.send_due()
             clock.shift(notices.MAX_RETRY)
         assert AlertNotice.objects.get().done_at is not None
+
+
+def submit(tasks: list[dict[str, Any]]) -> None:
+    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "w", "tasks": tasks}]}
+    scheduling.submit_plan(plan, actor=world.operator())
+
+
+def test_a_healthy_chain_raises_no_alert_and_a_broken_one_does(clock) -> None:
+    chain = [{"id": f"t{number}", "depends_on": [f"t{number - 1}"]} for number in range(1, 9)]
+    submit([{"id": "t0"}, *chain])
+    evaluate_rules()
+    blocked = Task.objects.filter(state="blocked").count()
+    assert (blocked, open_alerts("blocked_tasks")) == (8, [])
+
+    world.forced(Task.objects.get(pk="t0"), "failed")
+    evaluate_rules()
+    assert open_alerts("blocked_tasks") == ["blocked"]
+
+
+def test_what_needs_a_decision_is_alerted_at_once_with_the_decision(clock) -> None:
+    submit([{"id": "t0"}, {"id": "t1"}])
+    world.forced(Task.objects.get(pk="t0"), "failed")
+    evaluate_rules()
+    assert open_alerts("needs_decision") == ["workstream w"]
+    alert = Alert.objects.get(rule="needs_decision")
+    assert alert.facts["action"].startswith("retry task t0")
+    assert "workstream w needs a decision (retry task t0" in alert.detail
+
+    transitions.retry(Task, "t0", actor=world.operator())
+    evaluate_rules()
+    assert (open_alerts("needs_decision"), count_raised("needs_decision")) == ([], 1)

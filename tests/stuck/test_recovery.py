@@ -12,7 +12,7 @@ from statecore.kernel.clock import now
 from statecore.kernel.refusals import ConstraintViolated, GuardFailed, LeaseLost, PermissionDenied
 from statecore.read_models import stuck
 from statecore.records import checkpoint
-from statecore.scheduling import agent_job_replay
+from statecore.scheduling import agent_job_replay, renew
 from statecore.scheduling.recovery import RECOVERIES
 from tests.races.records import assert_consistent, path
 from tests.support import world
@@ -190,14 +190,30 @@ class TestUetWorkers:
     def idle(self, **fields: Any) -> Any:
         return world.fire(world.created("UetWorker", worker_type="executor", **fields), "initialization_completed")
 
-    def test_an_unresponsive_worker_is_terminated(self, later) -> None:
+    def test_a_silent_worker_is_quarantined_and_then_terminated(self, later) -> None:
         idle, busy, alive = self.idle(), world.fire(self.idle(), "task_assigned"), self.idle()
         later(seconds=121)
         world.touched(alive, last_heartbeat=now())
+        idle = recover(idle, count=2)
+        assert (idle.state, idle.quarantined_at) == ("IDLE", now())
+        with pytest.raises(GuardFailed, match="in quarantine"):
+            world.fire(idle, "task_assigned")
+        later(minutes=3)
+        world.touched(alive, last_heartbeat=now())
         assert recover(idle, count=2).state == "TERMINATED"
         assert path(busy)[-1] == ("worker_crashed", "TERMINATED")
-        assert assert_consistent(busy).last_error == "no heartbeat for 2 min"
+        assert assert_consistent(busy).last_error == "no heartbeat for 5 min"
         assert assert_consistent(alive).state == "IDLE"
+        event = world.last_event(busy)["metadata"]
+        assert (event["heartbeat_status"], event["current_load"]) == ("quarantined", 0)
+
+    def test_a_heartbeat_ends_the_quarantine(self, later) -> None:
+        worker = self.idle()
+        later(seconds=121)
+        recover(worker)
+        renew(type(worker), worker.pk, actor=world.AGENT)
+        assert assert_consistent(worker).quarantined_at is None
+        assert world.fire(worker, "task_assigned").state == "BUSY"
 
     def test_a_worker_that_never_started_is_terminated(self, later) -> None:
         worker = world.created("UetWorker", worker_type="executor")
@@ -209,14 +225,14 @@ class TestUetWorkers:
         later(minutes=31)
         world.touched(worker, last_heartbeat=now())
         assert is_left_unchanged(worker)
-        later(minutes=3)
+        later(minutes=31)
         assert path(recover(worker))[-1] == ("current_task_finished", "TERMINATED")
 
     def test_a_heartbeat_just_in_time_prevents_the_recovery(self, later) -> None:
         """The heartbeat arrives after the sweep found the worker and before it locked the row."""
         worker = self.idle()
         later(minutes=3)
-        (silent,) = [one for one in RECOVERIES if one.entity_type == "uet_worker" and "IDLE" in one.states]
+        silent, _give_up = [one for one in RECOVERIES if one.entity_type == "uet_worker" and "IDLE" in one.states]
         assert silent.find(silent, now(), 10) == [worker.pk]
         worker = world.touched(worker, last_heartbeat=now())
         assert not silent.fits(worker, now())

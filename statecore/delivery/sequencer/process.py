@@ -13,6 +13,7 @@ from django.db import Error, connection
 
 from ...journal.signing import SigningFailed
 from ...kernel.clock import now
+from ...storage import database_clock
 from ..sinks.sink import Sink
 from .feed import Feed, feed_sinks
 from .leadership import Leadership
@@ -85,6 +86,7 @@ class Sequencer:
         is_behind = feed_sinks(self.feeds, self.numberer.head)
         if time.monotonic() >= self.next_tick:
             self.next_tick = time.monotonic() + TICK_SECONDS
+            database_clock.follow(connection)
             for feed in self.feeds:
                 feed.tick(now())
         return count > 0 or is_behind

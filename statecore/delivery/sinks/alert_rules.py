@@ -8,25 +8,31 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 
 from ...kernel import registry
 from ...kernel.clock import format_utc
+from ...kernel.constraints import is_live
 from ...kernel.flow import Flow
 from ...kernel.transition import Severity
 from ...machines.circuit_breaker import CircuitBreaker
 from ...machines.circuit_breaker import State as Breaker
 from ...machines.patch_ledger import PatchLedger
 from ...machines.patch_ledger import State as Patch
+from ...machines.task import LOST, Task
 from ...machines.task import State as TaskState
-from ...machines.task import Task
+from ...machines.test_gate import State as Gate
+from ...machines.test_gate import TestGate
 from ...machines.worker import State as WorkerState
 from ...machines.worker import Worker
+from ...read_models import stuck
 from ...records import StateCount, TransitionRate
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
+MAX_DECISIONS = 50  # alerts about decisions at a time, the oldest first
+UNDER_WAY = (TaskState.QUEUED, TaskState.RUNNING, TaskState.VALIDATING, TaskState.RETRYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +130,33 @@ def find_too_many_quarantined(at: datetime) -> Iterator[Violation]:
 
 
 def find_too_many_blocked(at: datetime) -> Iterator[Violation]:
-    blocked = StateCount.objects.filter(entity_type=Task.flow.entity_type, state=TaskState.BLOCKED)
-    count = blocked.values_list("count", flat=True).first() or 0
+    """Tasks that wait in a workstream whose other tasks go on are not counted: a chain is blocked but for its head."""
+    counted = StateCount.objects.filter(entity_type=Task.flow.entity_type, state=TaskState.BLOCKED)
+    if (counted.values_list("count", flat=True).first() or 0) <= get_limit("blocked_count"):
+        return
+    count = _select_hopelessly_blocked().count()
     if count > get_limit("blocked_count"):
         yield Violation("blocked", f"{count} tasks are blocked", {"count": count})
+
+
+def _select_hopelessly_blocked() -> QuerySet[Any]:
+    """Returns the blocked tasks of workstreams with a lost task or a failed gate, or without a task under way."""
+    siblings = Task.objects.filter(workstream=OuterRef("workstream"))
+    under_way = siblings.filter(is_live({TaskState.COMPLETED}), state__in=UNDER_WAY)
+    lost = siblings.filter(state__in=LOST, successor=None)
+    failed = TestGate.objects.filter(workstream=OuterRef("workstream"), state=Gate.FAILED, successor=None)
+    blocked: QuerySet[Any] = Task.objects.filter(is_live(Task.flow.final), state=TaskState.BLOCKED)
+    return blocked.filter(~Exists(under_way) | Exists(lost) | Exists(failed))
+
+
+def find_decisions(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each entity that waits for an operator's decision, with what the operator can do."""
+    for item in stuck.list_decisions(at, MAX_DECISIONS):
+        entity_type = item.entity.flow.entity_type
+        noun = item.entity.flow.event_noun.replace("_", " ")
+        detail = f"{noun} {item.entity.pk} needs a decision ({item.recovery.action}): {item.why}"
+        facts = {"entity_type": entity_type, "ids": [item.entity.pk], "action": item.recovery.action}
+        yield Violation(f"{entity_type} {item.entity.pk}", detail, facts)
 
 
 def find_stuck(at: datetime) -> Iterator[Violation]:
@@ -191,7 +220,15 @@ COUNT_RULES = (
         "more than {quarantine_count} patches were quarantined within {quarantine_minutes} minutes",
         find_too_many_quarantined,
     ),
-    CountRule("blocked_tasks", Severity.WARNING, "more than {blocked_count} tasks are blocked", find_too_many_blocked),
+    CountRule(
+        "blocked_tasks", Severity.WARNING,
+        "more than {blocked_count} tasks are blocked in workstreams with a failure or without a task under way",
+        find_too_many_blocked,
+    ),
+    CountRule(
+        "needs_decision", Severity.WARNING,
+        "a part of a run or workstream failed or was cancelled, and an operator decides how it goes on", find_decisions,
+    ),
 )  # fmt: skip
 
 FINDING_RULES = (

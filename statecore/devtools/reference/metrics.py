@@ -57,6 +57,7 @@ def render_page() -> str:
         "  zero with the installation: use `rate`, and `sum` over instances. The sequencer counts transitions, so it",
         "  must share that folder with a web process that is scraped.",
         "- Gauges are read from the database on each scrape and are the same for every web process: use `max`.",
+        "  The clock skew has a value for each process, with its `pid`.",
         "",
         *format_table(("metric", "kind", "labels", "meaning"), rows),
         "",

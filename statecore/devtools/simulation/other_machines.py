@@ -8,7 +8,6 @@ from time import sleep
 from typing import Any
 
 from ...kernel.actors import THE_SYSTEM, Actor
-from ...kernel.clock import now
 from ...kernel.entity import Entity
 from ...machines.agent_job import AgentJob
 from ...machines.circuit_breaker import CircuitBreaker, State
@@ -18,7 +17,7 @@ from ...machines.supervised_job import SupervisedJob
 from ...machines.supervised_worker import SupervisedWorker
 from ...machines.uet_worker import UetWorker
 from ...records import checkpoint
-from ...scheduling import agent_job_log, breakers
+from ...scheduling import agent_job_log, breakers, renew
 from .context import Context
 
 Steps = Iterator[None]
@@ -153,7 +152,7 @@ def uet_worker(entity: SimulatedEntity) -> Steps:
 
 
 def _heartbeat(entity: SimulatedEntity) -> Steps:
-    UetWorker.objects.filter(pk=entity.name).update(last_heartbeat=now())
+    entity.context.call(renew, UetWorker, entity.name, actor=entity.actor)
     yield
 
 

@@ -2,10 +2,10 @@
 
 from ...scheduling.recovery import approve_recovery, recover_stalled
 from .explain import Explanation, explain, explain_entity
-from .listing import Item, Kind, Page, Totals, count_stuck, list_stuck, read_page
+from .listing import Item, Kind, Page, Totals, count_stuck, list_decisions, list_stuck, read_page
 from .sources import ListCursor
 
 __all__ = [
     "Explanation", "Item", "Kind", "ListCursor", "Page", "Totals", "approve_recovery", "count_stuck", "explain",
-    "explain_entity", "list_stuck", "read_page", "recover_stalled",
+    "explain_entity", "list_decisions", "list_stuck", "read_page", "recover_stalled",
 ]  # fmt: skip

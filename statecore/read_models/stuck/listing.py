@@ -20,7 +20,7 @@ from ...records.acknowledgement import Acknowledgement
 from ...scheduling.recovery import APPROVAL, OPERATOR, Proposal, propose_recovery
 from . import chain
 from .overdue import count_rows
-from .sources import ListCursor, Source, StuckEntity, find_sources
+from .sources import ListCursor, Source, StuckEntity, find_decision_sources, find_sources
 from .transition_checks import check_transitions
 from .visibility import VisibleMachines, is_visible
 
@@ -84,7 +84,22 @@ def read_page(
     The place of an entity does not change while it is stuck, so a reader of all pages misses none and sees none twice.
     """
     at = now()
-    sources = find_sources(at, _make_filter(entity_type, visible))
+    return _read_sources(find_sources(at, _make_filter(entity_type, visible)), limit, at, after=after, visible=visible)
+
+
+def list_decisions(at: datetime, limit: int) -> list[Item]:
+    """Returns the entities that wait for an operator's decision, longest first."""
+    return _read_sources(find_decision_sources(), limit, at).items
+
+
+def _read_sources(
+    sources: Iterable[Source],
+    limit: int,
+    at: datetime,
+    *,
+    after: ListCursor | None = None,
+    visible: VisibleMachines = None,
+) -> Page:
     found = [one for source in sources for one in source.read_after(after, limit + 1)]
     # Not sorted by id: within a source the order of the database is kept.
     longest = sorted(found, key=lambda one: one.cursor[:2])[:limit]

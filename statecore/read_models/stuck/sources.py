@@ -97,9 +97,12 @@ def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
         if is_wanted(entity_type):
             yield _build_overdue_source(registry.flow(entity_type), state, at)
     yield from _build_approval_sources(at, is_wanted)
+    yield from (each for each in find_decision_sources() if is_wanted(each.rows.model.flow.entity_type))
+
+
+def find_decision_sources() -> Iterator[Source]:
     for name, rows in decisions.find_undecided().items():
-        if is_wanted(rows.model.flow.entity_type):
-            yield Source(name, rows, decisions.SINCE, is_decision=True)
+        yield Source(name, rows, decisions.SINCE, is_decision=True)
 
 
 def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
@@ -107,7 +110,7 @@ def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
     deadline = flow.deadline(state) or timedelta()
     rows = decisions.exclude_undecided(deadlines.select_past_deadline(flow, state, at, deadline), state)
     approval = build_approval_condition(flow.entity_type, state, at)
-    clock = deadlines.get_clock_field(flow, state)
+    clock = flow.clock_field(state)
     return Source(f"late {flow.entity_type}.{state}", rows, clock, deadline, approval=approval)
 
 
@@ -115,7 +118,7 @@ def _build_approval_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Sourc
     """Yields a source for each state with entities that wait for an approval but are not overdue."""
     for flow, state, ids in find_awaiting_approval(at):
         if is_wanted(flow.entity_type):
-            clock, deadline = deadlines.get_clock_field(flow, state), flow.deadline(state)
+            clock, deadline = flow.clock_field(state), flow.deadline(state)
             rows = flow.model.objects.filter(pk__in=ids, state=state)
             rows = rows if deadline is None else rows.filter(**{f"{clock}__gte": at - deadline})
             yield Source(f"approval {flow.entity_type}.{state}", rows, clock, deadline or timedelta(), approval=Q())

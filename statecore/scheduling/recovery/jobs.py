@@ -10,13 +10,14 @@ from ...machines import agent_job, ingestion_job
 from ...machines.agent_job import AgentJob
 from ...machines.ingestion_job import IngestionJob
 from ...machines.pipeline_job import WORKING, PipelineJob
+from .. import deadlines
 from .definition import Recovery, RecoveryContext, when_overdue
 
 # Ingestion jobs
 
 
 def fail_and_retry(job: IngestionJob, context: RecoveryContext) -> None:
-    stalled_for = phrasing.format_duration(context.at - job.state_entered_at)
+    stalled_for = phrasing.format_duration(context.at - deadlines.get_clock_start(job))
     failed = context.fire(job, "fail", error=f"stalled: no report for {stalled_for}")
     retry_or_quarantine(failed, context)
 
@@ -50,7 +51,7 @@ def find_due_retries(recovery: Recovery, at: datetime, limit: int) -> list[str]:
 
 def release(job: PipelineJob, context: RecoveryContext) -> None:
     """Restart the clock of the stage. State and checkpoints stay, so that a worker can resume the job."""
-    PipelineJob.objects.filter(pk=job.pk).update(resumed_at=context.at)
+    PipelineJob.objects.filter(pk=job.pk).update(resumed_at=context.at, last_heartbeat=context.at)
 
 
 RECOVERIES = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import structlog
@@ -97,11 +99,13 @@ def _find_recovery(entity: Entity, at: datetime) -> Recovery | None:
 
 def build_approval_condition(entity_type: str, state: str, at: datetime) -> Q | None:
     """Return the condition that an overdue row of this state needs an approval; None if no row does."""
-    for recovery in RECOVERIES:
-        is_for_overdue = recovery.find is find_past_deadline
-        if is_for_overdue and recovery.entity_type == entity_type and state in recovery.states:
-            return recovery.overdue_condition(at) if recovery.mode == APPROVAL else None
-    return None
+    conditions = [
+        recovery.overdue_condition(at)
+        for recovery in RECOVERIES
+        if recovery.find is find_past_deadline and recovery.entity_type == entity_type and state in recovery.states
+        if recovery.mode == APPROVAL
+    ]
+    return reduce(or_, conditions) if conditions else None
 
 
 def find_awaiting_approval(at: datetime) -> Iterator[tuple[Flow, str, list[str]]]:

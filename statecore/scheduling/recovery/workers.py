@@ -16,10 +16,11 @@ from ...kernel.refusals import GuardFailed
 from ...machines import supervised_job, supervised_worker, uet_worker
 from ...machines.supervised_job import SupervisedJob
 from ...machines.supervised_worker import SupervisedWorker
-from ...machines.uet_worker import SILENCE_LIMIT, UetWorker
+from ...machines.uet_worker import QUARANTINE_LIMIT, UetWorker
 from .. import deadlines
 from .definition import Recovery, RecoveryContext, find_past_deadline, when_overdue
 
+WORKING_UET = (uet_worker.State.IDLE, uet_worker.State.BUSY)
 LOST = (supervised_worker.State.FAILED, supervised_worker.State.TERMINATED)
 MAX_REPLACEMENTS = 3
 MAX_JOBS = 5_000  # running jobs that one sweep checks, oldest first
@@ -112,7 +113,7 @@ def end_silent_worker(worker: UetWorker, context: RecoveryContext) -> None:
 
 
 def fail_spawn(worker: UetWorker, context: RecoveryContext) -> None:
-    waited = phrasing.format_duration(context.at - worker.state_entered_at)
+    waited = phrasing.format_duration(context.at - deadlines.get_clock_start(worker))
     context.fire(worker, "spawn_failed", error=f"not ready after {waited}")
 
 
@@ -120,12 +121,19 @@ def end_draining_worker(worker: UetWorker, context: RecoveryContext) -> None:
     context.fire(worker, "current_task_finished")
 
 
-def is_draining_and_silent(worker: UetWorker, at: datetime) -> bool:
-    return deadlines.is_stuck(worker, at) and at - worker.last_heartbeat > SILENCE_LIMIT
+def is_silent(worker: UetWorker, at: datetime) -> bool:
+    return worker.quarantined_at is None and deadlines.is_stuck(worker, at)
 
 
-def build_silent_condition(at: datetime) -> Q:
-    return Q(last_heartbeat__lt=at - SILENCE_LIMIT)
+def has_been_given_up(worker: UetWorker, at: datetime) -> bool:
+    is_in_quarantine = worker.quarantined_at is not None
+    return is_in_quarantine and at - deadlines.get_clock_start(worker) > QUARANTINE_LIMIT
+
+
+def quarantine(worker: UetWorker, context: RecoveryContext) -> None:
+    """Give it no more tasks. Its next heartbeat ends the quarantine."""
+    changed = {"quarantined_at": context.at}
+    transitions.amend(context.work, worker, changed, actor=THE_SYSTEM, reason="it missed two heartbeats")
 
 
 RECOVERIES = (
@@ -141,19 +149,25 @@ RECOVERIES = (
         has_lost_a_worker,
     ),
     when_overdue("uet_worker", {uet_worker.State.SPAWNING}, "give up: not ready in time", fail_spawn),
-    when_overdue(
+    Recovery(
         "uet_worker",
-        {uet_worker.State.IDLE, uet_worker.State.BUSY},
-        "give up: two heartbeats missed",
-        end_silent_worker,
+        frozenset(map(str, WORKING_UET)),
+        "quarantine: two heartbeats missed",
+        quarantine,
+        find_past_deadline,
+        is_silent,
+        overdue_condition=lambda at: Q(quarantined_at=None),
     ),
     Recovery(
         "uet_worker",
-        frozenset({str(uet_worker.State.DRAINING)}),
-        "give up: draining without heartbeats",
-        end_draining_worker,
+        frozenset(map(str, WORKING_UET)),
+        "give up: no heartbeat in quarantine",
+        end_silent_worker,
         find_past_deadline,
-        is_draining_and_silent,
-        overdue_condition=build_silent_condition,
+        has_been_given_up,
+        overdue_condition=lambda at: Q(quarantined_at__isnull=False, last_heartbeat__lt=at - QUARANTINE_LIMIT),
+    ),
+    when_overdue(
+        "uet_worker", {uet_worker.State.DRAINING}, "give up: draining without heartbeats", end_draining_worker
     ),
 )
