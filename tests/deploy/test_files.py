@@ -27,13 +27,20 @@ ENVIRONMENT = environment.read({})
 ANALYZE, KUBECTL = shutil.which("systemd-analyze"), shutil.which("kubectl")
 
 
+EXECUTORS = DEPLOY / "kubernetes" / "executors"
+
+
 def manifests() -> list[dict[str, Any]]:
     folder = DEPLOY / "kubernetes"
     return [each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text())]
 
 
+def executor_manifests() -> list[dict[str, Any]]:
+    return [yaml.safe_load((EXECUTORS / f"{name}.yaml").read_text()) for name in ("namespace", "executors")]
+
+
 def pods() -> dict[str, dict[str, Any]]:
-    found = [each for each in manifests() if "template" in each.get("spec", {})]
+    found = [each for each in (*manifests(), *executor_manifests()) if "template" in each.get("spec", {})]
     return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in found}
 
 
@@ -43,6 +50,12 @@ def containers() -> list[Any]:
         for pod, spec in pods().items()
         for container in spec["containers"]
     ]
+
+
+def claims(pod: dict[str, Any]) -> set[str]:
+    """Returns the names of the volumes that a pod keeps."""
+    kept = [each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+    return {each["claimName"] for each in kept}
 
 
 def is_valid_process(words: list[str]) -> bool:
@@ -110,6 +123,14 @@ def test_executors_share_no_user_home_or_settings_with_the_other_processes() -> 
         assert not set(executors[name]) & {value for other in others for value in other[name]}
     assert {"-/var/lib/statecore", "-/etc/statecore"} <= set(executors["InaccessiblePaths"][0].split())
 
+    pod = pods()["statecore-executors"]
+    other_pods = [spec for name, spec in pods().items() if name != "statecore-executors"]
+    (given,) = (each["envFrom"] for each in pod["containers"])
+    for other in other_pods:
+        assert other["securityContext"]["runAsUser"] != pod["securityContext"]["runAsUser"] == 10002
+        assert not [each for container in other["containers"] for each in container.get("envFrom", ()) if each in given]
+        assert not claims(other) & claims(pod)
+
     service = OWN_SERVICES["executors"]
     shared = {volume for name, other in OWN_SERVICES.items() if name != "executors" for volume in other["volumes"]}
     assert not shared & set(service["volumes"])
@@ -122,6 +143,19 @@ def test_executors_run_no_command_without_a_sandbox() -> None:
     assert given["STATECORE_SANDBOX"] == "required"
     assert "STATECORE_SECRET_KEY" not in given
     environment.read(given)
+
+
+def test_the_pod_of_the_executors_lets_bubblewrap_work_and_requires_it() -> None:
+    """Without namespaces, or with a masked /proc, bubblewrap cannot start; no command runs without it."""
+    pod, given = pods()["statecore-executors"], units.variables("kubernetes/executors/settings.env")
+
+    assert pod["hostUsers"] is False
+    assert pod["securityContext"]["seccompProfile"] == {"type": "Unconfined"}
+    assert pod["containers"][0]["securityContext"]["procMount"] == "Unmasked"
+    assert environment.read({**given, "STATECORE_HOME": ""}).sandbox == "required"
+    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert given["STATECORE_HOME"] in mounted
+    assert not {"STATECORE_SECRET_KEY", "DATABASE_URL"} & given.keys()
 
 
 def test_the_unit_of_the_executors_lets_bubblewrap_work() -> None:
@@ -188,7 +222,7 @@ def test_a_container_of_a_pod_has_few_privileges_and_limits(container: dict[str,
 def test_every_process_has_a_pod_and_a_probe() -> None:
     own = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
 
-    assert {each["args"][0] for each in own} == {"prepare", *process.COMMANDS} - {"web", "executors"}
+    assert {each["args"][0] for each in own} == {"prepare", *process.COMMANDS} - {"web"}
     assert all("livenessProbe" in each.values[0] for each in containers() if each.values[0]["name"] != "prepare")
     assert all(spec["securityContext"]["runAsNonRoot"] for spec in pods().values())
 
@@ -211,12 +245,17 @@ def test_probes_send_an_allowed_host_header() -> None:
             assert request is None or request["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
 
 
+def build_with_kustomize(folder: Path) -> str:
+    command = [str(KUBECTL), "kustomize", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed")
 def test_kustomize_builds_the_manifests() -> None:
-    output = subprocess.run(
-        [str(KUBECTL), "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
-    found = list(yaml.safe_load_all(output))
+    executors = list(yaml.safe_load_all(build_with_kustomize(EXECUTORS)))
+    assert len(executors) == len(executor_manifests()) + 1
+    assert {each["metadata"].get("namespace", "statecore-executors") for each in executors} == {"statecore-executors"}
+    found = list(yaml.safe_load_all(build_with_kustomize(DEPLOY)))
     settings = next(each["data"] for each in found if each["kind"] == "ConfigMap" and "STATECORE_HTTPS" in each["data"])
 
     assert len(found) == len(manifests()) + 2

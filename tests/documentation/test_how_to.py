@@ -91,6 +91,11 @@ NOT_RUN = {
             "--from-literal=REDIS_URL=… --from-literal=STATECORE_SECRET_KEY=… --from-literal=STATECORE_METRICS_TOKEN=…"
         ),
         "kubectl apply -k deploy/",
+        "kubectl apply -k deploy/kubernetes/executors/",
+        (
+            "kubectl -n statecore-executors create secret generic statecore-executors --from-literal=DATABASE_URL=… "
+            "--from-literal=REDIS_URL=…"
+        ),
         "kubectl -n statecore rollout status deploy/statecore-web",
         "kubectl -n statecore exec -it deploy/statecore-web -c rest -- python manage.py createsuperuser",
     ],
