@@ -50,6 +50,7 @@ def _statecore_or_raw(name: str) -> Contender:
         "memory": transition_service.memory,
         "fill journal": verify.fill,
         "verify_chain": verify.verify,
+        "verify_tree": verify.verify_tree,
         "hash stored bytes": verify.hash_stored_bytes(),
         "ORM iterator": verify.hash_through_the_orm,
     }[name]

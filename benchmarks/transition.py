@@ -92,10 +92,11 @@ def measure_verify(report: Report, base: Path, database: Database, options: Any)
     units = list(found["verify_chain"])
     lines: Lines = [("way", *(f"events/s, {unit}" for unit in units))]
     lines += [(way, *(f"{sample[unit]:,.0f}" for unit in units)) for way, sample in found.items()]
-    speed = found["verify_chain"]
+    speed, in_tree = found["verify_chain"], found["verify_tree"]
     targets = [
         Target("events verified per second of process CPU time", 200_000, speed["process CPU"]),
         Target("events verified per second of process and server CPU time", 200_000, speed["process and server CPU"]),
+        Target("events compared with the tree per second of process CPU time", 200_000, in_tree["process CPU"]),
     ]
     report.add("Verifying the journal, PostgreSQL", lines, found, targets)
 

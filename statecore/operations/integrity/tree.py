@@ -66,12 +66,11 @@ def _find_changed_leaf(start: int, end: int) -> str | None:
 
 def compute_leaves(start: int, end: int) -> bytes:
     """Returns the leaf hashes of the events at the positions `start` + 1 to `end`, zeros where an event is missing."""
-    leaves = bytearray((end - start) * HASH_SIZE)
+    leaves = [MISSING] * (end - start)
     for position, body in _stream_bodies(start + 1, end):
-        at = (position - start - 1) * HASH_SIZE
         content = body if isinstance(body, bytes) else body.encode()
-        leaves[at : at + HASH_SIZE] = sha256(b"\x00" + content).digest()
-    return bytes(leaves)
+        leaves[position - start - 1] = sha256(b"\x00" + content).digest()
+    return b"".join(leaves)
 
 
 def _stream_bodies(first: int, last: int) -> Iterator[tuple[Any, ...]]:
