@@ -177,6 +177,10 @@ def _with_recent_heartbeat(clock: Clock, entity: Any) -> None:
     world.touched(entity, last_heartbeat=now())
 
 
+def _in_quarantine(clock: Clock, entity: Any) -> None:
+    world.touched(entity, quarantined_at=now())
+
+
 def _child(make_child: Callable[..., Any], parent: str, state: str, **fields: Any) -> Setting:
     def add(clock: Clock, entity: Any) -> None:
         child = make_child(**{parent: entity, **fields})
@@ -309,6 +313,7 @@ SPOIL: dict[Key, Setting] = {
     ("agent_job", "job_failed", "failed"): _given(attempt=99),
     ("agent_job", "job_cancelled", "cancelled"): _given(attempt=99),
     ("agent_job", "job_retry_scheduled", "retrying"): _given(delay_seconds=-1),
+    ("uet_worker", "task_assigned", "BUSY"): _in_quarantine,
     ("supervised_worker", "start_task", "RUNNING"): _with(active_tasks=1),
     ("supervised_worker", "complete_tasks", "COMPLETED"): _with(pending_tasks=2),
     ("supervised_worker", "error_unrecoverable", "FAILED"): _given(retryable=True),
