@@ -23,6 +23,8 @@ NAMED = re.compile(
 )
 STARTED = re.compile(r"python -m ([\w.]+)|(?<![\w./])(scripts/\w+)")
 MANAGE = re.compile(r"^(?:\.venv/bin/)?(?:python )?manage\.py ")
+# A comment or a redirection ends the arguments.
+END = re.compile(r"  #| [>|] ")
 # Django's commands, and the placeholder for any command.
 NOT_OURS = {"migrate", "makemigrations", "createsuperuser", "check", "COMMAND"}
 
@@ -32,7 +34,7 @@ def named() -> Iterator[tuple[str, str]]:
     for page in pages():
         if page.name not in ("CHANGELOG.md", "first-plan.md") and page.parent.name != "adr":
             for inline, typed, fenced in NAMED.findall(page.read_text()):
-                yield str(page.relative_to(ROOT)), (inline or typed or fenced).partition("  #")[0]
+                yield str(page.relative_to(ROOT)), END.split(inline or typed or fenced)[0]
 
 
 COMMANDS = sorted(set(named()))
