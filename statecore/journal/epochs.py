@@ -20,12 +20,13 @@ from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now, rfc3339
 from ..kernel.refusals import EpochEnded
 from ..kernel.transition import Severity
+from ..storage.journal_rules import JOURNAL
 from ..storage.write_guard import allow_writes
 from .chain_ends import lock_chain_end
 from .events import Event, EventKind, build_entry
 from .position import Numbering, Position, current_epoch
 
-ENTITY_TYPE = ENTITY_ID = "journal"
+ENTITY_TYPE = ENTITY_ID = JOURNAL
 STARTED = "epoch_started"
 CURSOR = re.compile(r"(?:([1-9][0-9]{0,8})-)?([0-9]{1,18})")
 

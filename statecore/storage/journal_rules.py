@@ -3,7 +3,7 @@
 An event is accepted if its hash and its columns match its body, and if it is part of the chain that its statement adds
 to an entity: either the row of the entity has the hash of the event, or the next event of the same statement has. The
 row is compared with its previous head by the trigger of its table, so a chain cannot be extended from another place.
-Accounts have no row; their entries must follow the last one.
+Accounts and epochs have no row; their entries must follow the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..kernel import registry
 from .guarded_tables import GuardedTable, quote
 
 GENESIS = "0" * 64
-ACCOUNT = "account"  # the entity type of entries of the account journal
+# The entity types of entries without a row: of accounts, and of the journal itself, which has those of its epochs.
+ACCOUNT, JOURNAL = "account", "journal"
 TIMESTAMP = """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 DECLARE = "DECLARE is_wrong boolean; entity_types text[]; each_type text; "
 
@@ -80,14 +81,16 @@ def _check_added_events(guarded: GuardedTable) -> str:
         f"WHEN {quote(flow.entity_type)} THEN is_wrong := EXISTS ({_find_unclaimed(flow.entity_type, flow.model)}); "
         for flow in registry.flows()
     )
+    branches += "".join(
+        f"WHEN {quote(each)} THEN is_wrong := EXISTS ({_find_unconnected_entries(each)}); "
+        for each in (ACCOUNT, JOURNAL)
+    )
     return (
         f"SELECT bool_or({_differs_from_body()}), array_agg(DISTINCT n.entity_type) INTO is_wrong, entity_types "
         f"FROM new_rows AS n; "
         f"IF is_wrong THEN {refuse(f'columns, body and hash of a row of {guarded.table} differ')} END IF; "
         f"FOREACH each_type IN ARRAY coalesce(entity_types, ARRAY[]::text[]) LOOP "
-        f"CASE each_type {branches}"
-        f"WHEN '{ACCOUNT}' THEN is_wrong := EXISTS ({_find_unconnected_entries()}); "
-        f"ELSE is_wrong := TRUE; END CASE; "
+        f"CASE each_type {branches}ELSE is_wrong := TRUE; END CASE; "
         f"IF is_wrong THEN {refuse(guarded.insertion_error)} END IF; END LOOP;"
     )
 
@@ -123,12 +126,12 @@ def _find_unclaimed(entity_type: str, model: type) -> str:
     )
 
 
-def _find_unconnected_entries() -> str:
-    """Selects the new entries of accounts that do not follow the last entry, the last archived one or nothing."""
+def _find_unconnected_entries(entity_type: str) -> str:
+    """Selects the new entries of this type that do not follow the last entry, the last archived one or nothing."""
     chain = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id"
     anchors = f"FROM {_table('Anchor')} AS a WHERE {chain.format('a')} ORDER BY a.sequence DESC LIMIT 1"
     return (
-        f"SELECT 1 FROM new_rows AS n WHERE n.entity_type = '{ACCOUNT}' AND coalesce("
+        f"SELECT 1 FROM new_rows AS n WHERE n.entity_type = {quote(entity_type)} AND coalesce("
         f"(SELECT e.hash FROM {_table('Event')} AS e WHERE {chain.format('e')} AND e.sequence = n.sequence - 1), "
         f"(SELECT CASE a.sequence WHEN n.sequence - 1 THEN a.hash ELSE '' END {anchors}), "
         f"CASE n.sequence WHEN 1 THEN '{GENESIS}' ELSE '' END) <> n.prev_hash"
