@@ -24,7 +24,7 @@ from .settings import Settings
 from .terminal import Terminal
 
 SHUTDOWN = "shutdown"
-TIMED_OUT = "max_timeout_exceeded"  # the trigger that ends a worker without heartbeats
+TIMED_OUT = "max_timeout_exceeded"  # the trigger that ends an unresponsive worker; an idle one is shut down
 PAUSE = 0.5
 
 
@@ -214,7 +214,8 @@ class Slot:
 
     def _timed_out_on_server(self) -> bool:
         *_, last = self.brief.list_history("workers", self.worker_id)
-        return last.trigger == TIMED_OUT
+        was_silent = last.actor == "system" and last.metadata.get("heartbeat_status") == "missed"
+        return last.trigger == TIMED_OUT or was_silent
 
     def _list_held_tasks(self) -> list[Task]:
         execution = self.execution

@@ -89,7 +89,7 @@ def needed_more(method: str, path: str) -> set[str]:
         return {"read", "agent", "integrate"}
     if path.startswith("phases/") or (method, path) in {("post", "gates/"), ("post", "breakers/")}:
         return {"read", "agent", "integrate"}
-    if path.startswith(("patches/", "gates/")) and path.endswith("transitions/"):
+    if path.startswith(("patches/", "gates/")) and path.endswith(("transitions/", "heartbeat/")):
         return {"read"}
     return {"read", "integrate"}
 

@@ -83,7 +83,7 @@ def test_an_idle_page_resumes_from_the_position_of_all_events(site: Any, visit: 
     page.evaluate("(position) => window.tell('/ws/events/', { type: 'position', position })", reached)
     page.evaluate("window.open_one('/ws/events/').close()")
 
-    page.wait_for_function("(n) => window.open_one('/ws/events/')?.url.endsWith(`after=${n}`)", arg=reached)
+    page.wait_for_function("(n) => window.open_one('/ws/events/')?.url.endsWith(`after=1-${n}`)", arg=reached)
 
 
 def start(page: Any) -> int:

@@ -20,6 +20,7 @@ from tests.documentation.scenarios import EXAMPLE, SCENARIOS, empty
 from tests.documentation.test_links import pages
 from tests.documentation.workspace import Workspace
 from tests.support import site as sites
+from tests.support.sequencer import database_url
 from tests.support.site import ROOT, Site
 from tests.support.web import here
 
@@ -130,7 +131,9 @@ def workspace(site: Site, redis_server: str, tmp_path: Path) -> Iterator[Workspa
         "/usr/bin/ruff": str(ROOT / ".venv/bin/ruff"),
     }
     own = {"REDIS_URL": redis_server, "STATECORE_URL": site.url, "STATECORE_TOKEN": token}
-    workspace = Workspace(tmp_path, examples, **here(tmp_path / "state"), **own)
+    # Pages describe an installation whose only role owns the database.
+    own["DATABASE_URL"] = database_url("owner")
+    workspace = Workspace(tmp_path, examples, **{**here(tmp_path / "state"), **own})
     workspace.home.mkdir()
     # In an installation, `statecore` is on the PATH.
     workspace.environ["PATH"] += f":{workspace.checkout}/scripts"

@@ -19,8 +19,8 @@ from api.live import long_poll
 from api.refusals import NotAuthenticated
 from api.request_body import KEY_HEADER, decode_json, read_key
 from statecore import scheduling
-from statecore.delivery.sinks import journal_file
 from statecore.journal import digest
+from statecore.journal.home_files import parse_position_line
 from statecore.kernel.refusals import Invalid, Refusal
 from statecore.operations.integrity.archives import InvalidArchive, read_archive
 from tests.properties.parsing import (
@@ -94,9 +94,9 @@ def test_a_stream_is_read_or_reported_as_garbled(heard: bytes) -> None:
 def test_the_end_of_a_journal_file_is_found_whatever_it_holds(written: bytes) -> None:
     lines = written.split(b"\n")
 
-    assert all(answer is None or isinstance(answer["position"], int) for answer in map(journal_file._parse_line, lines))
-    assert all(journal_file._parse_line(line) is None for line in lines), "a line without a newline is incomplete"
-    assert all(isinstance(answer, dict | None) for answer in (journal_file._parse_line(line + b"\n") for line in lines))
+    assert all(answer is None or isinstance(answer["position"], int) for answer in map(parse_position_line, lines))
+    assert all(parse_position_line(line) is None for line in lines), "a line without a newline is incomplete"
+    assert all(isinstance(answer, dict | None) for answer in (parse_position_line(line + b"\n") for line in lines))
 
 
 def hashed(answer: Any) -> bytes:

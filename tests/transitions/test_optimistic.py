@@ -85,7 +85,7 @@ def test_a_transition_takes_one_query_and_one_statement() -> None:
     look, write = (query["sql"] for query in asked.captured_queries)
     assert look.startswith("SELECT")
     assert "FOR NO KEY UPDATE" not in look
-    assert write.startswith("WITH guard")
+    assert write.startswith("WITH ")
     assert path(assert_consistent(job)) == [("created", "PENDING"), ("analyze", "ANALYZING")]
 
 
