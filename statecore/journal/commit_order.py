@@ -68,13 +68,15 @@ def install(connection: BaseDatabaseWrapper) -> None:
 def _discard_ids_of_other_server(connection: BaseDatabaseWrapper) -> None:
     """Does for the sequencer, whose role does not own the table, what it needs after the database was copied."""
     numbering, server = Numbering._meta.db_table, get_server_identifier()
+    if not server:
+        return  # unknown: the stored id stays, so that the next process that can read it compares
     with connection.cursor() as cursor:
         # Marks the row first: discarding the ids installs the columns again.
         cursor.execute(
             f"UPDATE {numbering} SET cluster = %s, seen = '' WHERE id = 1 AND cluster NOT IN ('', %s)",
             [server, server],
         )
-        if server and cursor.rowcount:
+        if cursor.rowcount:
             _reset_transaction_ids(connection)
 
 

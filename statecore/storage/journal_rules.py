@@ -9,6 +9,7 @@ Accounts and epochs have no row; their entries must follow the last one.
 from __future__ import annotations
 
 from django.apps import apps
+from django.db.models import Model
 
 from ..kernel import registry
 from .guarded_tables import GuardedTable, quote
@@ -111,7 +112,7 @@ def build_body_prefix(timestamp: str) -> str:
     return f"""{prefix},"details":'"""
 
 
-def _find_unclaimed(entity_type: str, model: type) -> str:
+def _find_unclaimed(entity_type: str, model: type[Model]) -> str:
     """Selects the new events of a machine that are neither the head of a row nor followed by another new event.
 
     An archived event cannot be added again, although it may be the head of its row.
@@ -119,7 +120,7 @@ def _find_unclaimed(entity_type: str, model: type) -> str:
     chain = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id AND {0}.sequence = n.sequence"
     return (
         f"SELECT 1 FROM new_rows AS n WHERE n.entity_type = {quote(entity_type)} "
-        f"AND ((SELECT r.chain_head FROM {model._meta.db_table} AS r WHERE r.id = n.entity_id) "  # type: ignore[attr-defined]
+        f"AND ((SELECT r.chain_head FROM {model._meta.db_table} AS r WHERE r.id = n.entity_id) "
         f"IS DISTINCT FROM n.hash AND (n.entity_type, n.entity_id, n.sequence + 1, n.hash) NOT IN "
         f"(SELECT s.entity_type, s.entity_id, s.sequence, s.prev_hash FROM new_rows AS s) "
         f"OR (SELECT TRUE FROM {_table('Anchor')} AS a WHERE {chain.format('a')}))"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..kernel.flow import Flow
 from . import journal_rules
 from .guarded_tables import PREFIX, GuardedTable, is_illegal_edit, is_illegal_exit, is_state_unchanged, quote
 from .journal_rules import refuse
@@ -91,8 +92,8 @@ def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
     """Returns the rules by action. Whether a role may add rows to a table without a rule is a matter of its rights."""
     rules = {}
     if guarded.flow is not None:
-        rules["insert"] = Rule(AFTER_INSERT, _check_created_rows(guarded))
-        rules["update"] = Rule(AFTER_UPDATE, _check_changed_rows(guarded))
+        rules["insert"] = Rule(AFTER_INSERT, _check_created_rows(guarded, guarded.flow))
+        rules["update"] = Rule(AFTER_UPDATE, _check_changed_rows(guarded, guarded.flow))
     else:
         rules["update"] = Rule(BEFORE_ROW, refuse(guarded.change_error))
     rules["delete"] = Rule(BEFORE_ROW, refuse(guarded.deletion_error))
@@ -103,9 +104,7 @@ def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
     return rules
 
 
-def _check_created_rows(guarded: GuardedTable) -> str:
-    assert guarded.flow is not None  # noqa: S101
-    flow = guarded.flow
+def _check_created_rows(guarded: GuardedTable, flow: Flow) -> str:
     return refuse(
         guarded.insertion_error,
         f"SELECT 1 FROM new_rows AS n WHERE n.state <> {quote(flow.initial)} OR n.version <> 1 "
@@ -113,13 +112,11 @@ def _check_created_rows(guarded: GuardedTable) -> str:
     )
 
 
-def _check_changed_rows(guarded: GuardedTable) -> str:
+def _check_changed_rows(guarded: GuardedTable, flow: Flow) -> str:
     """A full join, because it is always a hash or merge join: the plan is kept, whatever the size of later statements.
 
     It also has the rows that got another id.
     """
-    assert guarded.flow is not None  # noqa: S101
-    flow = guarded.flow
     changed = f"NOT ({is_state_unchanged('=', 'o', 'n')})"
     return refuse(
         guarded.change_error,
