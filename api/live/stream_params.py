@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from statecore.delivery.live import EpochEnded, EventFilter, Hub, PositionTooOld, Subscription
-from statecore.journal.epochs import Cursor, find_last_shared_position
+from statecore.delivery.live import EpochEnded, EventFilter, Hub, PositionTooOld, Subscription, check_shared
+from statecore.journal.epochs import Cursor
 from statecore.read_models.history import Filters
 
 from ..access import narrow_to_visible
@@ -36,8 +36,8 @@ class StreamParams(NamedTuple):
         if self.after is None:
             return newest, None
         try:
-            if self.after.epoch not in (None, hub.epoch):
-                await _check_shared(self.after, hub)
+            if self.after.epoch is not None and self.after.epoch != hub.epoch:
+                await check_shared(hub, self.after.epoch, self.after.position)
             if await hub.catch_up_to(self.after.position):
                 await hub.load_back_to(self.after.position)
                 return Subscription(hub, self.after.position, self.filter), None
@@ -46,13 +46,6 @@ class StreamParams(NamedTuple):
             return newest, reason
         newest.skip_to_end()
         return newest, PositionTooOld()
-
-
-async def _check_shared(cursor: Cursor, hub: Hub) -> None:
-    """Raise EpochEnded if the position of an earlier epoch means something else now."""
-    kept = await hub.reader.run(find_last_shared_position, cursor.epoch)
-    if cursor.position > kept:
-        raise EpochEnded(kept)
 
 
 def describe_skip(reason: PositionTooOld) -> dict[str, Any]:

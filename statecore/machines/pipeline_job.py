@@ -97,7 +97,7 @@ class PipelineJob(HeartbeatEntity):
             self.started_at = None
         elif self.state in WORKING:
             self.started_at = self.started_at or at
-            self.last_heartbeat = at  # a new stage is progress, whoever reports it
+            self.last_heartbeat = at  # a new stage is progress, also if the system enters it
         if self.state == State.FAILED:
             self.last_error = self.last_error or reason
 

@@ -203,7 +203,7 @@ def record_heartbeat_with_token(
 
 
 def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) -> None:
-    """Store the progress of tasks that the worker holds; that of others is ignored, and their agent is told to stop."""
+    """Store the progress of tasks that the worker holds; the response names the others to stop."""
     at = now()
     for (task_id, attempt), reported in progress.items():
         held = Task.objects.filter(pk=task_id, attempt=attempt, worker=worker_id)

@@ -73,11 +73,12 @@ def grant_rights(connection: BaseDatabaseWrapper) -> None:
     if connection.vendor != "postgresql":
         return
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        existing = set(connection.introspection.table_names(cursor))
+        cursor.execute("SELECT quote_ident(current_schema())")
+        schema = cursor.fetchone()[0]
         for name, role in find_roles(connection):
-            existing = set(connection.introspection.table_names(cursor))
             quoted = connection.ops.quote_name(name)
-            cursor.execute("SELECT quote_ident(current_schema())")
-            cursor.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA {cursor.fetchone()[0]} FROM {quoted}")
+            cursor.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {quoted}")
             for table, rights in list_rights(role).items():
                 if table in existing:
                     cursor.execute(f"GRANT {rights} ON {connection.ops.quote_name(table)} TO {quoted}")

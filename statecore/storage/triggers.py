@@ -22,14 +22,14 @@ def install(connection: BaseDatabaseWrapper) -> None:
 
     The function and the triggers of a table change together: processes of the previous version may be writing.
     """
-    dialect = _dialect(connection)
+    dialect, schema = _dialect(connection), get_schema(connection)
     for guarded in list_guarded_tables(connection):
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             # After a part of the migrations, columns may be missing. Django's introspection takes longer than the rest.
             cursor.execute(f"SELECT * FROM {guarded.table} LIMIT 0")
             existing = {column[0] for column in cursor.description}
             evident = tuple(name for name in guarded.evidence if name in existing)
-            for statement in dialect.build_statements(replace(guarded, evidence=evident), get_schema(connection)):
+            for statement in dialect.build_statements(replace(guarded, evidence=evident), schema):
                 cursor.execute(statement)
     remove(connection, keep=set(definitions(connection)))
 

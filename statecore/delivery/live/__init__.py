@@ -4,7 +4,7 @@ from .board import Board, get_board
 from .claim_queue import ClaimQueue, get_claim_queue
 from .hub import Hub, close_all_hubs, get_hub
 from .ring import EpochEnded, PositionTooOld, StreamEvent
-from .subscription import EventFilter, Subscription
+from .subscription import EventFilter, Subscription, check_shared
 
 __all__ = [
     "Board",
@@ -15,6 +15,7 @@ __all__ = [
     "PositionTooOld",
     "StreamEvent",
     "Subscription",
+    "check_shared",
     "close_all_hubs",
     "get_board",
     "get_claim_queue",

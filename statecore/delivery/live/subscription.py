@@ -36,6 +36,13 @@ class EventFilter(NamedTuple):
         return [(attrgetter(name), values) for name, values in named if values]
 
 
+async def check_shared(hub: Hub, epoch: int, position: int) -> None:
+    """Raises EpochEnded if a position of an earlier epoch means something else now."""
+    kept = await hub.reader.run(find_last_shared_position, epoch)
+    if position > kept:
+        raise EpochEnded(kept)
+
+
 class Subscription:
     def __init__(self, hub: Hub, position: int, event_filter: EventFilter) -> None:
         self.hub, self.position, self.event_filter = hub, position, event_filter
@@ -79,9 +86,7 @@ class Subscription:
     async def _change_epoch(self) -> None:
         """Continues in the current epoch if the position means the same there; otherwise raises EpochEnded."""
         epoch = self.hub.epoch
-        kept = await self.hub.reader.run(find_last_shared_position, self.epoch)
-        if self.position > kept:
-            raise EpochEnded(kept)
+        await check_shared(self.hub, self.epoch, self.position)
         self.epoch = epoch
 
     async def _take_from_journal(self, render: Render[T]) -> T | None:

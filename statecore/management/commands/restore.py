@@ -19,7 +19,6 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="an export, or a folder of exports to take the newest from")
         parser.add_argument("--archives", type=Path, help="verify the files of archived events too, in this folder")
-
         parser.add_argument(
             "--epoch",
             type=int,
