@@ -2,6 +2,7 @@
 
 from .archive import Anchor, ArchivedRange
 from .checkpoints import SignedCheckpoint
+from .event_names import EventKind
 from .events import (
     COLUMNS,
     ENDPOINT_LENGTH,
@@ -14,7 +15,6 @@ from .events import (
     TRANSITION_KINDS,
     Entry,
     Event,
-    EventKind,
     IdempotencyRecord,
     actor_kind_prefix,
     build_entry,

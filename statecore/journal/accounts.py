@@ -1,4 +1,4 @@
-"""The account journal: logins, and changes of accounts, rights, second factors, tokens and displays.
+"""The account journal: logins, changes of accounts, rights, second factors, tokens and displays, and decisions.
 
 Its entries are events of the entity type `account`, one chain per account, without states. Chain, position, tree,
 checkpoints, journal file, export and archive are therefore those of every other event.
@@ -11,16 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
-from django.db import connection, models, transaction
+from django.db import models
 
-from ..kernel import registry
-from ..kernel.actors import Actor, Kind
-from ..kernel.clock import now
+from ..kernel.actors import Actor
 from ..kernel.transition import Severity
 from ..storage.journal_rules import ACCOUNT
-from ..storage.write_guard import allow_writes
-from .chain_ends import lock_chain_end
-from .events import Event, EventKind, build_entry
+from .entries import append_entry
+from .event_names import EventKind
 
 ENTITY_TYPE = ACCOUNT
 VIEW_ACCOUNTS = "statecore.view_accounts"
@@ -50,9 +47,18 @@ class Action(models.TextChoices):
     DISPLAY_PAIRED = "display_paired"
     DISPLAY_UNPAIRED = "display_unpaired"
     EXPORTED = "exported"
+    # Entries that cover a record (records/journaled.py).
+    APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_DECIDED = "approval_decided"
+    OVERRIDE_REFUSED = "override_refused"
+    ARCHIVED = "archived"
 
 
-SEVERITIES = {Action.LOGIN_FAILED: Severity.WARNING, Action.LOCKED_OUT: Severity.ERROR}
+SEVERITIES = {
+    Action.LOGIN_FAILED: Severity.WARNING,
+    Action.LOCKED_OUT: Severity.ERROR,
+    Action.OVERRIDE_REFUSED: Severity.WARNING,
+}
 
 
 class Account(NamedTuple):
@@ -86,43 +92,22 @@ def resolve_ids(given: Iterable[str]) -> list[str]:
     return [found.get(each, each) for each in given]
 
 
-def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str, Any] | None = None) -> None:
-    """Append an entry to the chain of an account, in the transaction of the change if there is one."""
-    with transaction.atomic():
-        sequence, prev_hash = lock_chain_end(ENTITY_TYPE, account.id)
-        entry = build_entry(
-            entity_type=ENTITY_TYPE,
-            entity_id=account.id,
-            sequence=sequence + 1,
-            prev_hash=prev_hash,
-            kind=EventKind.ACCOUNT.value,
-            trigger=action.value,
-            from_state="",
-            to_state="",
-            severity=SEVERITIES.get(action, Severity.INFO).value,
-            actor=actor.name,
-            channel=actor.channel.value,
-            at=now(),
-            details=_build_details(account, actor, facts or {}),
-        )
-        with allow_writes(connection):
-            Event(**entry._asdict()).save(force_insert=True)
-        for listener in registry.listeners:
-            transaction.on_commit(listener)
+def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str, Any] | None = None) -> str:
+    """Append an entry to the chain of an account and return its id.
 
-
-def _build_details(account: Account, actor: Actor, facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "event_type": "account_entry",
-        "actor_kind": actor.kind.value,
-        "operator": actor.name if actor.kind is Kind.OPERATOR else None,
-        "identity": actor.identity or None,
-        "reason": None,
-        "metadata": {name: _clean(value) for name, value in facts.items()},
-        "context": {"account": _clean(account.name), "address": actor.address},
-        "dwell_seconds": 0,
-        "attempt": 0,
-    }
+    In the transaction of the change, if there is one.
+    """
+    entry = append_entry(
+        EventKind.ACCOUNT,
+        ENTITY_TYPE,
+        account.id,
+        action.value,
+        actor=actor,
+        metadata={name: _clean(value) for name, value in (facts or {}).items()},
+        context={"account": _clean(account.name), "address": actor.address},
+        severity=SEVERITIES.get(action, Severity.INFO),
+    )
+    return entry.event_id
 
 
 def _clean(value: Any) -> Any:

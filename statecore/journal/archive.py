@@ -21,7 +21,8 @@ from ..kernel.clock import format_utc, rfc3339
 from ..kernel.fields import STATE_LENGTH
 from ..kernel.ids import ID_LENGTH
 from ..kernel.refusals import Archived
-from .events import EVENT_ID_LENGTH, EventKind
+from .event_names import EventKind
+from .events import EVENT_ID_LENGTH
 
 PERMISSION = "statecore.archive_events"
 

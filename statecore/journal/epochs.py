@@ -23,7 +23,8 @@ from ..kernel.transition import Severity
 from ..storage.journal_rules import JOURNAL
 from ..storage.write_guard import allow_writes
 from .chain_ends import lock_chain_end
-from .events import Event, EventKind, build_entry
+from .event_names import EventKind
+from .events import Event, build_entry
 from .position import Numbering, Position, current_epoch
 
 ENTITY_TYPE = ENTITY_ID = JOURNAL

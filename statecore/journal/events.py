@@ -20,24 +20,16 @@ from ..kernel.clock import now, rfc3339
 from ..kernel.fields import STATE_LENGTH
 from ..kernel.ids import ID_LENGTH, IdField, new_id
 from ..storage.journal_rules import GENESIS as GENESIS
+from .event_names import EventKind, name_event
 
 EVENT_ID_LENGTH = 30
 KEY_LENGTH, ENDPOINT_LENGTH = 200, 255
 OVERRIDDEN = "manual_override"  # the trigger of every override
 
 
-class EventKind(models.TextChoices):
-    NORMAL = "normal"
-    PROPAGATED = "propagated"
-    OVERRIDE = "override"
-    CREATED = "created"
-    EDITED = "edited"
-    ACCOUNT = "account"  # an entry of the account journal, without a state
-    EPOCH = "epoch"  # the first event of an epoch of the journal, without a state
-
-
 # The kinds of events about entities, and those of them that change a state.
-ENTITY_KINDS = [kind.value for kind in EventKind if kind not in (EventKind.ACCOUNT, EventKind.EPOCH)]
+_WITHOUT_STATE = (EventKind.ACCOUNT, EventKind.EPOCH, EventKind.HOLD)
+ENTITY_KINDS = [kind.value for kind in EventKind if kind not in _WITHOUT_STATE]
 TRANSITION_KINDS = [kind for kind in ENTITY_KINDS if kind != EventKind.EDITED]
 
 
@@ -159,10 +151,11 @@ def actor_kind_prefix(kind: str) -> str:
 
 
 def parse_event(body: str, hash_: str) -> dict[str, Any]:
-    """Returns an event as the API serves it: its members with the details merged in, its version and its hash."""
+    """Returns an event as the API serves it: its members with the details merged in, its name, version and hash."""
     members: dict[str, Any] = orjson.loads(body)
     members |= members.pop("details")
     members["caused_by"] = members["caused_by"] or None
+    members["event_name"] = name_event(members["entity_type"], members["kind"], members["trigger"], members["to_state"])
     members["from_state"] = members["from_state"] or None
     members.setdefault("identity", None)  # events of earlier versions have none
     return members | {"version": members["sequence"], "hash": hash_}

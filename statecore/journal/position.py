@@ -8,7 +8,8 @@ from django.db.models import Q
 from ..kernel.actors import NAME_LENGTH
 from ..kernel.ids import ID_LENGTH
 from ..kernel.transition import Severity
-from .events import Event, EventKind
+from .event_names import EventKind
+from .events import Event
 
 # Each has a partial index: most events are less severe, and a filter must not scan them.
 INDEXED_SEVERITIES = (Severity.WARNING, Severity.ERROR, Severity.CRITICAL)

@@ -8,18 +8,21 @@ from .audit_note import AuditNote
 from .bulk_job import BulkJob, BulkPortion
 from .checkpoint import Checkpoint
 from .compensation_step import CompensationStep
-from .counter import OverrideCount, StateCount, TransitionCount, TransitionRate
+from .counter import DwellCount, OverrideCount, StateCount, TransitionCount, TransitionRate
 from .default_grant import DefaultGrant
+from .executor_work import ExecutorWork
+from .hold import Hold
 from .patch import Patch
 from .phase import Phase
 from .recall import Recall
 from .sink_cursor import SinkCursor
+from .task_attempt import TaskAttempt
 from .token import Token
 from .tool_lease import ToolLease
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
-    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "ForcedStep",
-    "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount", "Token", "ToolLease", "TransitionCount",
-    "TransitionRate",
+    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
+    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
+    "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

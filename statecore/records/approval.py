@@ -13,12 +13,13 @@ from django.db import connection, models, transaction
 from django.db.models import Q
 
 from ..journal import Entry
+from ..journal.accounts import Action
 from ..kernel.actors import NAME_LENGTH, Actor
 from ..kernel.clock import now, rfc3339
 from ..kernel.fields import STATE_LENGTH
 from ..kernel.ids import ID_LENGTH, IdField, new_id
 from ..storage.write_guard import allow_writes
-from . import audit_note
+from .journaled import JournaledRecord
 
 COMMENT_LENGTH = 2_000
 
@@ -31,10 +32,10 @@ class Status(models.TextChoices):
     OUTDATED = "outdated"  # the entity changed before the decision
 
 
-class Approval(models.Model):
+class Approval(JournaledRecord):
     """An override that waits for a second person, bound to one version of the entity."""
 
-    append_only = True
+    volatile = ("journal_entry",)
 
     id = IdField(primary_key=True, max_length=ID_LENGTH)
     entity_type = models.CharField(max_length=32)
@@ -66,6 +67,9 @@ class Approval(models.Model):
     def __str__(self) -> str:
         return f"{self.entity_type} {self.entity_id} → {self.to_state}"
 
+    def get_time(self) -> datetime:
+        return self.requested_at
+
     @property
     def status(self) -> Status:
         made = self.decided
@@ -94,9 +98,7 @@ class Approval(models.Model):
         }
 
 
-class ApprovalDecision(models.Model):
-    append_only = True
-
+class ApprovalDecision(JournaledRecord):
     approval = models.OneToOneField(Approval, models.PROTECT, related_name="decision")
     status = models.CharField(max_length=16, choices=Status.choices)
     # Empty if the request expired or the entity changed.
@@ -113,6 +115,9 @@ class ApprovalDecision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.approval_id} {self.status}"
+
+    def get_time(self) -> datetime:
+        return self.decided_at
 
 
 class ForcedStep(models.Model):
@@ -154,40 +159,38 @@ def with_status(status: Status | None) -> models.QuerySet[Approval]:
 
 
 def request(*, actor: Actor, account: int, expires_at: datetime, **fields: Any) -> Approval:
-    """Store a request, with an audit note."""
-    with transaction.atomic(), allow_writes(connection):
-        made = Approval.objects.create(
-            id=new_id("appr"),
-            requested_by=actor.name,
-            account=account,
-            token=actor.token,
-            channel=actor.channel,
-            requested_at=now(),
-            expires_at=expires_at,
-            **fields,
-        )
-    _note(audit_note.Kind.APPROVAL_REQUESTED, made, actor, f"requested: {made}", {"reason": made.reason})
+    """Store a request, with its entry in the journal."""
+    made = Approval(
+        id=new_id("appr"),
+        requested_by=actor.name,
+        account=account,
+        token=actor.token,
+        channel=actor.channel,
+        requested_at=now(),
+        expires_at=expires_at,
+        **fields,
+    )
+    made.insert(Action.APPROVAL_REQUESTED, actor=actor, facts={**_describe(made), "reason": made.reason})
     return made
 
 
 def decide(
     approval: Approval, status: Status, *, actor: Actor, comment: str = "", event_id: str = ""
 ) -> ApprovalDecision:
-    """Store the decision, with an audit note; raises IntegrityError if there is one."""
+    """Store the decision, with its entry in the journal; raises IntegrityError if there is one."""
     is_person = actor.account is not None
-    with transaction.atomic(), allow_writes(connection):
-        made = ApprovalDecision.objects.create(
-            approval=approval,
-            status=status,
-            decided_by=actor.name if is_person else "",
-            account=actor.account,
-            channel=actor.channel,
-            comment=comment,
-            event_id=event_id,
-            decided_at=now(),
-        )
+    made = ApprovalDecision(
+        approval=approval,
+        status=status,
+        decided_by=actor.name if is_person else "",
+        account=actor.account,
+        channel=actor.channel,
+        comment=comment,
+        event_id=event_id,
+        decided_at=now(),
+    )
     facts = {"status": str(status), "requested_by": approval.requested_by, "comment": comment, "event_id": event_id}
-    _note(audit_note.Kind.APPROVAL_DECIDED, approval, actor, f"{status}: {approval}", facts)
+    made.insert(Action.APPROVAL_DECIDED, actor=actor, facts={**_describe(approval), **facts})
     return made
 
 
@@ -202,12 +205,6 @@ def add_forced_step(event: Entry, run_id: str, account: int) -> None:
         )
 
 
-def _note(kind: audit_note.Kind, approval: Approval, actor: Actor, detail: str, facts: dict[str, Any]) -> None:
-    audit_note.note(
-        kind,
-        actor=actor,
-        entity_type=approval.entity_type,
-        entity_id=approval.entity_id,
-        detail=detail,
-        facts={"approval": approval.pk, "version": approval.version, "to_state": approval.to_state, **facts},
-    )
+def _describe(approval: Approval) -> dict[str, Any]:
+    names = ("entity_type", "entity_id", "version", "to_state")
+    return {"approval": approval.pk, **{name: getattr(approval, name) for name in names}}

@@ -1,34 +1,34 @@
-"""Audit notes for actions without a state change: refused overrides, approvals, edits, archived events."""
+"""Audit notes for actions without a state change: refused overrides and archived events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from django.db import connection, models, transaction
+from django.db import models
 
+from ..journal.accounts import Action
 from ..kernel.actors import NAME_LENGTH, Actor
 from ..kernel.clock import now, rfc3339
 from ..kernel.ids import ID_LENGTH
-from ..storage.write_guard import allow_writes
+from .journaled import JournaledRecord
 
 DETAIL_LIMIT = 2_000
 
 
 class Kind(models.TextChoices):
     OVERRIDE_REFUSED = "override_refused"
+    ARCHIVED = "archived"
+    # No longer written: edits are events, and the account journal records approvals and tokens.
     APPROVAL_REQUESTED = "approval_requested"
     APPROVAL_DECIDED = "approval_decided"
     EDITED = "edited"
-    # No longer written: the account journal records tokens.
     TOKEN_MADE = "token_made"  # noqa: S105 - no password
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
-    ARCHIVED = "archived"
 
 
-class AuditNote(models.Model):
-    append_only = True
-
+class AuditNote(JournaledRecord):
     kind = models.CharField(max_length=32, choices=Kind.choices)
     actor = models.CharField(max_length=NAME_LENGTH)
     actor_kind = models.CharField(max_length=16)
@@ -46,6 +46,9 @@ class AuditNote(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.entity_type} {self.entity_id} by {self.actor}"
 
+    def get_time(self) -> datetime:
+        return self.at
+
     def as_dict(self) -> dict[str, Any]:
         names = ("id", "kind", "actor", "actor_kind", "channel", "entity_type", "entity_id", "detail", "facts")
         return {**{name: getattr(self, name) for name in names}, "at": rfc3339(self.at)}
@@ -53,18 +56,19 @@ class AuditNote(models.Model):
 
 def note(kind: Kind, *, actor: Actor, entity_type: str, entity_id: str, detail: str, facts: Mapping[str, Any]) -> None:
     """Record a note; values are truncated and cleaned as needed, so that a note is never refused."""
-    with transaction.atomic(), allow_writes(connection):
-        AuditNote.objects.create(
-            kind=kind,
-            actor=actor.name,
-            actor_kind=actor.kind,
-            channel=actor.channel,
-            entity_type=entity_type,
-            entity_id=_clean(entity_id, ID_LENGTH),
-            detail=_clean(detail, DETAIL_LIMIT),
-            facts={name: _clean_value(value) for name, value in facts.items()},
-            at=now(),
-        )
+    made = AuditNote(
+        kind=kind,
+        actor=actor.name,
+        actor_kind=actor.kind,
+        channel=actor.channel,
+        entity_type=entity_type,
+        entity_id=_clean(entity_id, ID_LENGTH),
+        detail=_clean(detail, DETAIL_LIMIT),
+        facts={name: _clean_value(value) for name, value in facts.items()},
+        at=now(),
+    )
+    about = {"entity_type": made.entity_type, "entity_id": made.entity_id, "detail": made.detail}
+    made.insert(Action(kind), actor=actor, facts=about)
 
 
 def _clean_value(value: Any) -> Any:

@@ -29,12 +29,10 @@ class Checkpoint(models.Model):
 
     def as_dict(self) -> dict[str, Any]:
         """Serialise for JSON; `job` is the job that stored it, possibly a predecessor of the reading job."""
-        return {
-            "job": self.job_id,
-            "phase": self.phase,
-            "payload": self.payload,
-            "updated_at": rfc3339(self.updated_at),
-        }
+        return {**self.summarize(), "payload": self.payload}
+
+    def summarize(self) -> dict[str, Any]:
+        return {"job": self.job_id, "phase": self.phase, "updated_at": rfc3339(self.updated_at)}
 
 
 def _jobs() -> Any:
@@ -69,6 +67,15 @@ def read(job_id: str, phase: str) -> Checkpoint | None:
     line = list_lineage(job_id)
     found = {checkpoint.job_id: checkpoint for checkpoint in Checkpoint.objects.filter(job__in=line, phase=phase)}
     return next((found[ancestor] for ancestor in line if ancestor in found), None)
+
+
+def list_all(job_id: str) -> list[Checkpoint]:
+    """Return the checkpoint of each phase, oldest first: of the job, or of the nearest predecessor that has one."""
+    line = list_lineage(job_id)
+    by_phase: dict[str, Checkpoint] = {}
+    for found in sorted(Checkpoint.objects.filter(job__in=line), key=lambda each: line.index(each.job_id)):
+        by_phase.setdefault(found.phase, found)
+    return sorted(by_phase.values(), key=lambda each: (each.updated_at, each.phase))
 
 
 def clear(job_id: str, phase: str | None = None) -> int:

@@ -37,7 +37,9 @@ ENDINGS = (Action.ROLLED_BACK, Action.FAILED)
 class CompensationStep(models.Model):
     append_only = True
 
-    entry = models.ForeignKey("statecore.PatchLedger", models.PROTECT, related_name="compensation_steps")
+    entry = models.ForeignKey(
+        "statecore.PatchLedger", models.PROTECT, related_name="compensation_steps", db_index=False
+    )
     # The execution of the step; empty for a decision.
     execution = models.CharField(max_length=32, default="")
     action = models.CharField(max_length=32, choices=Action.choices)
@@ -52,6 +54,8 @@ class CompensationStep(models.Model):
     class Meta:
         default_permissions = ("view",)
         indexes = (
+            # For the later steps of an entry. With separate indexes PostgreSQL may read all steps after an id instead.
+            models.Index(fields=("entry", "id"), name="compensation_step_of_entry"),
             # For the sweep that finds requested rollbacks, which are few among many steps.
             models.Index(fields=("entry",), condition=Q(action="requested"), name="compensation_step_requested"),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil, log2
+
 from django.db import models
 
 from ..kernel.actors import NAME_LENGTH
@@ -60,6 +62,37 @@ class OverrideCount(models.Model):
         return f"{self.entity_type} by {self.operator}: {self.count}"
 
 
+class DwellCount(models.Model):
+    """How often entities stayed about this long in a state before they left it, by day; old days are deleted.
+
+    A bucket is a quarter of an octave, so that the times in it differ by less than a fifth.
+    """
+
+    day = models.DateField()
+    entity_type = models.CharField(max_length=32)
+    state = models.CharField(max_length=STATE_LENGTH)
+    bucket = models.PositiveSmallIntegerField()
+    count = models.BigIntegerField(default=0)
+
+    class Meta:
+        default_permissions = ("view",)
+        constraints = (
+            models.UniqueConstraint(fields=("day", "entity_type", "state", "bucket"), name="dwell_count_is_one_row"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.entity_type} {self.state} up to {self.bucket_seconds(self.bucket):g} s: {self.count}"
+
+    @staticmethod
+    def find_bucket(seconds: float) -> int:
+        return max(0, ceil(4 * log2(seconds))) if seconds > 0 else 0
+
+    @staticmethod
+    def bucket_seconds(bucket: int) -> float:
+        """Returns the longest time of a bucket."""
+        return float(2 ** (bucket / 4))
+
+
 class TransitionRate(models.Model):
     """Transitions per minute, for rates and alert windows; old minutes are deleted."""
 
@@ -68,7 +101,7 @@ class TransitionRate(models.Model):
     from_state = models.CharField(max_length=STATE_LENGTH)
     to_state = models.CharField(max_length=STATE_LENGTH)
     count = models.BigIntegerField(default=0)
-    # How many of them are failures by severity, and how many are overrides.
+    # How many of them are failures, by severity or by the state they lead to, and how many are overrides.
     failures = models.BigIntegerField(default=0)
     overrides = models.BigIntegerField(default=0)
 

@@ -2,12 +2,28 @@
 
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 
+from ..kernel import repositories
 from ..kernel.clock import now
 from ..kernel.ids import ID_LENGTH, IdField
+from ..kernel.refusals import Invalid
+from ..kernel.repositories import DEFAULT
 from ..kernel.validation import validate_word_list
+
+
+def validate_repositories(value: Any) -> None:
+    """Validate names. Without executors the integrators know the repositories, so every name is accepted."""
+    validate_word_list(value)
+    known = repositories.get_all()
+    for name in value:
+        if repositories.NAME.fullmatch(name) is None:
+            raise ValidationError(f"must hold names of repositories, which {name!r} is not.")
+        if known and name not in known:
+            raise ValidationError(f"must be among the repositories {', '.join(known)}, unlike {name}.")
 
 
 class Phase(models.Model):
@@ -16,10 +32,21 @@ class Phase(models.Model):
     # File name patterns that patches may change; an empty `allowed_paths` allows every path.
     allowed_paths = models.JSONField(default=list, blank=True, validators=[validate_word_list])
     forbidden_paths = models.JSONField(default=list, blank=True, validators=[validate_word_list])
+    # The names of the repositories that workstreams may use, the first by default; empty allows the default one.
+    repositories = models.JSONField(default=list, db_default=[], blank=True, validators=[validate_repositories])
     created_at = models.DateTimeField(default=now, editable=False)
 
     def __str__(self) -> str:
         return f"phase {self.pk}"
+
+    def choose_repository(self, name: object) -> str:
+        """Return the repository of a new workstream, the first one if it names none; raises Invalid."""
+        allowed: list[str] = self.repositories or [DEFAULT]
+        if name is None:
+            return allowed[0]
+        if not isinstance(name, str) or name not in allowed:
+            raise Invalid({"repository": [f"must be one of {', '.join(allowed)}, which phase {self.pk} allows."]})
+        return name
 
     def objection(self, paths: Iterable[str]) -> str | None:
         """Return a sentence about the first path that the phase does not allow, or None."""

@@ -87,7 +87,7 @@ class Token(models.Model):
     def has_permission(self, permission: str) -> bool:
         """Whether the scope covers the permission and the owner has it."""
         _app, _, codename = permission.partition(".")
-        needed = Scope.OVERRIDE if codename.startswith("override_") else Scope.OPERATE
+        needed = Scope.OVERRIDE if codename.startswith(("override_", "waive_")) else Scope.OPERATE
         return self.may(needed) and self.owner_holds(permission)
 
     def owner_holds(self, permission: str) -> bool:

@@ -69,7 +69,7 @@ def measure(connection: BaseDatabaseWrapper) -> None:
 
 
 def read_seconds(connection: BaseDatabaseWrapper) -> float:
-    """Return the database's time in seconds since 1970; past Django's cursors, which log and count statements."""
+    """Returns the database's time in seconds since 1970; past Django's cursors, which log and count statements."""
     connection.ensure_connection()
     with connection.wrap_database_errors:
         return float(connection.connection.execute(READ_SECONDS[connection.vendor]).fetchone()[0])

@@ -3,7 +3,7 @@
 An event is accepted if its hash and its columns match its body, and if it is part of the chain that its statement adds
 to an entity: either the row of the entity has the hash of the event, or the next event of the same statement has. The
 row is compared with its previous head by the trigger of its table, so a chain cannot be extended from another place.
-Accounts and epochs have no row; their entries must follow the last one.
+Accounts, epochs and holds have no row of a machine; their entries must follow the last one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from ..kernel import registry
 from .guarded_tables import GuardedTable, quote
 
 GENESIS = "0" * 64
-# The entity types of entries without a row: of accounts, and of the journal itself, which has those of its epochs.
-ACCOUNT, JOURNAL = "account", "journal"
+# The entity types of entries: of accounts, of the journal itself, which has those of its epochs, and of holds.
+ACCOUNT, JOURNAL, HOLD = "account", "journal", "hold"
+ENTRY_TYPES = (ACCOUNT, JOURNAL, HOLD)
 TIMESTAMP = """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-DECLARE = "DECLARE is_wrong boolean; entity_types text[]; each_type text; "
+DECLARE = "DECLARE is_wrong boolean; each_type text; last_type text; findings integer; "
+_SAME_EVENT = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id AND {0}.sequence = n.sequence"
 
 
 def _table(name: str) -> str:
@@ -40,6 +42,15 @@ def select_first_hash(entity_type: str) -> str:
     return (
         f"SELECT e.hash FROM {_table('Event')} AS e WHERE e.entity_type = {quote(entity_type)} AND e.entity_id = n.id "
         f"AND e.sequence = 1 AND e.prev_hash = '{GENESIS}' AND e.from_state = '' AND e.to_state = n.state"
+    )
+
+
+def find_next_event(entity_type: str) -> str:
+    """Selects the event that leads from the row `o` to the row `n`, one version later."""
+    return (
+        f"SELECT 1 FROM {_table('Event')} AS e WHERE e.entity_type = {quote(entity_type)} AND e.entity_id = n.id "
+        f"AND e.sequence = n.version AND e.prev_hash = o.chain_head AND e.from_state = o.state "
+        f"AND e.hash = n.chain_head AND e.to_state = n.state"
     )
 
 
@@ -76,23 +87,37 @@ def find_kept(guarded: GuardedTable) -> str:
     return f"SELECT 1 FROM old_rows AS o WHERE o.position > {archived} OR EXISTS ({event})"
 
 
+def find_without_entry() -> str:
+    """Selects the new records that no entry of the account journal covers."""
+    entry = f"SELECT 1 FROM {_table('Event')} AS e WHERE e.event_id = n.journal_entry AND e.entity_type = '{ACCOUNT}'"
+    return f"SELECT 1 FROM new_rows AS n WHERE NOT EXISTS ({entry})"
+
+
 def _check_added_events(guarded: GuardedTable) -> str:
     """Evaluates one query for each machine with events, because a query over all machines would lock all tables."""
     branches = "".join(
-        f"WHEN {quote(flow.entity_type)} THEN is_wrong := EXISTS ({_find_unclaimed(flow.entity_type, flow.model)}); "
+        f"WHEN {quote(flow.entity_type)} THEN {_check_claims(flow.entity_type, flow.model)}"
         for flow in registry.flows()
     )
     branches += "".join(
-        f"WHEN {quote(each)} THEN is_wrong := EXISTS ({_find_unconnected_entries(each)}); "
-        for each in (ACCOUNT, JOURNAL)
+        f"WHEN {quote(each)} THEN is_wrong := EXISTS ({_find_unconnected_entries(each)}); " for each in ENTRY_TYPES
     )
     return (
-        f"SELECT bool_or({_differs_from_body()}), array_agg(DISTINCT n.entity_type) INTO is_wrong, entity_types "
-        f"FROM new_rows AS n; "
+        f"SELECT bool_or({_differs_from_body()}), min(n.entity_type), max(n.entity_type) "
+        f"INTO is_wrong, each_type, last_type FROM new_rows AS n; "
         f"IF is_wrong THEN {refuse(f'columns, body and hash of a row of {guarded.table} differ')} END IF; "
-        f"FOREACH each_type IN ARRAY coalesce(entity_types, ARRAY[]::text[]) LOOP "
+        f"WHILE each_type IS NOT NULL LOOP "
         f"CASE each_type {branches}ELSE is_wrong := TRUE; END CASE; "
-        f"IF is_wrong THEN {refuse(guarded.insertion_error)} END IF; END LOOP;"
+        f"IF is_wrong THEN {refuse(guarded.insertion_error)} END IF; EXIT WHEN each_type = last_type; "
+        f"SELECT min(n.entity_type) INTO each_type FROM new_rows AS n WHERE n.entity_type > each_type; END LOOP;"
+    )
+
+
+def _check_claims(entity_type: str, model: type[Model]) -> str:
+    """Most statements add one event to each row, so the cheap query comes first."""
+    return (
+        f"is_wrong := EXISTS ({_find_other_than_heads(entity_type, model)}); "
+        f"IF is_wrong THEN is_wrong := EXISTS ({_find_unclaimed(entity_type, model)}); END IF; "
     )
 
 
@@ -112,18 +137,27 @@ def build_body_prefix(timestamp: str) -> str:
     return f"""{prefix},"details":'"""
 
 
+def _find_other_than_heads(entity_type: str, model: type[Model]) -> str:
+    """Selects the new events of a machine that are not the head of a row, or were archived."""
+    archived = f"SELECT 1 FROM {_table('Anchor')} AS a WHERE {_SAME_EVENT.format('a')}"
+    return (
+        f"SELECT 1 FROM new_rows AS n WHERE n.entity_type = {quote(entity_type)} "
+        f"AND (SELECT r.chain_head FROM {model._meta.db_table} AS r WHERE r.id = n.entity_id "
+        f"AND NOT EXISTS ({archived})) IS DISTINCT FROM n.hash"
+    )
+
+
 def _find_unclaimed(entity_type: str, model: type[Model]) -> str:
     """Selects the new events of a machine that are neither the head of a row nor followed by another new event.
 
     An archived event cannot be added again, although it may be the head of its row.
     """
-    chain = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id AND {0}.sequence = n.sequence"
     return (
         f"SELECT 1 FROM new_rows AS n WHERE n.entity_type = {quote(entity_type)} "
         f"AND ((SELECT r.chain_head FROM {model._meta.db_table} AS r WHERE r.id = n.entity_id) "
         f"IS DISTINCT FROM n.hash AND (n.entity_type, n.entity_id, n.sequence + 1, n.hash) NOT IN "
         f"(SELECT s.entity_type, s.entity_id, s.sequence, s.prev_hash FROM new_rows AS s) "
-        f"OR (SELECT TRUE FROM {_table('Anchor')} AS a WHERE {chain.format('a')}))"
+        f"OR (SELECT TRUE FROM {_table('Anchor')} AS a WHERE {_SAME_EVENT.format('a')}))"
     )
 
 

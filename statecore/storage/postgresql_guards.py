@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from ..kernel.flow import Flow
 from . import journal_rules
-from .guarded_tables import PREFIX, GuardedTable, is_illegal_edit, is_illegal_exit, is_state_unchanged, quote
+from .guarded_tables import (
+    PREFIX,
+    GuardedTable,
+    Link,
+    is_evidence_changed,
+    is_illegal_exit,
+    is_state_unchanged,
+    list_illegal_values,
+    quote,
+)
 from .journal_rules import refuse
 
 # The definition of a trigger has its events, columns, condition and time; that of its function all but the body. The
@@ -35,6 +44,9 @@ BEFORE_STATEMENT = "BEFORE {action} ON {table} FOR EACH STATEMENT"
 AFTER_INSERT = "AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT"
 AFTER_UPDATE = "AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT"
 AFTER_DELETE = "AFTER DELETE ON {table} REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT"
+# A full join, because it is always a hash or merge join: the plan is kept, whatever the size of later statements.
+# It also has the rows that got another id.
+CHANGED_ROWS = "old_rows AS o FULL JOIN new_rows AS n ON n.id = o.id"
 
 
 class Rule(NamedTuple):
@@ -94,8 +106,13 @@ def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
     if guarded.flow is not None:
         rules["insert"] = Rule(AFTER_INSERT, _check_created_rows(guarded, guarded.flow))
         rules["update"] = Rule(AFTER_UPDATE, _check_changed_rows(guarded, guarded.flow))
+    elif guarded.link is not None:
+        rules["insert"] = Rule(AFTER_INSERT, _check_links(guarded, guarded.link, "new_rows"))
+        rules["update"] = Rule(AFTER_UPDATE, _check_links(guarded, guarded.link, "old_rows", "new_rows"))
     else:
         rules["update"] = Rule(BEFORE_ROW, refuse(guarded.change_error))
+    if guarded.is_journaled:
+        rules["insert"] = Rule(AFTER_INSERT, refuse(guarded.insertion_error, journal_rules.find_without_entry()))
     rules["delete"] = Rule(BEFORE_ROW, refuse(guarded.deletion_error))
     rules["truncate"] = Rule(BEFORE_STATEMENT, refuse(guarded.deletion_error))
     if guarded.is_archivable:
@@ -112,16 +129,52 @@ def _check_created_rows(guarded: GuardedTable, flow: Flow) -> str:
     )
 
 
-def _check_changed_rows(guarded: GuardedTable, flow: Flow) -> str:
-    """A full join, because it is always a hash or merge join: the plan is kept, whatever the size of later statements.
+def _check_links(guarded: GuardedTable, link: Link, *changed: str) -> str:
+    """The links of each entity that the statement concerns must have the digest in its row (kernel/evidence.py).
 
-    It also has the rows that got another id.
+    Subqueries, because a join could be planned for one row and executed for thousands. An entity of an earlier version
+    has no digests.
     """
-    changed = f"NOT ({is_state_unchanged('=', 'o', 'n')})"
+    owners = " UNION ".join(f"SELECT {link.own} AS id FROM {rows}" for rows in changed)
+    ids = f"""string_agg(l.{link.other}, ',' ORDER BY l.{link.other} COLLATE "C")"""
+    digest = (
+        f"SELECT encode(sha256(convert_to({ids}, 'UTF8')), 'hex') FROM {guarded.table} AS l WHERE l.{link.own} = o.id"
+    )
+    recorded = f"SELECT coalesce(nullif(r.link_digests, ''), 'null') FROM {link.owners} AS r WHERE r.id = o.id"
     return refuse(
         guarded.change_error,
-        f"SELECT 1 FROM old_rows AS o FULL JOIN new_rows AS n ON n.id = o.id WHERE o.id IS NULL OR n.id IS NULL "
-        f"OR {is_illegal_edit(guarded, flow, 'IS DISTINCT FROM', 'o', 'n')} "
-        f"OR {changed} AND (n.version <= o.version OR {is_illegal_exit(flow, 'o', 'n')} "
-        f"OR ({journal_rules.count_new_events(flow.entity_type)}) <> n.version - o.version)",
+        f"SELECT 1 FROM (SELECT o.id, ({recorded})::jsonb AS recorded FROM ({owners}) AS o) AS o "
+        f"WHERE o.recorded IS NULL "
+        f"OR (o.recorded <> 'null' AND o.recorded ->> '{link.name}' IS DISTINCT FROM ({digest}))",
+    )
+
+
+# What the rows that a statement changes need besides the check of the next event.
+WRONG, UNRECORDED, SEVERAL_EVENTS = 1, 2, 4
+
+
+def _check_changed_rows(guarded: GuardedTable, flow: Flow) -> str:
+    """Most rows have one new event. Preparing the queries for the others costs more than running this one."""
+    evidence = is_evidence_changed(guarded, "IS DISTINCT FROM", "o", "n")
+    number = journal_rules.count_new_events(flow.entity_type)
+    refusal = refuse(guarded.change_error)
+    return (
+        f"SELECT bit_or({_classify_change(flow)}) INTO findings FROM {CHANGED_ROWS}; "
+        f"IF findings > 0 THEN "
+        f"IF findings & {WRONG} > 0 THEN {refusal} END IF; "
+        f"IF findings & {UNRECORDED} > 0 AND EXISTS (SELECT 1 FROM {CHANGED_ROWS} "
+        f"WHERE n.version = o.version AND ({evidence})) THEN {refusal} END IF; "
+        f"IF findings & {SEVERAL_EVENTS} > 0 AND EXISTS (SELECT 1 FROM {CHANGED_ROWS} "
+        f"WHERE n.version > o.version + 1 AND ({number}) <> n.version - o.version) THEN {refusal} END IF; END IF;"
+    )
+
+
+def _classify_change(flow: Flow) -> str:
+    illegal = [*list_illegal_values(flow, "IS DISTINCT FROM", "o", "n"), is_illegal_exit(flow, "o", "n")]
+    return (
+        f"CASE WHEN o.id IS NULL OR n.id IS NULL OR {' OR '.join(illegal)} THEN {WRONG} "
+        f"WHEN n.version = o.version + 1 THEN "
+        f"CASE WHEN EXISTS ({journal_rules.find_next_event(flow.entity_type)}) THEN 0 ELSE {WRONG} END "
+        f"WHEN n.version > o.version THEN {SEVERAL_EVENTS} "
+        f"WHEN {is_state_unchanged('=', 'o', 'n')} THEN {UNRECORDED} ELSE {WRONG} END"
     )

@@ -17,7 +17,7 @@ FOLDERS = ("archive", "checkouts", "metrics")
 
 
 def find_exposed() -> list[Path]:
-    """Return the private files and folders that exist and that other users may read or change."""
+    """Returns the private files and folders that exist and that other users may read or change."""
     return [path for path in _list_private() if _mode(path) & OTHERS]
 
 
@@ -48,7 +48,7 @@ def _list_named() -> list[Path]:
 
 
 def _mode(path: Path) -> int:
-    """Return the permissions of a file; none if it does not exist or cannot be read."""
+    """Returns the permissions of a file; none if it does not exist or cannot be read."""
     try:
         return path.stat().st_mode & 0o777
     except OSError:

@@ -25,11 +25,13 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Accounts and approvals, which people write, and the order of the journal, which the sequencer writes.
+# Accounts, approvals and holds, which people write, and the order of the journal, which the sequencer writes.
 NOT_FOR_EXECUTORS = {
-    "statecore.approval", "statecore.approvaldecision", "statecore.numbering", "statecore.phase", "statecore.position",
-    "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.treehashes",
+    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.numbering", "statecore.phase",
+    "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.treehashes",
 }  # fmt: skip
+# Executors declare their work to the other processes; only the owner takes it back.
+FOR_EXECUTORS = {"statecore.executorwork"}
 # Stored responses may repeat what a caller alone may read.
 SECRET = {"statecore.token", "statecore.idempotencyrecord"}
 # Accounts and tokens without passwords and hashes.
@@ -56,16 +58,20 @@ def _choose_rights(role: str, model: type[Model]) -> str:
         return f"SELECT ({', '.join(VISIBLE_COLUMNS[label])})"
     if model._meta.app_label not in ours or label in (SECRET if role == READER else {"statecore.token"}):
         return ""
+    if role == EXECUTOR and label in FOR_EXECUTORS:
+        return ADD
     return READ if role == READER or label in NOT_FOR_EXECUTORS else for_web
 
 
 def _choose_rights_of_web(model: type[Model]) -> str:
     label = model._meta.label_lower
-    if label in FIXED | ARCHIVE:
+    if label in FIXED | ARCHIVE | FOR_EXECUTORS:
         return READ
     if getattr(model, "append_only", False) or getattr(model, "write_once", False):
         return ADD
-    return CHANGE if model in [flow.model for flow in registry.flows()] else ALL
+    machines = [flow.model for flow in registry.flows()]
+    links = [link.remote_field.through for machine in machines for link in machine._meta.many_to_many]
+    return CHANGE if model in (*machines, *links) else ALL
 
 
 def grant_rights(connection: BaseDatabaseWrapper) -> None:

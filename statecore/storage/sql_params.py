@@ -21,6 +21,10 @@ def in_clause(vendor: str, count: int) -> str:
 def in_param(values: Sequence[str], vendor: str) -> Any:
     if len(values) == 1:
         return values[0]
+    return list_param(values, vendor)
+
+
+def list_param(values: Iterable[str], vendor: str) -> Any:
     return list(values) if vendor == "postgresql" else json.dumps(list(values))
 
 

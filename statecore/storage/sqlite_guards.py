@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .guarded_tables import PREFIX, GuardedTable, is_illegal_edit, is_illegal_exit, is_state_unchanged, quote
+from .guarded_tables import PREFIX, GuardedTable, Link, is_illegal_edit, is_illegal_exit, is_state_unchanged, quote
 from .write_guard import RETENTION, TRANSITIONS
 
 ACTIONS = ("insert", "update", "delete")
@@ -44,8 +44,13 @@ def _build_rules(guarded: GuardedTable) -> Iterator[tuple[str, str]]:
         replaces = f"EXISTS (SELECT 1 FROM {guarded.table} WHERE id = NEW.id)"
         yield replaces, f"rows of {guarded.table} cannot be replaced"
         yield "TRUE", guarded.change_error
+    elif guarded.link is not None:
+        yield f"{TRANSITIONS_ARE_REFUSED} AND {_has_digests(guarded.link, 'NEW')}", guarded.insertion_error
+        of_either = f"({_has_digests(guarded.link, 'OLD')} OR {_has_digests(guarded.link, 'NEW')})"
+        yield f"{TRANSITIONS_ARE_REFUSED} AND {of_either}", guarded.change_error
     elif flow is None:
-        yield TRANSITIONS_ARE_REFUSED, guarded.insertion_error
+        without_entry = " OR NEW.journal_entry = ''" if guarded.is_journaled else ""
+        yield f"{TRANSITIONS_ARE_REFUSED}{without_entry}", guarded.insertion_error
         yield "TRUE", guarded.change_error
     else:
         yield f"{TRANSITIONS_ARE_REFUSED} OR NEW.state <> {quote(flow.initial)}", guarded.insertion_error
@@ -54,3 +59,9 @@ def _build_rules(guarded: GuardedTable) -> Iterator[tuple[str, str]]:
         edited = is_illegal_edit(guarded, flow, "IS NOT", "OLD", "NEW")
         yield f"{changed} AND ({illegal}) OR {edited}", guarded.change_error
     yield DELETION_IS_REFUSED if guarded.is_archivable else "TRUE", guarded.deletion_error
+
+
+def _has_digests(link: Link, row: str) -> str:
+    """SQL that is false only for a link of an entity of an earlier version, which has no digests."""
+    recorded = f"SELECT link_digests FROM {link.owners} WHERE id = {row}.{link.own}"
+    return f"coalesce(({recorded}), 'none') <> ''"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from types import ModuleType
 
@@ -11,10 +12,11 @@ import orjson
 from django.apps import apps
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from ..kernel import registry
 from . import postgresql_guards, sqlite_guards
-from .guarded_tables import PREFIX, list_guarded_tables
+from .guarded_tables import JOURNAL_ENTRY, LINK_DIGESTS, PREFIX, GuardedTable, list_guarded_tables
 
 
 def install(connection: BaseDatabaseWrapper) -> None:
@@ -25,13 +27,29 @@ def install(connection: BaseDatabaseWrapper) -> None:
     dialect, schema = _dialect(connection), get_schema(connection)
     for guarded in list_guarded_tables(connection):
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-            # After a part of the migrations, columns may be missing. Django's introspection takes longer than the rest.
-            cursor.execute(f"SELECT * FROM {guarded.table} LIMIT 0")
-            existing = {column[0] for column in cursor.description}
-            evident = tuple(name for name in guarded.evidence if name in existing)
-            for statement in dialect.build_statements(replace(guarded, evidence=evident), schema):
+            existing = _read_columns(cursor, guarded.table)
+            if guarded.link and LINK_DIGESTS not in _read_columns(cursor, guarded.link.owners):
+                continue
+            for statement in dialect.build_statements(_restrict(guarded, existing), schema):
                 cursor.execute(statement)
     remove(connection, keep=set(definitions(connection)))
+
+
+def _read_columns(cursor: CursorWrapper, table: str) -> set[str]:
+    """Django's introspection takes longer than installing the triggers."""
+    cursor.execute(f"SELECT * FROM {table} LIMIT 0")
+    return {column[0] for column in cursor.description}
+
+
+def _restrict(guarded: GuardedTable, existing: set[str]) -> GuardedTable:
+    """Returns the rules for the columns that exist: after a part of the migrations some may be missing."""
+    flow = copy(guarded.flow)
+    if flow is not None:
+        flow.monotonic = tuple(name for name in flow.monotonic if name in existing)
+        flow.frozen = {name: states for name, states in flow.frozen.items() if name in existing}
+    evident = tuple(name for name in guarded.evidence if name in existing)
+    is_journaled = guarded.is_journaled and JOURNAL_ENTRY in existing
+    return replace(guarded, flow=flow, evidence=evident, is_journaled=is_journaled)
 
 
 def remove(connection: BaseDatabaseWrapper, *, keep: set[tuple[str, str]] | None = None) -> None:

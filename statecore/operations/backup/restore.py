@@ -131,7 +131,12 @@ def _load(chain: list[tuple[Path, Manifest]]) -> None:
     tables.reset_sequences()
     # `seen` is empty, so that the sequencer numbers every event without a position. The loaded events have
     # transaction ids of this server, hence its `cluster`.
-    numbering = {"head": manifest.last_position, "seen": "", "cluster": commit_order.get_server_identifier()}
+    numbering = {
+        "head": manifest.last_position,
+        "seen": "",
+        "cluster": commit_order.get_server_identifier(),
+        "epoch": manifest.epoch,
+    }
     Numbering.objects.update_or_create(pk=1, defaults=numbering)
 
 

@@ -24,6 +24,7 @@ from ...journal.witnesses import list_witnesses
 from ...kernel.clock import now
 from ...read_models.stuck import list_stuck
 from ...records import Alert, SinkCursor, Token
+from ...records.hold import select_active
 from .. import integrity
 from ..backup.manifest import Manifest, list_exports
 from .results import CheckResult, error, join_some, ok, pluralize, warning
@@ -177,3 +178,11 @@ def check_alerts() -> Iterator[CheckResult]:
         yield warning(f"{unacknowledged.count()} not acknowledged, the oldest: {oldest}", "see Alerts in the console")
     else:
         yield ok(f"{Alert.objects.filter(resolved_at=None).count()} open, all acknowledged")
+
+
+def check_holds() -> Iterator[CheckResult]:
+    active = list(select_active(now()))
+    if unlimited := [hold for hold in active if hold.expires_at is None]:
+        message = f"{len(unlimited)} without an end, the oldest: {unlimited[0].describe()}"
+        yield warning(message, "statecore release ID, if work should continue")
+    yield ok(f"{len(active)} active" if active else "no work is held")

@@ -30,6 +30,7 @@ WITH_DATABASE: dict[str, Check] = {
     "migrations": services.check_migrations,
     "triggers": services.check_triggers,
     "clock": services.check_clock,
+    "executors": services.check_executor_work,
     "operators": data.check_operators,
     "tokens": data.check_tokens,
     "sequencer": data.check_sequencer,
@@ -40,6 +41,7 @@ WITH_DATABASE: dict[str, Check] = {
     "archive": data.check_archive_files,
     "integrity": data.check_recent_integrity,
     "stuck": data.check_stuck_entities,
+    "holds": data.check_holds,
     "alerts": data.check_alerts,
 }
 CHECKS: dict[str, Check] = {**WITHOUT_DATABASE, **WITH_DATABASE}

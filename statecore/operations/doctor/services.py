@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, connection
@@ -16,6 +15,7 @@ from django.db.migrations.executor import MigrationExecutor
 from redis import Redis
 from redis.exceptions import RedisError
 
+from ...records import executor_work
 from ...storage import database_clock, roles, trigger_check, triggers
 from .results import CheckResult, error, get_first_line, ok, warning
 
@@ -79,7 +79,9 @@ def check_redis() -> Iterator[CheckResult]:
 def check_workers() -> Iterator[CheckResult]:
     with open_redis() as redis:
         redis.ping()  # fails at once, while Celery would retry
-    found = current_app.control.inspect(timeout=WORKER_TIMEOUT).active_queues() or {}
+    from statecore.task_queue import app  # Celery, which few commands need
+
+    found = app.control.inspect(timeout=WORKER_TIMEOUT).active_queues() or {}
     consumed = {queue["name"] for queues in found.values() for queue in queues}
     if "celery" not in consumed:
         yield error("no worker responds: there are no timeouts and no retries", "start a worker (statecore-worker@)")
@@ -90,6 +92,18 @@ def check_workers() -> Iterator[CheckResult]:
         yield error(
             "gates and patches are enabled, but no executor responds", "start the executors (statecore-executors@)"
         )
+
+
+def check_executor_work() -> Iterator[CheckResult]:
+    """Compares the work that executors have declared with the settings of this process."""
+    unknown = executor_work.list_unknown()
+    for each in unknown:
+        yield error(
+            f"executors have declared {each}, but {each.setting} is not set here",
+            f"set {each.setting} as for the executors, or run manage.py executors --off if none run any more",
+        )
+    if not unknown:
+        yield ok("this process knows of all work that executors do")
 
 
 def check_beat() -> Iterator[CheckResult]:

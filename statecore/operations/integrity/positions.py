@@ -1,15 +1,17 @@
-"""Verifies the global order: every position has its event."""
+"""Verifies the global order: every position has its event, and the epoch is the one that the journal records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import orjson
 from django.db import connection
+from django.db.models import Subquery
 
-from ...journal import ArchivedRange, Numbering
+from ...journal import Anchor, ArchivedRange, Event, Numbering, epochs
 from ...journal.commit_order import EVENTS, POSITIONS
 from ...journal.copies import SELECT_HASHES
-from .findings import LIMIT, Finding, build_journal_error
+from .findings import ERROR, LIMIT, WARNING, Finding, build_journal_error
 
 # One statement, so that concurrent numbering and archiving cannot make the values inconsistent.
 SELECT_EXTENT = f"""
@@ -48,3 +50,22 @@ def check_position_range(after: int, upto: int) -> Iterator[Finding]:
         existing = {position for position, hash_ in cursor.fetchall() if hash_ is not None}
     for position in sorted(set(range(after + 1, upto + 1)) - existing)[:LIMIT]:
         yield build_journal_error("positions", f"the event at position {position} is missing")
+
+
+def check_epoch() -> Iterator[Finding]:
+    """Reports an epoch that the last epoch event does not have; nothing if that event was archived.
+
+    Without any epoch event it is a warning: earlier versions raised the epoch of a restored database without an event.
+    Readers compare their cursors with the stored number, so a changed one makes them discard or reuse positions.
+    """
+    its = {"entity_type": epochs.ENTITY_TYPE, "entity_id": epochs.ENTITY_ID}
+    last = Event.objects.filter(**its).order_by("-sequence").values("body")[:1]
+    # One statement, so that an epoch that starts meanwhile is not reported.
+    found = Numbering.objects.annotate(last_event=Subquery(last)).values_list("epoch", "last_event").first()
+    epoch, body = found or (1, None)
+    if body is None and Anchor.objects.filter(**its).exists():
+        return
+    recorded = orjson.loads(body)["details"]["metadata"]["epoch"] if body else 1
+    if epoch != recorded:
+        detail = f"the stored epoch is {epoch}, but the journal records epoch {recorded}"
+        yield Finding("epoch", ERROR if body else WARNING, "", "", detail)

@@ -6,19 +6,24 @@ If the last event of an entity is archived, the row is compared with its anchor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import orjson
 from django.db import connection
 from django.db.models import CheckConstraint, Count, F, Min, OuterRef, Subquery
 
-from ...journal import Anchor, Event, EventKind, accounts, epochs
+from ...journal import Anchor, Event, EventKind
 from ...kernel import evidence, registry
+from ...kernel.entity import LinkedEntity
 from ...kernel.flow import Flow
 from ...machines.patch_ledger import PatchLedger
 from ...scheduling import agent_job_replay
+from ...storage.journal_rules import ENTRY_TYPES
+from ...storage.links import read_links
 from .findings import ERROR, LIMIT, WARNING, Finding
+
+LINKS_BATCH = 500
 
 
 def check_rows(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
@@ -58,6 +63,30 @@ def _without_digest(flow: Flow, rows: Iterable[Any]) -> Iterator[Any]:
         expected = orjson.loads(row.body)["details"].get("evidence") if row.body else row.anchored
         if expected and expected != evidence.digest(flow.model, row.__dict__):
             yield row
+
+
+def check_links(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
+    """Compares the links of each entity with the digests in its row, which are part of its evidence.
+
+    Entities of an earlier version without digests are left out.
+    """
+    if not issubclass(flow.model, LinkedEntity):
+        return
+    rows = flow.model.objects.exclude(link_digests="").order_by("pk")
+    rows = rows.filter(pk__in=ids) if ids is not None else rows
+    recorded = rows.values_list("pk", "version", "link_digests").iterator(chunk_size=LINKS_BATCH)
+    batches = iter(lambda: list(islice(recorded, LINKS_BATCH)), [])
+    different = chain.from_iterable(_with_other_links(flow, batch) for batch in batches)
+    for pk in islice(different, LIMIT):
+        yield Finding("links", ERROR, flow.entity_type, pk, "its links differ from their digests in its row")
+
+
+def _with_other_links(flow: Flow, recorded: list[tuple[str, int, str]]) -> list[str]:
+    """Returns the ids of entities with links that differ; not of those that changed while their links were read."""
+    links = read_links(flow.model, [pk for pk, _, _ in recorded])
+    versions = {pk: version for pk, version, digests in recorded if digests != evidence.digest_links(links[pk])}
+    unchanged = flow.model.objects.filter(pk__in=list(versions)).values_list("pk", "version") if versions else ()
+    return sorted(pk for pk, version in unchanged if versions[pk] == version)
 
 
 def check_diffs() -> Iterator[Finding]:
@@ -100,7 +129,7 @@ def check_transitions(flow: Flow) -> Iterator[Finding]:
 
 def check_machines() -> Iterator[Finding]:
     """Reports events of machines that this version does not have."""
-    known = [accounts.ENTITY_TYPE, epochs.ENTITY_TYPE, *(flow.entity_type for flow in registry.flows())]
+    known = [*ENTRY_TYPES, *(flow.entity_type for flow in registry.flows())]
     unknown = Event.objects.exclude(entity_type__in=known).order_by("event_id").values_list("entity_type", "entity_id")
     for entity_type, entity_id in unknown[:LIMIT]:
         yield Finding("machine", WARNING, entity_type, entity_id, "there is no such machine")

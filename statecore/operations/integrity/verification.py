@@ -22,13 +22,15 @@ from .chain import find_broken_chains
 from .copies import check_journal_file
 from .findings import LIMIT, Finding, build_journal_error
 from .invariants import check_invariants
-from .positions import check_position_range, check_positions
+from .positions import check_epoch, check_position_range, check_positions
+from .records import check_records
 from .rows import (
     check_agent_job_logs,
     check_constraints,
     check_diffs,
     check_evidence,
     check_final_states,
+    check_links,
     check_machines,
     check_orphaned_chains,
     check_rows,
@@ -38,6 +40,7 @@ from .rows import (
 from .tree import check_checkpoints, check_witnesses, verify_tree
 
 RECENT_EVENTS = 1_000
+RECENT_RECORDS = 200
 BATCH = 200  # entities of each machine per sweep; its queries should take less than 50 ms (benchmarks.scale)
 
 # Where the last sweep of this process stopped, for each machine.
@@ -63,6 +66,7 @@ def _check_database() -> list[Finding]:
     findings += check_archive_records()
     findings += islice(find_broken_chains(), LIMIT)
     findings += check_positions()
+    findings += check_epoch()
     findings += verify_tree()
     findings += check_checkpoints()
     findings += check_journal_file()
@@ -71,12 +75,13 @@ def _check_database() -> list[Finding]:
         findings += check_unique_ids(flow)
         findings += check_rows(flow)
         findings += check_evidence(flow)
+        findings += check_links(flow)
         findings += check_orphaned_chains(flow)
         findings += check_final_states(flow)
         findings += check_transitions(flow)
         findings += check_constraints(flow)
         findings += check_invariants(flow)
-    return [*findings, *check_diffs(), *check_machines(), *check_agent_job_logs()]
+    return [*findings, *check_diffs(), *check_records(), *check_machines(), *check_agent_job_logs()]
 
 
 @tolerate_invalid_text()
@@ -88,9 +93,11 @@ def check_recent(count: int = RECENT_EVENTS) -> list[Finding]:
     """
     latest = Event.objects.order_by("-event_id").values_list("entity_type", "entity_id")[:count]
     findings = list(check_triggers())
+    findings += check_epoch()
     findings += _check_entities(list(dict.fromkeys(latest)))
     findings += verify_tree(max(0, tree_size() - count))
     findings += check_checkpoints(latest=1)
+    findings += check_records(latest=RECENT_RECORDS)
     findings += check_journal_file(tail_only=True)
     findings += check_witnesses()
     return findings
@@ -135,6 +142,7 @@ def _check_entities(entities: list[tuple[str, str]]) -> list[Finding]:
         ids = [pk for kind, pk in entities if kind == entity_type]
         findings += check_rows(registry.flow(entity_type), ids)
         findings += check_evidence(registry.flow(entity_type), ids)
+        findings += check_links(registry.flow(entity_type), ids)
         findings += check_orphaned_chains(registry.flow(entity_type), ids)
     return findings
 
