@@ -26,9 +26,11 @@ from ..kernel.refusals import (
     StaleVersion,
     Unmet,
 )
+from ..kernel.repositories import DEFAULT
 from ..kernel.second_person import policies_for
 from ..machines.patch_ledger import PatchLedger, State
 from ..machines.test_gate import TestGate
+from ..machines.workstream import Workstream
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
 from ..storage.keyset_scan import next_by_id
 from ..storage.links import CountRows, related_column
@@ -37,7 +39,7 @@ from ..transitions.change import check_not_retried, validate_reason_and_metadata
 from ..transitions.entity_reader import not_found
 from ..transitions.outcome import counting_refusals
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import allowed_commands, command, repository, reverts
+from . import allowed_commands, command, repository, reverts, verification
 from .compensation_plan import digest as digest_of
 from .compensation_plan import read_plan
 from .errors import GitFailed, RepositoryBusy, RollbackFailed, WorkerStopping
@@ -49,7 +51,8 @@ log = structlog.get_logger(__name__)
 FLOW = PatchLedger.flow
 BATCH = 10
 SCAN_BATCH = 500
-LOCK_TIMEOUT = 60.0  # seconds
+# Seconds to wait for the repository. The sweep that runs as often tries again, so few threads wait at a time.
+LOCK_TIMEOUT = 5.0
 ANY_COMMIT = "0" * 40  # in dry runs before the revert is made
 
 
@@ -59,7 +62,7 @@ def default_plan(entry: PatchLedger) -> dict[str, Any]:
     actions: list[dict[str, Any]] = []
     if entry.commit_sha:
         actions.append({"action": "git_revert", "commit_sha": entry.commit_sha})
-    if settings.STATECORE_PATCH_TEST_COMMAND:
+    if verification.commands_from_settings(entry):
         actions.append({"action": "run_tests", "test_suite": "regression", "required": True})
     if settings.STATECORE_NOTIFY_URLS:
         actions.append({"action": "notify", "channels": [], "recipients": []})
@@ -78,7 +81,7 @@ def default_plan(entry: PatchLedger) -> dict[str, Any]:
     }
 
 
-def write_plan(ledger_id: str, given: Mapping[str, Any], actor: Actor) -> CompensationStep:
+def write_plan(ledger_id: str, given: Mapping[str, Any], actor: Actor, *, dry_run: bool = False) -> CompensationStep:
     """Store a plan, which replaces the previous one and its approval; raises Invalid."""
 
     def step(work: UnitOfWork) -> CompensationStep:
@@ -90,7 +93,7 @@ def write_plan(ledger_id: str, given: Mapping[str, Any], actor: Actor) -> Compen
 
     with counting_refusals(FLOW.entity_type):
         _require_right(actor, "operate")
-        return run_in_transaction(step)
+        return run_in_transaction(step, dry_run=dry_run)
 
 
 def approve(
@@ -143,7 +146,7 @@ def _roll_back_by_proof(
     mirror: Path, entry: PatchLedger, actor: Actor, reason: str, revert_commit: str, work: UnitOfWork
 ) -> None:
     with counting_refusals(FLOW.entity_type):
-        reverts.verify_revert(mirror, entry.commit_sha, revert_commit)
+        reverts.verify_revert(mirror, settings.STATECORE_REPOSITORY_BRANCH, entry.commit_sha, revert_commit)
     fire_rollback(entry, revert_commit, actor, reason, within=work)
     details = {"commit_sha": revert_commit}
     for action in (Action.VERIFY_REVERT, Action.ROLLED_BACK):
@@ -154,8 +157,8 @@ def execute(
     ledger_id: str, actor: Actor, reason: str, *, revert_commit: str = "", wait: float = LOCK_TIMEOUT
 ) -> PatchLedger:
     """Execute the approved plan and roll the patch back; raises RollbackFailed with the failed step."""
-    _check_can_roll_back(ledger_id, actor, reason, revert_commit)
-    with repository.locked(wait=wait) as work_tree:
+    entry = _check_can_roll_back(ledger_id, actor, reason, revert_commit)
+    with repository.locked(entry.workstream.repository, wait=wait) as work_tree:
         return _execute(ledger_id, actor, reason, revert_commit, work_tree)
 
 
@@ -166,10 +169,10 @@ def _execute(ledger_id: str, actor: Actor, reason: str, revert_commit: str, work
     return Rollback(entry, plan, actor, reason, revert_commit).run(work_tree)
 
 
-def run_due(limit: int = BATCH) -> int:
-    """Execute the open requests one by one, and return the number of patches that were rolled back."""
+def run_due(name: str = DEFAULT, limit: int = BATCH) -> int:
+    """Execute the open requests for a repository one by one, and return the number of patches rolled back."""
     rolled_back = 0
-    for request_step in _open_requests().order_by("pk")[:limit]:
+    for request_step in _open_requests(name).order_by("pk")[:limit]:
         if command.runners.stopping:
             break
         rolled_back += _run(request_step)
@@ -180,16 +183,27 @@ def run_due(limit: int = BATCH) -> int:
 _places: dict[str, Any] = {}
 
 
-def find_due(limit: int = BATCH) -> list[CompensationStep]:
+def find_due_repositories() -> list[str]:
+    """Return the repositories for which a rollback is requested."""
+    entries = [step.entry_id for step in find_due()]
+    return sorted(set(Workstream.objects.filter(patches__in=entries).values_list("repository", flat=True)))
+
+
+def find_due() -> list[CompensationStep]:
     """Return the open requests in the next batch of a circular scan, which starts with the newest."""
     requests = CompensationStep.objects.filter(action=Action.REQUESTED)
     batch = [pk for (pk,) in next_by_id(requests, _places, Action.REQUESTED, SCAN_BATCH)]
     # Without the action, which the ids imply: PostgreSQL would otherwise read the index of all requests ever made.
-    return list(_without_result(CompensationStep.objects.filter(pk__in=batch)).order_by("pk")[:limit])
+    return list(_without_result(CompensationStep.objects.filter(pk__in=batch)).order_by("pk"))
 
 
-def _open_requests() -> QuerySet[CompensationStep]:
-    return _without_result(CompensationStep.objects.filter(action=Action.REQUESTED))
+def has_due(name: str) -> bool:
+    return _open_requests(name).exists()
+
+
+def _open_requests(name: str) -> QuerySet[CompensationStep]:
+    requests = CompensationStep.objects.filter(action=Action.REQUESTED, entry__workstream__repository=name)
+    return _without_result(requests)
 
 
 def _without_result(requests: QuerySet[CompensationStep]) -> QuerySet[CompensationStep]:
@@ -208,9 +222,9 @@ def _run(request_step: CompensationStep) -> bool:
     try:
         actor, reason = _requester(request_step), request_step.details["reason"]
         revert_commit = request_step.details.get("revert_commit", "")
-        _check_can_roll_back(entry_id, actor, reason, revert_commit)
-        with repository.locked(wait=LOCK_TIMEOUT) as work_tree:
-            if not _open_requests().filter(pk=request_step.pk).exists():
+        entry = _check_can_roll_back(entry_id, actor, reason, revert_commit)
+        with repository.locked(entry.workstream.repository, wait=LOCK_TIMEOUT) as work_tree:
+            if not _is_open(request_step):
                 return False  # another executor was faster
             _execute(entry_id, actor, reason, revert_commit, work_tree)
     except (RepositoryBusy, WorkerStopping, GitFailed) as error:
@@ -219,10 +233,14 @@ def _run(request_step: CompensationStep) -> bool:
     except RollbackFailed:
         return False
     except Refusal as refusal:
-        if _open_requests().filter(pk=request_step.pk).exists():
+        if _is_open(request_step):
             record_step(entry_id, Action.FAILED, THE_SYSTEM, error=refusal.detail)
         return False
     return True
+
+
+def _is_open(request_step: CompensationStep) -> bool:
+    return _without_result(CompensationStep.objects.filter(pk=request_step.pk)).exists()
 
 
 def _requester(request_step: CompensationStep) -> Actor:

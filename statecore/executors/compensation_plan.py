@@ -56,9 +56,50 @@ class Plan:
     verify_clean_state: bool
 
     @property
+    def changes(self) -> list[Revert | RunTests]:
+        return [step for step in self.steps if not isinstance(step, Notify)]
+
+    @property
+    def notices(self) -> list[Notify]:
+        return [step for step in self.steps if isinstance(step, Notify)]
+
+    @property
     def makes_revert(self) -> bool:
         """False if a person reverts the commit."""
         return any(isinstance(step, Revert) for step in self.steps)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the published schema of a plan. `read_plan` also requires the commit of the patch and one revert."""
+    names = {"type": "array", "maxItems": 100, "items": {"type": "string", "pattern": f"^{NAME.pattern}$"}}
+    name, flag = names["items"], {"type": "boolean"}
+    fields: dict[str, dict[str, Any]] = {
+        "git_revert": {"commit_sha": {"type": "string", "pattern": f"^{SHA.pattern}$"}, "branch": name},
+        "run_tests": {"test_suite": name, "required": flag},
+        "notify": {"channels": names, "recipients": names, "required": flag},
+    }
+    required = {"git_revert": ["commit_sha"], "run_tests": ["test_suite"]}
+    gates = {"type": "array", "items": {"enum": GateType.values}, "uniqueItems": True}
+    actions = [
+        _object({"action": {"const": action}, **fields[action]}, ["action", *required.get(action, [])])
+        for action in ACTIONS
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Compensation plan of a committed patch",
+        **_object(
+            {
+                "compensation_type": {"enum": list(Kind)},
+                "actions": {"type": "array", "maxItems": ACTIONS_LIMIT, "items": {"oneOf": actions}},
+                "validation": _object({"required_gates": gates, "verify_clean_state": flag}, []),
+            },
+            ["compensation_type", "actions"],
+        ),
+    }
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def digest(plan: Mapping[str, Any]) -> str:

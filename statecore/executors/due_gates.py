@@ -20,27 +20,36 @@ from ..machines import task, workstream
 from ..machines.patch_ledger import FINAL as PATCH_ENDED
 from ..machines.patch_ledger import PatchLedger
 from ..machines.task import Task
-from ..machines.test_gate import State, TestGate
+from ..machines.test_gate import State, TestGate, Type
 from ..machines.workstream import Workstream
+from ..reactions import tools
 from ..storage.keyset_scan import Rows, Since, order_by_state_entry
 from ..storage.sql_params import in_clause, in_param, quote_states
 from . import allowed_commands, gate_lease, repository
 
 BATCH = 100
+# Security gates run before those that test, and those before the gates of style.
+PRIORITIES = {Type.SECURITY: 0, Type.UNIT: 1, Type.INTEGRATION: 1, Type.LINT: 2}
 SCAN_BATCH = 500
 # States of patches that are not in the repository yet.
 NOT_COMMITTED = sorted(set(PatchLedger.flow.states) - PATCH_ENDED)
+# States of tasks that are given out again: their gates test the repaired work.
+REPAIRED_IN = {task.State.QUEUED, task.State.RUNNING, task.State.RETRYING}
+# Tasks start in a validating workstream too, to repair what a final gate has rejected.
+STARTING = sorted({*workstream.WORKING, workstream.State.VALIDATING})
 EXIT, ENTRY = Task.gates.through, Task.entry_gates.through
 
 
 def find_due(limit: int = BATCH) -> list[str]:
-    """Return the ids of gates to run, longest waiting first; none while commands are disabled."""
+    """Return the ids of gates to run, by priority and longest waiting first; none while commands are disabled."""
     if not allowed_commands.are_enabled():
         return []
     found: set[Since] = {pair for rows in (interrupted_gates(), retried_gates()) for pair in rows[:limit]}
     for scan in SCANS:
         found.update(scan.read_batch(limit))
-    return [pk for _since, pk in sorted(found)[:limit]]
+    types = dict(TestGate.objects.filter(pk__in=[pk for _since, pk in found]).values_list("pk", "gate_type"))
+    ordered = sorted((PRIORITIES[types[pk]], since, pk) for since, pk in found)
+    return [pk for _priority, _since, pk in ordered[:limit]]
 
 
 class GateScan:
@@ -81,7 +90,11 @@ def retried_gates() -> Rows:
     retried = TestGate.objects.filter(
         separately, _dependencies_passed("pk"), _workstream_is_live(), retry_of__isnull=False
     )
-    retried = retried.filter(state=State.PENDING, abandoned=False)
+    retried = retried.filter(Q(workstream=None) | _is_not_repaired("workstream__", "workstream"))
+    repaired = EXIT.objects.filter(testgate=OuterRef("pk"), task__repairs__gt=0, task__state__in=sorted(REPAIRED_IN))
+    retried = retried.filter(
+        _none_exist(repaired), tools.is_available(), state=State.PENDING, abandoned=False, waived=False
+    )
     return retried.order_by("state_entered_at").values_list("state_entered_at", "pk")
 
 
@@ -94,31 +107,41 @@ def validating_tasks() -> Rows:
 
 
 def exit_gates_of(tasks: Rows, *, ready_only: bool) -> Rows:
-    ready = _dependencies_passed("testgate") if ready_only else Q()
+    ready = _dependencies_passed("testgate") & tools.is_available("testgate__tool") if ready_only else Q()
     links = EXIT.objects.filter(ready, _workstream_is_live("testgate__"), task__in=tasks)
-    return links.filter(testgate__state=State.PENDING).values_list("testgate__state_entered_at", "testgate_id")
+    return links.filter(testgate__state=State.PENDING, testgate__waived=False).values_list(
+        "testgate__state_entered_at", "testgate_id"
+    )
 
 
 def validating_workstreams() -> Rows:
-    return Workstream.objects.filter(is_live(Workstream.flow.final), state=workstream.State.VALIDATING)
+    validating = Workstream.objects.filter(is_live(Workstream.flow.final), state=workstream.State.VALIDATING)
+    return validating.filter(_is_not_repaired("", "pk"))
+
+
+def _is_not_repaired(prefix: str, workstream_id: str) -> Q:
+    """Whether no task is open that repairs what the gates of the workstream test."""
+    open_tasks = Task.objects.filter(workstream=OuterRef(workstream_id), state__in=sorted(task.LIVE))
+    return Q(**{f"{prefix}repairs": 0}) | _none_exist(open_tasks)
 
 
 def taskless_gates_of(workstreams: Rows, *, ready_only: bool) -> Rows:
     without_task = [_none_exist(links.objects.filter(testgate=OuterRef("pk"))) for links in (EXIT, ENTRY)]
-    ready = _dependencies_passed("pk") if ready_only else Q()
-    gates = TestGate.objects.filter(*without_task, ready, workstream__in=workstreams, state=State.PENDING)
-    return gates.values_list("state_entered_at", "pk")
+    ready = _dependencies_passed("pk") & tools.is_available() if ready_only else Q()
+    # The workstreams first: SQLite evaluates subqueries in the order of the conditions.
+    gates = TestGate.objects.filter(workstream__in=workstreams, state=State.PENDING, waived=False)
+    return gates.filter(*without_task, ready).values_list("state_entered_at", "pk")
 
 
 def pending_gates() -> Rows:
-    return TestGate.objects.filter(is_live(TestGate.flow.final), state=State.PENDING, abandoned=False)
+    return TestGate.objects.filter(is_live(TestGate.flow.final), state=State.PENDING, abandoned=False, waived=False)
 
 
 def entry_gates_among(gates: Rows, *, ready_only: bool) -> Rows:
     """Entry gates of waiting tasks, in workstreams that have started or may start."""
-    waits = Q(task__state__in=sorted(task.WAITING), task__workstream__state__in=sorted(workstream.WORKING))
+    waits = Q(task__state__in=sorted(task.WAITING), task__workstream__state__in=STARTING)
     no_task_waits = _none_exist(ENTRY.objects.filter(waits, testgate=OuterRef("pk")))
-    ready = _dependencies_passed("pk") if ready_only else Q()
+    ready = _dependencies_passed("pk") & tools.is_available() if ready_only else Q()
     found = TestGate.objects.filter(~no_task_waits, ready, _workstream_is_live(), pk__in=gates)
     return found.values_list("state_entered_at", "pk")
 
@@ -132,7 +155,7 @@ SCANS = (
 
 def _dependencies_passed(gate: str) -> Q:
     links = TestGate.depends_on.through.objects.filter(from_testgate=OuterRef(gate))
-    return _none_exist(links.exclude(to_testgate__state=State.PASSED))
+    return _none_exist(links.exclude(to_testgate__state=State.PASSED).exclude(to_testgate__waived=True))
 
 
 def _none_exist(links: Rows) -> Q:
@@ -165,10 +188,11 @@ WITH RECURSIVE needed (id) AS (
 SELECT gate.state_entered_at, gate.id FROM needed
 JOIN {GATES} AS gate ON gate.id = needed.id
 LEFT JOIN {WORKSTREAMS} AS workstream ON workstream.id = gate.workstream_id
-WHERE gate.state = '{State.PENDING.value}' AND NOT gate.abandoned
+WHERE gate.state = '{State.PENDING.value}' AND NOT gate.abandoned AND NOT gate.waived
+  AND (gate.tool = '' OR gate.tool NOT IN ({tools.UNAVAILABLE}))
   AND (workstream.id IS NULL OR workstream.state NOT IN ({quote_states(workstream.FINAL)}))
   AND NOT EXISTS (SELECT 1 FROM {LINKS} AS link JOIN {GATES} AS other ON other.id = link.to_testgate_id
-                  WHERE link.from_testgate_id = gate.id AND other.state <> '{State.PASSED.value}')
+                  WHERE link.from_testgate_id = gate.id AND other.state <> '{State.PASSED.value}' AND NOT other.waived)
   AND NOT EXISTS (SELECT 1 FROM {EXIT_LINKS} AS link WHERE link.testgate_id = gate.id)
   AND NOT EXISTS (SELECT 1 FROM {ENTRY_LINKS} AS link WHERE link.testgate_id = gate.id)
 ORDER BY gate.state_entered_at, gate.id LIMIT {MAX_PREREQUISITES}

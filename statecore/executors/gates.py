@@ -11,12 +11,14 @@ from django.conf import settings
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.refusals import Refusal
+from ..kernel.repositories import DEFAULT
 from ..machines.test_gate import TestGate
 from ..storage.keyset_scan import next_by_time
 from . import allowed_commands, checkouts, command, gate_lease, isolated_command, repository
 from .checkouts import Source
+from .command_slots import slots
 from .due_gates import BATCH, find_due
-from .errors import GitFailed, RepositoryBusy, WorkerStopping
+from .errors import GitFailed, NotEnabled, RepositoryBusy, WorkerStopping
 from .process_guard import GRACE
 
 __all__ = ["find_due", "run_gate", "time_out_gates"]
@@ -33,11 +35,16 @@ def run_gate(gate_id: str) -> bool:
     allowed_commands.require_enabled()
     if command.runners.stopping:
         return False
+    # The lease is taken last: the time that a gate waits for others does not count.
     try:
-        source = _find_source()
-    except (GitFailed, RepositoryBusy, WorkerStopping) as error:
+        with slots.hold():
+            return _run(gate_id, _find_source(gate_id))
+    except (GitFailed, NotEnabled, RepositoryBusy, WorkerStopping) as error:
         log.info("gate_postponed", gate=gate_id, reason=str(error))
         return False
+
+
+def _run(gate_id: str, source: Source) -> bool:
     gate = gate_lease.acquire(gate_id)
     if gate is None:
         return False
@@ -47,12 +54,19 @@ def run_gate(gate_id: str) -> bool:
     return True
 
 
-def _find_source() -> Source:
-    """Return what gates test; raises RepositoryBusy while a patch may make a commit that is undone."""
-    folder = settings.STATECORE_GATE_FOLDER
+def _find_source(gate_id: str) -> Source:
+    """Return what the gate tests; raises RepositoryBusy while a patch may make a commit that is undone."""
+    name = _find_repository(gate_id)
+    folder = settings.STATECORE_GATE_FOLDER if name == DEFAULT else repository.get_settings(name).path
     folder.mkdir(parents=True, exist_ok=True)
-    with repository.keep_patches_out(folder):
+    with repository.without_commits(name):
         return checkouts.find_source(folder)
+
+
+def _find_repository(gate_id: str) -> str:
+    """Return the repository of the gate's workstream; that of its phase if it belongs to none."""
+    gate = TestGate.objects.select_related("workstream", "phase").get(pk=gate_id)
+    return str(gate.workstream.repository) if gate.workstream else gate.phase.choose_repository(None)
 
 
 def _run_command(gate: TestGate, source: Source) -> command.Result:

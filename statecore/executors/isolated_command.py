@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from . import allowed_commands, checkouts, sandbox
 from .checkouts import Source
@@ -11,12 +11,22 @@ from .errors import CommandRejected, GitFailed, WorkerStopping
 from .process_guard import NOT_EXECUTABLE
 
 
-def run(command_line: str, source: Source, *, timeout: float, extra: Mapping[str, str] | None = None) -> Result:
-    """Return the result of the command, or the reason why it did not run; raises NotEnabled."""
+def run(
+    command_line: str,
+    source: Source,
+    *,
+    timeout: float,
+    extra: Mapping[str, str] | None = None,
+    is_obsolete: Callable[[], bool] = bool,
+) -> Result:
+    """Return the result of the command, or the reason why it did not run; raises NotEnabled.
+
+    The command is ended when `is_obsolete` returns true.
+    """
     try:
         arguments = allowed_commands.resolve_arguments(command_line)
         with checkouts.create(source) as checkout:
-            return sandbox.run(arguments, checkout, timeout, extra)
+            return sandbox.run(arguments, checkout, timeout, extra, is_obsolete)
     except CommandRejected as rejected:
         return Result(rejected.exit_code, stderr=str(rejected), ran=False)
     except WorkerStopping:

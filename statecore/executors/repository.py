@@ -1,4 +1,8 @@
-"""The git repository that patches are committed to. No test touches it: tests run in checkouts."""
+"""The git repositories that patches are committed to. No test touches them: tests run in checkouts.
+
+One runner at a time processes the patches and rollbacks of a repository. Gates read its newest commit meanwhile; only
+while a commit is made and recorded they wait.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,14 @@ from pathlib import Path
 
 from django.conf import settings
 
+from ..kernel import repositories
+from ..kernel.repositories import DEFAULT, RepositorySettings
 from ..storage import files
 from . import git
 from .errors import GitFailed, NotEnabled, RepositoryBusy, RepositoryNotUsable
 
-SCRATCH_INDEX = "patch.index"
+# Seconds to wait for gates that read the newest commit, or for the commit that is being made.
+COMMIT_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +36,33 @@ class UnfinishedWork:
 
 
 def is_enabled() -> bool:
-    return settings.STATECORE_REPOSITORY is not None
+    return bool(repositories.get_all())
 
 
-def work_tree_path() -> Path:
-    if settings.STATECORE_REPOSITORY is None:
+def get_settings(name: str) -> RepositorySettings:
+    known = repositories.get_all()
+    if not known:
         raise NotEnabled("patches are disabled: STATECORE_REPOSITORY is not set")
-    return settings.STATECORE_REPOSITORY
+    if name not in known:
+        raise NotEnabled(f"the repository {name} is not configured on this host: see STATECORE_REPOSITORIES")
+    return known[name]
 
 
 class Repository:
-    """The work tree. Every instance holds its lock."""
+    """A work tree. Every instance holds its lock."""
 
-    def __init__(self, path: Path, lock: int) -> None:
-        self.path, self.lock = path, lock
+    def __init__(self, name: str, configured: RepositorySettings, lock: int) -> None:
+        self.name, self.path, self.wanted_branch, self.lock = name, configured.path, configured.branch, lock
+        # Descriptors that git inherits, so that no lock is released before git has ended.
+        self.kept = [lock]
 
     def git(self, *arguments: str, feed: str = "", extra: dict[str, str] | None = None) -> str:
         """Run git and return its output; raises GitFailed and WorkerStopping."""
-        return git.run(self.path, *arguments, feed=feed, keep=[self.lock], extra=extra)
+        return git.run(self.path, *arguments, feed=feed, keep=self.kept, extra=extra)
 
     def check(self) -> None:
         """Raise RepositoryNotUsable unless the work tree is clean and on the configured branch."""
-        wanted = settings.STATECORE_REPOSITORY_BRANCH
+        wanted = self.wanted_branch
         try:
             self.head()  # fails without a commit
             if wanted and (branch := self.branch()) != wanted:
@@ -72,8 +84,8 @@ class Repository:
         return [line for line in self.git("status", "--porcelain").split("\n") if line]
 
     def apply(self, diff: str, base: str) -> str:
-        """Apply a diff to a commit and return the resulting tree; the work tree and its index do not change."""
-        index = settings.STATECORE_HOME / SCRATCH_INDEX
+        """Apply a diff to a commit or tree and return the resulting tree; the work tree and its index do not change."""
+        index = settings.STATECORE_HOME / _file_name("patch", self.name, "index")
         index.unlink(missing_ok=True)
         scratch = {"GIT_INDEX_FILE": str(index)}
         try:
@@ -88,10 +100,20 @@ class Repository:
         return self.git("write-tree")
 
     def changed_modes(self, base: str, tree: str) -> dict[str, str]:
-        """Return the new mode of every path in which a tree differs from a commit."""
+        """Return the new mode of every path in which a tree differs from a commit or another tree."""
         lines = self.git("diff-tree", "-r", "--raw", "--no-renames", base, tree).split("\n")
         changes = [line.partition("\t") for line in lines if line]
         return {path: facts.split()[1] for facts, _, path in changes}
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Make gates wait until a commit is recorded or undone."""
+        with hold_lock(_file_name("commits", self.name), wait=COMMIT_TIMEOUT) as lock:
+            self.kept.append(lock)
+            try:
+                yield
+            finally:
+                self.kept.remove(lock)
 
     def commit(self, tree: str, base: str, message: str) -> str:
         """Commit the tree, move the work tree to the commit and return it.
@@ -139,35 +161,32 @@ class Repository:
         os.fsync(self.lock)
 
 
-@contextmanager
-def locked(*, wait: float = 0.0) -> Iterator[Repository]:
-    """Lock the repository exclusively; raises RepositoryBusy if others hold it for longer than `wait`."""
-    path = work_tree_path()
-    with hold_lock("repository.lock", wait=wait) as lock:
-        yield Repository(path, lock)
+def _file_name(noun: str, name: str, suffix: str = "lock") -> str:
+    return f"{noun}.{suffix}" if name == DEFAULT else f"{noun}-{name}.{suffix}"
 
 
 @contextmanager
-def keep_patches_out(folder: Path) -> Iterator[None]:
-    """Share the lock if the folder is in the repository; raises RepositoryBusy if a patch or a rollback holds it."""
-    if not is_enabled() or not folder.resolve().is_relative_to(work_tree_path().resolve()):
-        yield
-        return
-    with hold_lock("repository.lock", shared=True):
-        yield
+def locked(name: str = DEFAULT, *, wait: float = 0.0) -> Iterator[Repository]:
+    """Lock a repository exclusively; raises RepositoryBusy if others hold it for longer than `wait`, and NotEnabled."""
+    configured = get_settings(name)
+    with hold_lock(_file_name("repository", name), wait=wait) as lock:
+        yield Repository(name, configured, lock)
 
 
-def _take_lock(name: str, *, shared: bool = False, wait: float = 0.0) -> int:
-    try:
-        return files.take_lock(settings.STATECORE_HOME / name, shared=shared, wait=wait)
-    except BlockingIOError:
-        raise RepositoryBusy("the repository is in use by another patch, rollback or gate") from None
+@contextmanager
+def without_commits(name: str = DEFAULT) -> Iterator[None]:
+    """Keep the newest commit of a repository; raises RepositoryBusy if a commit is being made for too long."""
+    with hold_lock(_file_name("commits", name), shared=True, wait=COMMIT_TIMEOUT):
+        yield
 
 
 @contextmanager
 def hold_lock(name: str, *, shared: bool = False, wait: float = 0.0) -> Iterator[int]:
     """Hold a lock file of STATECORE_HOME; raises RepositoryBusy if others hold it for longer than `wait`."""
-    lock = _take_lock(name, shared=shared, wait=wait)
+    try:
+        lock = files.take_lock(settings.STATECORE_HOME / name, shared=shared, wait=wait)
+    except BlockingIOError:
+        raise RepositoryBusy("the repository is in use by another patch, rollback or gate") from None
     try:
         yield lock
     finally:

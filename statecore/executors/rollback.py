@@ -24,7 +24,6 @@ from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 from . import reverts, verification
 from .checkouts import Source
 from .compensation_plan import Notify, Plan, Revert, RunTests
-from .compensation_plan import Step as PlannedStep
 from .errors import GitFailed, RollbackFailed
 from .output import LIMIT, keep_end
 from .repository import Repository
@@ -120,6 +119,7 @@ class Rollback:
         self.id = new_id("comp")
         self.base = self.tree = ""
         self.revert_commit = revert_commit
+        self.made_by_person = bool(revert_commit)
 
     def run(self, repository: Repository) -> PatchLedger:
         """Run all steps and return the rolled-back entry; raises RollbackFailed after undoing the changes."""
@@ -129,9 +129,10 @@ class Rollback:
         repository.begin(ROLLBACK, self.entry.pk, self.base)
         self._record(Action.STARTED, details={"reason": self.reason, "base": self.base})
         try:
-            for step in self._steps(repository):
+            for step in self._steps_before_commit(repository):
                 self._run_step(step)
-            rolled_back = fire_rollback(self.entry, self.revert_commit, self.actor, self.reason, execution=self.id)
+            with repository.committing():
+                rolled_back = self._complete(repository)
         except (StepFailed, Refusal) as failure:
             self._undo(repository)
             self._record(Action.FAILED, error=str(failure))
@@ -140,28 +141,42 @@ class Rollback:
         self._record(Action.ROLLED_BACK, details={"commit_sha": self.revert_commit})
         return rolled_back
 
-    def _steps(self, repository: Repository) -> Iterator[Step]:
+    def _complete(self, repository: Repository) -> PatchLedger:
+        """Commit, and record the rollback. A commit is undone before gates can test it."""
+        try:
+            for step in self._steps_from_commit(repository):
+                self._run_step(step)
+            return fire_rollback(self.entry, self.revert_commit, self.actor, self.reason, execution=self.id)
+        except (StepFailed, Refusal):
+            repository.restore(self.base)
+            raise
+
+    def _steps_before_commit(self, repository: Repository) -> Iterator[Step]:
         """Yield the steps one by one, because later ones depend on the results of earlier ones."""
-        verify = Step(Action.VERIFY_REVERT, lambda: self._verify_revert(repository), {})
-        made_by_person = bool(self.revert_commit)
-        if made_by_person:
-            yield verify
-        for planned in self.plan.steps:
+        if self.made_by_person:
+            yield self._verification_step(repository)
+        for planned in self.plan.changes:
             yield self._planned_step(planned, repository)
         for gate_type in self.plan.required_gates:
             run = partial(self._run_gates, repository, gate_type)
             yield Step(Action.REQUIRED_GATE, run, {"gate_type": gate_type})
+
+    def _steps_from_commit(self, repository: Repository) -> Iterator[Step]:
+        """The notices come last, because they announce a rollback whose gates have passed and whose commit exists."""
         if self.tree:
             yield Step(Action.COMMIT, lambda: self._commit(repository), {})
-        if not made_by_person:
-            yield verify
+        if not self.made_by_person:
+            yield self._verification_step(repository)
         if self.plan.verify_clean_state:
             yield Step(Action.VERIFY_CLEAN_STATE, lambda: self._verify_clean(repository), {})
+        for notice in self.plan.notices:
+            addressees = {"channels": notice.channels, "recipients": notice.recipients}
+            yield Step(Action.NOTIFY, partial(self._notify, notice), addressees, notice.required)
 
-    def _planned_step(self, planned: PlannedStep, repository: Repository) -> Step:
-        if isinstance(planned, Notify):
-            details = {"channels": planned.channels, "recipients": planned.recipients}
-            return Step(Action.NOTIFY, lambda: self._notify(planned), details, planned.required)
+    def _verification_step(self, repository: Repository) -> Step:
+        return Step(Action.VERIFY_REVERT, lambda: self._verify_revert(repository), {})
+
+    def _planned_step(self, planned: Revert | RunTests, repository: Repository) -> Step:
         if isinstance(planned, RunTests):
             suite = {"test_suite": planned.test_suite}
             return Step(Action.RUN_TESTS, lambda: self._run_tests(repository, planned), suite, planned.required)
@@ -196,9 +211,9 @@ class Rollback:
         return f"{self.entry.commit_sha} is reverted; the commit follows after the other steps"
 
     def _run_tests(self, repository: Repository, planned: RunTests) -> str:
-        commands = verification.commands_from_settings()
+        commands = verification.commands_from_settings(self.entry)
         if not commands:
-            raise StepFailed("there are no tests to run: STATECORE_PATCH_TEST_COMMAND is empty")
+            raise StepFailed(f"there are no tests to run: the repository {repository.name} has no test command")
         return self._verify(repository, commands, {"STATECORE_TEST_SUITE": planned.test_suite})
 
     def _run_gates(self, repository: Repository, gate_type: str) -> str:
@@ -221,7 +236,10 @@ class Rollback:
     def _notify(self, planned: Notify) -> str:
         addressees = [*planned.recipients, *planned.channels]
         suffix = f" For: {', '.join(addressees)}." if addressees else ""
-        body = f"{self.reason}\nRequested by {self.actor.name}, workstream {self.entry.workstream_id}.{suffix}"
+        body = (
+            f"{self.reason}\nRequested by {self.actor.name}, workstream {self.entry.workstream_id}."
+            f" Commit {self.revert_commit} takes it out.{suffix}"
+        )
         subject = f"Patch {self.entry.pk} is being rolled back"
         sent = notifications.send(settings.STATECORE_NOTIFY_URLS, subject, body)
         return f"sent to {sent} addresses"
@@ -233,7 +251,7 @@ class Rollback:
         return self.revert_commit
 
     def _verify_revert(self, repository: Repository) -> str:
-        reverts.verify_revert(repository.path, self.entry.commit_sha, self.revert_commit)
+        reverts.verify_revert(repository.path, repository.wanted_branch, self.entry.commit_sha, self.revert_commit)
         return f"{self.revert_commit} took the change of {self.entry.commit_sha} out"
 
     def _verify_clean(self, repository: Repository) -> str:

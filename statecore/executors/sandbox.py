@@ -37,10 +37,15 @@ SYSTEM_FILES = (
 
 
 def run(
-    arguments: Sequence[str], checkout: Checkout, timeout: float, extra: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    checkout: Checkout,
+    timeout: float,
+    extra: Mapping[str, str] | None = None,
+    is_obsolete: Callable[[], bool] = bool,
 ) -> command.Result:
     """Run a command in its checkout; raises NotEnabled where a sandbox is required and there is none."""
     require()
+    find_disk_excess = _disk_watch(checkout.root)
     places = {"HOME": str(checkout.home), "TMPDIR": str(checkout.temporary)}
     wrapped = list(arguments)
     if is_active():
@@ -53,7 +58,7 @@ def run(
         timeout=timeout,
         extra={**places, **(extra or {})},
         keep=[checkout.lock],
-        find_excess=_disk_watch(checkout.root),
+        find_excess=lambda: "became obsolete" if is_obsolete() else find_disk_excess(),
         umask=0o022,
     )
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
 
+from ..kernel import repositories
 from ..machines.patch_ledger import PatchLedger
 from ..machines.test_gate import TestGate
 from . import isolated_command
 from .checkouts import Source
 from .command import Result
+from .command_slots import slots
 from .errors import WorkerStopping
 from .output import keep_end
 
@@ -53,11 +55,13 @@ class VerificationResult:
 def commands_for_patch(entry: PatchLedger) -> list[VerificationCommand]:
     """Return the configured test command, which no plan replaces, and those of the exit gates of the patch's tasks."""
     gates = TestGate.objects.filter(exit_of__patch=entry, successor=None).distinct()
-    return [*commands_from_settings(), *_commands_of(gates)]
+    return [*commands_from_settings(entry), *_commands_of(gates)]
 
 
-def commands_from_settings() -> list[VerificationCommand]:
-    command = settings.STATECORE_PATCH_TEST_COMMAND
+def commands_from_settings(entry: PatchLedger) -> list[VerificationCommand]:
+    """Return the test command of the patch's repository."""
+    configured = repositories.get_all().get(entry.workstream.repository)
+    command = configured.test_command if configured else settings.STATECORE_PATCH_TEST_COMMAND
     return [VerificationCommand(command)] if command else []
 
 
@@ -72,12 +76,21 @@ def _commands_of(gates: QuerySet[TestGate]) -> list[VerificationCommand]:
 
 
 def run_until_failure(
-    source: Source, commands: Iterable[VerificationCommand], extra: dict[str, str] | None = None
+    source: Source,
+    commands: Iterable[VerificationCommand],
+    extra: dict[str, str] | None = None,
+    is_obsolete: Callable[[], bool] = bool,
 ) -> list[VerificationResult]:
-    """Run the commands in order, each in its own checkout, until one does not pass; raises WorkerStopping."""
+    """Run the commands in order, each in its own checkout, until one does not pass; raises WorkerStopping.
+
+    A command is ended when `is_obsolete` returns true.
+    """
     results: list[VerificationResult] = []
     for each in commands:
-        result = isolated_command.run(each.command, source, timeout=each.timeout, extra=extra)
+        with slots.hold():
+            result = isolated_command.run(
+                each.command, source, timeout=each.timeout, extra=extra, is_obsolete=is_obsolete
+            )
         if result.stopped:
             raise WorkerStopping
         results.append(VerificationResult(each, result))

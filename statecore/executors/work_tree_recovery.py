@@ -26,9 +26,10 @@ def recover_work_tree(repository: Repository) -> None:
     commit = repository.find_commit(TRAILERS[unfinished.work], unfinished.ledger, since=unfinished.base)
     head = repository.head()
     recorded = commit is not None and _is_recorded(unfinished.work, unfinished.ledger, commit)
-    # An unrecorded commit is removed, unless there are later commits on top of it.
-    repository.restore(unfinished.base if commit == head and not recorded else head)
-    repository.end()
+    with repository.committing():
+        # An unrecorded commit is removed, unless there are later commits on top of it.
+        repository.restore(unfinished.base if commit == head and not recorded else head)
+        repository.end()
     log.warning("work_tree_recovered", work=unfinished.work, ledger=unfinished.ledger, commit=commit, recorded=recorded)
 
 
