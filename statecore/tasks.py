@@ -1,21 +1,22 @@
 """The Celery tasks. Each calls one function that can also be called directly."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import structlog
-from celery import current_app, shared_task
+from celery import shared_task
 from django.conf import settings
 
 from statecore import journal
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
+from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
-from statecore.records import recall
-from statecore.scheduling import breakers, heartbeats, timers
-from statecore.transitions import approvals, bulk_jobs
+from statecore.records import recall, task_attempt
+from statecore.scheduling import breakers, heartbeats, holds, timers
+from statecore.task_queue import app
+from statecore.transitions import approvals, bulk_jobs, waivers
 
 # Commands may take long, so they have separate queues and workers and delay no sweep.
 GATES, PATCHES = "gates", "patches"
@@ -55,11 +56,12 @@ def sweep_tasks() -> None:
 
 @shared_task
 def sweep_workers() -> None:
-    """Repair heartbeats, mark unresponsive workers, shut down lost ones, and delete expired recalls."""
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete expired recalls and old attempts."""
     heartbeats.repair_heartbeats()
     timers.mark_unresponsive_workers()
     timers.end_lost_workers()
     recall.forget()
+    task_attempt.forget()
 
 
 @shared_task
@@ -83,25 +85,36 @@ def close_approvals() -> None:
 
 
 @shared_task
+def end_holds() -> None:
+    """Record the end of holds that have expired, and resume what was paused until now."""
+    if count := holds.end_expired():
+        log.info("holds_expired", count=count)
+    timers.resume_paused()
+
+
+@shared_task
 def recover_stalled() -> None:
     stuck.recover_stalled()
 
 
 @shared_task
 def run_due_gates() -> None:
-    _dispatch(GATES, run_gate, ([gate_id] for gate_id in gates.find_due()))
+    _dispatch(GATES, [(run_gate, gate_id) for gate_id in gates.find_due()])
 
 
 @shared_task
 def time_out_gates() -> None:
+    """Time out gates, and end waivers that have expired."""
     gates.time_out_gates()
+    if count := waivers.expire(TestGate):
+        log.info("waivers_expired", count=count)
 
 
 @shared_task
 def run_due_patches() -> None:
     """Dispatch due rollbacks before patches, so that no patch builds on a change to be reverted."""
-    _dispatch(PATCHES, run_rollbacks, [[]] if compensation.find_due() else [])
-    _dispatch(PATCHES, run_patches, [[]] if patches.find_due() else [])
+    rollbacks = [(run_rollbacks, name) for name in compensation.find_due_repositories()]
+    _dispatch(PATCHES, [*rollbacks, *((run_patches, name) for name in patches.find_due_repositories())])
 
 
 # Acknowledged when they start: if one is lost, the next sweep finds the remaining work.
@@ -111,25 +124,24 @@ def run_gate(gate_id: str) -> None:
 
 
 @shared_task(acks_late=False, time_limit=TIME_LIMIT)
-def run_patches() -> None:
-    patches.run_due()
+def run_patches(repository: str) -> None:
+    patches.run_due(repository)
 
 
 @shared_task(acks_late=False, time_limit=TIME_LIMIT)
-def run_rollbacks() -> None:
-    compensation.run_due()
+def run_rollbacks(repository: str) -> None:
+    compensation.run_due(repository)
 
 
-def _dispatch(queue: str, task: Any, calls: Iterable[list[Any]]) -> None:
+def _dispatch(queue: str, calls: list[tuple[Any, str]]) -> None:
     """Dispatch the calls only if the queue is empty, so that unconsumed messages do not pile up in the broker."""
-    calls = list(calls)
     if calls and not _count_waiting(queue):
-        for call in calls:
-            task.apply_async(call, queue=queue)
+        for task, argument in calls:
+            task.apply_async([argument], queue=queue)
 
 
 def _count_waiting(queue: str) -> int:
-    with current_app.connection_for_write() as connection:
+    with app.connection_for_write() as connection:
         channel: Any = connection.default_channel
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)

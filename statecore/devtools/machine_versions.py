@@ -43,12 +43,15 @@ def find_unversioned_changes(old: dict[str, Description], new: dict[str, Descrip
 
 
 def get_required_bump(old: Description, new: Description) -> str | None:
-    """Returns major if states change or transitions or fields are removed, minor if added, otherwise patch or None."""
+    """Returns major if states, transitions or fields are removed, minor if added, otherwise patch or None.
+
+    A state that becomes final, or is final no more, counts as removed.
+    """
     if _without_version(old) == _without_version(new):
         return None
-    if _states(old) != _states(new) or _edges(old) - _edges(new) or _fields(old) - _fields(new):
+    if _states(old) - _states(new) or _edges(old) - _edges(new) or _fields(old) - _fields(new):
         return "major"
-    if _edges(new) - _edges(old) or _fields(new) - _fields(old):
+    if _states(new) - _states(old) or _edges(new) - _edges(old) or _fields(new) - _fields(old):
         return "minor"
     return "patch"
 

@@ -77,6 +77,11 @@ def same_trigger_takes_the_same_fields(flow: Flow) -> Iterator[str]:
                 yield f"the transitions of {trigger} from {state} take different fields"
 
 
+def links_have_a_digest(flow: Flow) -> Iterator[str]:
+    if flow.model._meta.many_to_many and "link_digests" not in {field.name for field in flow.model._meta.fields}:
+        yield f"{flow.model.__name__} has links to other entities, but is no LinkedEntity"
+
+
 CHECKS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "statecore.E001": states_are_reachable,
     "statecore.E002": final_states_are_left_only_with_a_reason,
@@ -86,6 +91,7 @@ CHECKS: dict[str, Callable[[Flow], Iterable[str]]] = {
     "statecore.E006": version_is_semantic,
     "statecore.E007": names_need_no_escape,
     "statecore.E008": same_trigger_takes_the_same_fields,
+    "statecore.E010": links_have_a_digest,
 }
 
 
@@ -105,6 +111,7 @@ def settings_name_known_states(app_configs: Any, **_: Any) -> list[CheckMessage]
     """Without this check, a typo would silently disable a deadline or the approval by a second person."""
     known = {f"{flow.entity_type}.{state}" for flow in registry.flows() for state in flow.states}
     wrong = [(name, "STATECORE_DEADLINES") for name in settings.STATECORE_DEADLINES if name not in known]
+    known |= {f"{flow.entity_type}.waived" for flow in registry.flows() if flow.may_be_waived()}
     wrong += [
         (text, "STATECORE_SECOND_PERSON")
         for text in settings.STATECORE_SECOND_PERSON

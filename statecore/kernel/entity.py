@@ -22,6 +22,8 @@ from .transition import Facts
 from .validation import validate_json_object
 
 CONTEXT = ("run", "workstream", "phase")
+# Columns that only the integrity checks read.
+UNSHOWN = frozenset({"link_digests"})
 
 
 class Lookups(NamedTuple):
@@ -41,6 +43,12 @@ class Entity(models.Model):
     # Fields that change without an event, such as heartbeats and leases. All others are evidence: they change only with
     # an event, which has their digest (kernel/evidence.py).
     volatile: ClassVar[tuple[str, ...]] = ()
+    # The columns that an event has itself.
+    event_columns: ClassVar[frozenset[str]] = frozenset(
+        {"id", "state", "version", "chain_head", "updated_at", "state_entered_at"}
+    )
+    # SQL: the state as entities that wait for this one see it; `{row}` is the name of its row.
+    awaited_state: ClassVar[str] = "{row}.state"
     objects: ClassVar[Any]
     state: Any  # a StateField that each machine declares
 
@@ -72,7 +80,7 @@ class Entity(models.Model):
 
     class Meta:
         abstract = True
-        default_permissions = ("view", "operate", "override")
+        default_permissions: ClassVar[tuple[str, ...]] = ("view", "operate", "override")
 
     def __str__(self) -> str:
         return f"{self.flow.entity_type} {self.pk}"
@@ -95,7 +103,7 @@ class Entity(models.Model):
         """Returns when the time that it has for itself ends, such as a timeout; until then it is not overdue."""
         return None
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         """Updates the fields that depend on the state; called after each transition, override and creation."""
 
     def fields_after_edit(self) -> dict[str, Any]:
@@ -148,7 +156,7 @@ class Entity(models.Model):
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all columns, with timestamps as text."""
+        """Returns all columns but the digests of links, with timestamps as text."""
         serialized, values = {}, self.__dict__  # descriptors would dominate the cost
         for name, column in _columns(type(self)):
             value = values[column] if column in values else getattr(self, column)
@@ -180,23 +188,39 @@ class HeartbeatEntity(Entity):
     class Meta(Entity.Meta):
         abstract = True
 
+    def last_contact(self) -> datetime | None:
+        """Returns the last sign of life of its holder, which for some machines may also come from another entity."""
+        found: datetime | None = self.last_heartbeat
+        return found
+
     def lease_ends_at(self, at: datetime) -> datetime | None:
         """Returns when the holder loses it if the heartbeat at this time is the last one; None if it keeps it."""
         deadline = self.flow.deadline(self.state)
         return None if deadline is None else at + deadline
 
-    def note_sign_of_life(self, at: datetime, actor: Actor, previous_state: str | None) -> None:
+    def note_sign_of_life(self, at: datetime, actor: Actor, state: str, previous_state: str | None) -> None:
         """Sets the heartbeat if its holder acts, or if a state is entered in which heartbeats begin to count."""
-        begins = previous_state is None or not self.flow.runs_on_heartbeats(previous_state)
-        if self.state in self.flow.renewed_in and (actor.holds or begins):
+        begins = previous_state not in self.flow.lost_without_heartbeats
+        if state in self.flow.renewed_in and (actor.holds or begins):
             self.last_heartbeat = at
         if begins:
             self.progress = None
 
 
+class LinkedEntity(models.Model):
+    """A base of entities with links to others: rows of other tables, with digests in the row of the entity."""
+
+    # JSON with a digest for each link that has ids; empty if an earlier version created the entity. A text, because
+    # each transition reads and writes it as a whole.
+    link_digests = models.TextField(default="", db_default="", editable=False)
+
+    class Meta:
+        abstract = True
+
+
 @cache
 def _columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, field.attname) for field in model._meta.concrete_fields)
+    return tuple((field.name, field.attname) for field in model._meta.concrete_fields if field.name not in UNSHOWN)
 
 
 @cache

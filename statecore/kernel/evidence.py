@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from django.db import models
 
-if TYPE_CHECKING:
-    from .entity import Entity
-
-# The event has these itself.
-IN_EVENT = {"id", "state", "version", "chain_head", "updated_at", "state_entered_at"}
 OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z
 _FLOAT = re.compile(rb"\d[.e]")
 SMALLEST, LARGEST = -(2**63), 2**64 - 1  # integers that JSON parsers read back as integers
@@ -36,9 +31,9 @@ class Columns(NamedTuple):
 
 
 @cache
-def columns(model: type[Entity]) -> Columns:
+def columns(model: Any) -> Columns:
     """Returns all columns except those that an event has itself and those declared `volatile`."""
-    left_out = IN_EVENT | set(model.volatile)
+    left_out = model.event_columns | set(model.volatile)
     fields = [field for field in model._meta.concrete_fields if field.name not in left_out]
     floats = tuple(field.attname for field in fields if isinstance(field, models.JSONField | models.FloatField))
     times = tuple(field.attname for field in fields if isinstance(field, models.DateTimeField))
@@ -50,7 +45,7 @@ def _default(field: models.Field[Any, Any]) -> Any:
     return field.get_default() if field.has_default() or field.null else object()
 
 
-def digest(model: type[Entity], values: Mapping[str, Any]) -> str:
+def digest(model: Any, values: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of the evidence among these values of a row, by the names of their attributes."""
     defaults, with_floats, times = columns(model)
     given = {name: value for name, default in defaults if (value := values[name]) is not default and value != default}
@@ -61,6 +56,17 @@ def digest(model: type[Entity], values: Mapping[str, Any]) -> str:
         if name in given and given[name].tzinfo is not UTC:
             given[name] = given[name].astimezone(UTC)
     return hashlib.sha256(orjson.dumps(given, option=OPTIONS, default=str)).hexdigest()
+
+
+def digest_links(links: Mapping[str, Iterable[str]]) -> str:
+    """Returns the digests of the linked ids by link, as JSON; links without ids are left out."""
+    digests = {name: _digest_ids(ids) for name, ids in sorted(links.items()) if ids}
+    return orjson.dumps(digests).decode()
+
+
+def _digest_ids(ids: Iterable[str]) -> str:
+    """The triggers of PostgreSQL compute the same (storage/link_guards.py). No id contains a comma."""
+    return hashlib.sha256(",".join(sorted(ids)).encode()).hexdigest()
 
 
 def _has_floats(value: Any) -> bool:

@@ -14,7 +14,7 @@ from django.conf import settings
 from .actors import Kind
 from .fields import column
 from .limits import Limit
-from .transition import Guard, Transition
+from .transition import ERRORS, Guard, Transition
 
 if TYPE_CHECKING:
     from .entity import Entity
@@ -64,6 +64,8 @@ class Flow:
     # States in which the holder sends heartbeats: their deadline is measured from the last one, so a holder that renews
     # keeps the entity. For machines that extend HeartbeatEntity.
     renewed_in: Iterable[str] = ()
+    # States in which changes of its parts are progress, so that its own time in the state means nothing.
+    moves_with_parts: Iterable[str] = ()
     # Field → the states in which it may change; enforced by database triggers.
     frozen: Mapping[str, Iterable[str]] = field(default_factory=dict)
     # States in which no agent holds the entity: an agent that takes it out of them becomes its holder. In all other
@@ -80,9 +82,16 @@ class Flow:
     agents_change: Iterable[str] = ("metadata",)
     # State → why an override cannot enter it: the state describes something outside that must have happened.
     never_forced: Mapping[str, str] = field(default_factory=dict)
+    # The number of retries, which an override may set back to zero.
+    retry_counter: str = ""
     # Numbers that never decrease; enforced by database triggers.
     monotonic: Iterable[str] = ()
     event_noun: str = ""
+    # Trigger → the name of its events, if it is not `{event_noun}_{to_state}`.
+    event_names: Mapping[str, str] = field(default_factory=dict)
+    # States that count as failures although a transition enters them with a warning only. States that are entered with
+    # an error count without this.
+    failures: Iterable[str] = ()
 
     model: type[Entity] = field(init=False)
     entity_type: str = field(init=False)
@@ -91,6 +100,8 @@ class Flow:
     transitions: tuple[Transition, ...] = field(init=False)
     # The transitions that a kind of actor may fire, by (state, trigger, kind).
     open_to: dict[tuple[str, str, Kind], tuple[Transition, ...]] = field(init=False)
+    # The states in which an entity is lost if its holder stops sending heartbeats.
+    lost_without_heartbeats: frozenset[str] = field(init=False)
 
     def bind(self, model: type[Entity]) -> None:
         state = column(model, "state")
@@ -106,18 +117,32 @@ class Flow:
         self.done = frozenset(map(str, self.done))
         self.free_in = frozenset(map(str, self.free_in))
         self.renewed_in = frozenset(map(str, self.renewed_in))
+        self.moves_with_parts = frozenset(map(str, self.moves_with_parts))
         self.timing = {str(name): timing for name, timing in self.timing.items()}
+        self.lost_without_heartbeats = frozenset(
+            state for state in self.renewed_in if isinstance(self.timing.get(state), timedelta)
+        )
         self.never_forced = {str(name): why for name, why in self.never_forced.items()}
         declared = (getattr(method, "declaration", None) for method in vars(model).values())
         self.transitions = tuple(found for found in declared if isinstance(found, Transition))
+        self.failures = frozenset(map(str, self.failures)) | self._states_entered_with_errors()
         self.open_to = {}
         for transition in self.transitions:
             for key in product(transition.sources, [transition.trigger], transition.actors):
                 self.open_to[key] = (*self.open_to.get(key, ()), transition)
 
+    def _states_entered_with_errors(self) -> set[str]:
+        entered = {state: {each.severity for each in self.transitions if each.target == state} for state in self.states}
+        return {state for state, severities in entered.items() if severities and severities <= ERRORS}
+
     @property
     def triggers(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(transition.trigger for transition in self.transitions))
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The states that are not final, in the order of declaration."""
+        return tuple(state for state in self.states if state not in self.final)
 
     def is_final(self, state: str) -> bool:
         return state in self.final
@@ -161,19 +186,15 @@ class Flow:
         """Returns the column from which the deadline of a state is measured."""
         return "last_heartbeat" if state in self.renewed_in else "state_entered_at"
 
-    def runs_on_heartbeats(self, state: str) -> bool:
-        """Whether the entity is lost if its holder stops sending heartbeats in this state."""
-        return state in self.renewed_in and isinstance(self.timing.get(state), timedelta)
-
-    def has_executors(self) -> bool:
-        return bool(self.executors and getattr(settings, self.executors))
-
     def agent_error(self, name: str, value: Any) -> str | None:
         """Returns why an agent may not set a field to a value, or None."""
         if self.agents_set is None:
             return None
         limit = self.agents_set.get(name)
         return "is set by operators." if limit is None else limit.error(value)
+
+    def may_be_waived(self) -> bool:
+        return "waive" in self.model._meta.default_permissions
 
     def permission(self, action: str) -> str:
         return f"{self.model._meta.app_label}.{action}_{self.model._meta.model_name}"

@@ -28,6 +28,10 @@ def flows() -> tuple[Flow, ...]:
     return tuple(_flows.values())
 
 
+def find(entity_type: str) -> Flow | None:
+    return _flows.get(entity_type)
+
+
 def flow(entity_type: str) -> Flow:
     try:
         return _flows[entity_type]

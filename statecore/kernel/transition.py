@@ -15,6 +15,7 @@ from django_fsm import TransitionNotAllowed
 from django_fsm import transition as fsm_transition
 
 from .actors import Actor, Kind
+from .clock import format_utc
 from .refusals import Invalid, LeaseLost, Unmet
 from .validation import json_error, text_error
 
@@ -38,6 +39,9 @@ class Severity(StrEnum):
     WARNING = "warning"
     ERROR = "error"
     CRITICAL = "critical"
+
+
+ERRORS = frozenset({Severity.ERROR, Severity.CRITICAL})
 
 
 class TransitionKind(StrEnum):
@@ -80,6 +84,20 @@ def lease_lost_reason(entity: Any, attempt: object) -> Unmet:
     problem = "no attempt was given" if attempt is None else f"attempt {attempt} has lost its lease"
     current = f"it is {entity.state}" if attempt == entity.attempt else f"the current attempt is {entity.attempt}"
     return Unmet(LeaseLost.code, f"{problem}: {current}")
+
+
+def future_time_error(name: str, facts: Facts) -> Unmet | None:
+    """Returns why the optional field is not a time in the future, or None."""
+    text = facts.params.get(name)
+    if not text:
+        return None
+    try:
+        moment: datetime | None = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        return Unmet("not_a_time", f"{name} must be a time with its zone, such as 2026-01-31T12:00:00Z")
+    return None if moment > facts.at else Unmet("time_passed", f"{name} must be later than {format_utc(facts.at)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

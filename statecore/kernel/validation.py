@@ -9,6 +9,7 @@ import orjson
 from django.core.exceptions import ValidationError
 from django.db import models
 
+from .ids import is_valid_id
 from .refusals import Invalid
 
 TEXT_LIMIT = 1_000_000
@@ -73,6 +74,12 @@ def validate_affinity(value: Any) -> None:
     """Validates `{"workstreams": [ids]}`, the work that a worker prefers; other keys are stored and ignored."""
     validate_json_object(value)
     validate_word_list(value.get("workstreams", []))
+
+
+def validate_tool(value: str) -> None:
+    """Validates the id of a tool; empty if none is used."""
+    if value and not is_valid_id(value):
+        raise ValidationError("must be 1 to 64 of A-Z a-z 0-9 . _ : -.")
 
 
 def validate_json_object(value: Any) -> None:

@@ -46,10 +46,18 @@ def the_delay_is_not_negative(job: AgentJob, facts: Facts) -> Unmet | None:
     return Unmet("negative_delay", f"delay_seconds is {delay}, but must not be negative") if delay < 0 else None
 
 
+def the_signal_is_awaited(job: AgentJob, facts: Facts) -> Unmet | None:
+    """A caller that names no signal ends any wait."""
+    signal = facts.params.get("signal", "")
+    if signal in ("", job.waiting_for) or job.waiting_for == "":
+        return None
+    return Unmet("wrong_signal", f"it waits for {job.waiting_for}, not for {signal}")
+
+
 class AgentJob(HeartbeatEntity):
     creation_trigger = CREATED
     flow = Flow(
-        version="1.0.3",
+        version="1.1.0",
         collection="agent-jobs",
         final=FINAL,
         done={State.COMPLETED},
@@ -91,13 +99,13 @@ class AgentJob(HeartbeatEntity):
         )
         indexes = (live_by_state("agent_job", FINAL),)
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state != State.RUNNING:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state != State.RUNNING:
             self.worker_name = ""
-        if self.state not in BLOCKED:
+        if state not in BLOCKED:
             self.waiting_for = ""
-        if self.state != State.RETRYING:
+        if state != State.RETRYING:
             self.retry_at = None
 
     @transition(
@@ -155,8 +163,9 @@ class AgentJob(HeartbeatEntity):
         source={State.QUEUED, State.RUNNING, *BLOCKED, State.RETRYING},
         target=State.QUEUED,
         by={AGENT, OPERATOR, SYSTEM},
+        guards=[the_signal_is_awaited],
     )
-    def wake(self) -> None: ...
+    def wake(self, signal: str = "") -> None: ...
 
     @transition(
         "job_completed",

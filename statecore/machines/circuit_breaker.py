@@ -46,7 +46,7 @@ class CircuitBreaker(Entity):
     """The breaker of a tool; both have the same id."""
 
     flow = Flow(
-        version="1.0.2",
+        version="1.1.0",
         collection="breakers",
         prefix="tool",
         final=(),
@@ -56,6 +56,7 @@ class CircuitBreaker(Entity):
             State.HALF_OPEN: timedelta(minutes=5),
         },
         created_by={OPERATOR, SYSTEM},
+        event_names=dict.fromkeys(("failure_threshold_exceeded", "failure"), "circuit_breaker_opened"),
     )
 
     volatile = (
@@ -65,12 +66,14 @@ class CircuitBreaker(Entity):
     failure_threshold = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     cooldown_seconds = models.PositiveIntegerField(default=60)
     success_threshold = models.PositiveSmallIntegerField(default=1, validators=[MinValueValidator(1)])
+    # The most tasks and gates that may use the tool at once; 0 means no limit.
+    concurrency_limit = models.PositiveIntegerField(default=0, db_default=0)
     failure_count = models.PositiveIntegerField(default=0, editable=False)
     success_count = models.PositiveIntegerField(default=0, editable=False)
     last_failure_at = models.DateTimeField(null=True, editable=False)
     opened_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
-    # The identity of the caller that may probe the half-open tool, and until when it has the only right to.
+    # The task, gate or identity that may probe the half-open tool, and until when it has the only right to.
     probe_by = models.CharField(max_length=IDENTITY_LENGTH, default="", editable=False)
     probe_until = models.DateTimeField(null=True, editable=False)
 
@@ -85,11 +88,11 @@ class CircuitBreaker(Entity):
     def cools_down_at(self) -> datetime:
         return (self.opened_at or self.state_entered_at) + timedelta(seconds=self.cooldown_seconds)
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.opened_at = at if self.state == State.OPEN else None
-        if self.state == State.CLOSED:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.opened_at = at if state == State.OPEN else None
+        if state == State.CLOSED:
             self.failure_count = 0
-        if self.state != State.HALF_OPEN:
+        if state != State.HALF_OPEN:
             self.success_count = 0
             self.probe_by, self.probe_until = "", None
 

@@ -93,18 +93,25 @@ class IngestionJob(HeartbeatEntity):
         )
         indexes = (live_by_state("ingestion_job", FINAL),)
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state != State.RUNNING:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state != State.RUNNING:
             self.worker_name = ""
-        if self.state != State.PENDING:
+        if state != State.PENDING:
             self.run_after = None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {"attempts": self.attempts, "worker_name": self.worker_name or None}
 
     def is_repeat(self, facts: Facts) -> bool:
-        """Refuses another worker of its holder, which must not conclude that it has the job."""
+        """Whether a report repeats what is recorded.
+
+        A retry with another delay does not, nor does a report of another worker of the holder, which must not conclude
+        that it has the job.
+        """
+        delay = facts.params.get("delay_seconds")
+        if delay is not None and self.run_after != self.state_entered_at + timedelta(seconds=delay):
+            return False
         named = facts.params.get("worker") or facts.actor.name
         return facts.actor.kind is not Kind.AGENT or self.worker_name in ("", named)
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import In
 
 from ..kernel import constraints
@@ -18,7 +18,7 @@ from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Succession
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, transition
-from ..storage.links import has_no_successor, related_column
+from ..storage.links import has_no_successor, has_part, related_column
 
 APPLY_RETRIES = 3
 
@@ -38,7 +38,7 @@ class State(models.TextChoices):
 
 FINAL = {State.COMMITTED, State.ROLLED_BACK, State.QUARANTINED, State.DROPPED}
 DONE = {State.COMMITTED, State.DROPPED}
-LIVE_WORKSTREAM = ("planned", "ready", "blocked", "executing", "validating")
+ENDED_TASK = ("completed", "failed", "cancelled")
 TESTED = {State.VERIFIED, State.COMMITTED}  # its tests have passed
 CHECKED = {State.VALIDATED, State.QUEUED, State.APPLIED, State.APPLY_FAILED, *TESTED}  # its validation has passed
 
@@ -76,7 +76,7 @@ def the_revert_is_verified(entry: PatchLedger, facts: Facts) -> Unmet | None:
 
 class PatchLedger(Entity):
     flow = Flow(
-        version="1.1.0",
+        version="1.2.0",
         collection="patches",
         prefix="patch",
         event_noun="patch",
@@ -90,6 +90,7 @@ class PatchLedger(Entity):
             State.APPLY_FAILED: timedelta(minutes=30),
             State.VERIFIED: timedelta(minutes=30),
         },
+        failures={State.QUARANTINED},
         monotonic=("apply_retries",),
         # What one integrator has applied, the same one tests and commits.
         free_in={State.CREATED, State.VALIDATED, State.QUEUED, State.APPLY_FAILED},
@@ -163,6 +164,9 @@ class PatchLedger(Entity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
+        # As in reactions/workstreams.py: the task that it belongs to is, or will be, given out again.
+        tasks = related(cls, "tasks").objects.filter(patch=OuterRef("pk")).exclude(state__in=ENDED_TASK)
+        repaired = tasks.filter(Q(repairs__lt=F("max_repairs")) | (Q(repairs__gt=0) & ~Q(state="validating")))
         checked = Q(validation_format_passed=True, validation_scope_passed=True, validation_constraints_passed=True)
         return (
             Invariant(
@@ -175,28 +179,30 @@ class PatchLedger(Entity):
                 "it is quarantined, but its workstream is still active",
                 lambda at: (
                     Q(state=State.QUARANTINED)
-                    & Q(In(related_column(cls, "workstream", "state"), LIVE_WORKSTREAM))
+                    & Q(In(related_column(cls, "workstream", "state"), related(cls, "workstream").flow.live))
                     & has_no_successor(cls)
+                    & ~has_part(repaired)
                 ),
             ),
         )
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         """Sets the flags that the state implies, so that an override leaves the same row as the regular transitions."""
         if self._state.adding:
             first: Any = self.retry_of
-            self.author = first.author if first else self.facts.actor.identity
-        checked, tested = self.state in CHECKED, self.state in TESTED
+            is_same_diff = first is not None and first.patch_id == self.patch_id
+            self.author = first.author if is_same_diff else self.facts.actor.identity
+        checked, tested = state in CHECKED, state in TESTED
         if checked:
             self.validation_format_passed = self.validation_scope_passed = self.validation_constraints_passed = True
         if tested:
             self.validation_tests_passed = True
-        if self.state == State.QUARANTINED:
+        if state == State.QUARANTINED:
             self.quarantined_at = self.quarantined_at or at
             self.quarantine_reason = self.quarantine_reason or reason
-        if self.state == State.ROLLED_BACK:
+        if state == State.ROLLED_BACK:
             self.rollback_reason = self.rollback_reason or reason
-        self.rolled_back_at = at if self.state == State.ROLLED_BACK else None
+        self.rolled_back_at = at if state == State.ROLLED_BACK else None
 
     def judged_work(self) -> set[str]:
         return {self.author, self.patch.author}
@@ -234,7 +240,18 @@ class PatchLedger(Entity):
         by={INTEGRATOR, SYSTEM},
         severity=Severity.WARNING,
     )
-    def fail_validation(self, error: str, details: dict[str, Any] | None = None) -> None:
+    def fail_validation(
+        self,
+        error: str,
+        details: dict[str, Any] | None = None,
+        format_passed: bool = False,
+        scope_passed: bool = False,
+        constraints_passed: bool = False,
+    ) -> None:
+        """A check counts as passed only if it was made."""
+        self.validation_format_passed = format_passed
+        self.validation_scope_passed = scope_passed
+        self.validation_constraints_passed = constraints_passed
         self._quarantine(error, details)
 
     @transition(
@@ -290,7 +307,7 @@ class PatchLedger(Entity):
         "discarded",
         source=State.QUARANTINED,
         target=State.DROPPED,
-        by={OPERATOR},
+        by={OPERATOR, SYSTEM},
         leaves_final="a quarantined patch is dropped once a new patch replaces it",
     )
     def drop_quarantined(self) -> None: ...

@@ -39,14 +39,14 @@ def before(stage: State) -> tuple[State, ...]:
     return STAGES[: STAGES.index(stage)]
 
 
-def the_error_is_told(job: PipelineJob, facts: Facts) -> Unmet | None:
+def an_error_is_given(job: PipelineJob, facts: Facts) -> Unmet | None:
     has_error = facts.params.get("error", "").strip() or facts.reason
     return None if has_error else Unmet("no_error", "a failure requires an error or a reason")
 
 
 class PipelineJob(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.0.3",
         collection="pipeline-jobs",
         prefix="pipeline",
         final=FINAL,
@@ -91,14 +91,14 @@ class PipelineJob(HeartbeatEntity):
         is_released = self.resumed_at is not None and self.resumed_at > self.state_entered_at
         return is_released or super().is_free()
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state == State.PENDING:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state == State.PENDING:
             self.started_at = None
-        elif self.state in WORKING:
+        elif state in WORKING:
             self.started_at = self.started_at or at
             self.last_heartbeat = at  # a new stage is progress, also if the system enters it
-        if self.state == State.FAILED:
+        if state == State.FAILED:
             self.last_error = self.last_error or reason
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class PipelineJob(HeartbeatEntity):
         source=before(State.DONE),
         target=State.FAILED,
         by={AGENT, SYSTEM},
-        guards=[the_error_is_told],
+        guards=[an_error_is_given],
         severity=Severity.ERROR,
     )
     def fail(self, error: str) -> None:

@@ -53,6 +53,7 @@ class Run(Entity):
         final=FINAL,
         done={State.SUCCEEDED},
         timing={State.PENDING: timedelta(hours=24), State.RUNNING: timedelta(hours=24)},
+        moves_with_parts={State.RUNNING},
         agents_set={"phase": ANY, "metadata": ANY},
         succession=Succession(children=("workstreams",)),
     )
@@ -92,11 +93,11 @@ class Run(Entity):
             ),
         )
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state == State.PENDING:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state == State.PENDING:
             self.started_at = None
-        elif self.state != State.CANCELED:
+        elif state != State.CANCELED:
             self.started_at = self.started_at or at
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:

@@ -103,13 +103,13 @@ class SupervisedJob(HeartbeatEntity):
         )
         indexes = (live_by_state("supervised_job", FINAL),)
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state == State.RUNNING:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state == State.RUNNING:
             self.started_at = self.started_at or at
         else:
             self.allocated_workers = []
-        if self.state in (State.SUBMITTED, State.PENDING):
+        if state in (State.SUBMITTED, State.PENDING):
             self.started_at = None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:

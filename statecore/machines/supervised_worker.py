@@ -90,11 +90,11 @@ class SupervisedWorker(HeartbeatEntity):
             models.Index(fields=("workspace_id",), name="sworker_by_workspace"),
         )
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
-        if self.state == State.IDLE:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state == State.IDLE:
             self.started_at = None
-        elif self.state in UNDER_WAY:
+        elif state in UNDER_WAY:
             self.started_at = self.started_at or at
         else:
             self.active_tasks = 0

@@ -9,19 +9,21 @@ from typing import Any
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
-from django.db.models.lookups import Exact
+from django.db.models.lookups import Exact, GreaterThan
 
 from ..kernel import clock, constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
-from ..kernel.entity import HeartbeatEntity
+from ..kernel.entity import HeartbeatEntity, LinkedEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.ids import ID_LENGTH, IdField
 from ..kernel.limits import ANY, AtMost, BytesAtMost
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, TransitionKind, the_attempt_is_current, transition
-from ..kernel.validation import validate_exit_codes, validate_word_list
+from ..kernel.validation import validate_exit_codes, validate_tool, validate_word_list
+from ..records.hold import Hold, select_active
 from ..storage.links import (
     Linked,
     all_inside,
@@ -104,6 +106,18 @@ def the_worker_takes_it(task: Task, facts: Facts) -> Unmet | None:
     return reason and Unmet("worker_unsuitable", f"worker {worker_id} {reason}", worker_id, "worker")
 
 
+def no_hold_covers_it(task: Task, facts: Facts) -> Unmet | None:
+    hold = task.find_hold(facts.at)
+    return Unmet("held", hold.describe()) if hold else None
+
+
+def its_workstream_is_not_paused(task: Task, facts: Facts) -> Unmet | None:
+    workstream = task.workstream
+    if workstream.state != "paused":
+        return None
+    return Unmet("workstream_paused", f"workstream {workstream.pk} is paused", workstream.pk, "workstream")
+
+
 def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
     code = facts.params["exit_code"]
     if code in task.expected_exit_codes:
@@ -120,6 +134,18 @@ def retries_remain(task: Task, facts: Facts) -> Unmet | None:
 def retries_are_exhausted(task: Task, facts: Facts) -> Unmet | None:
     left = task.max_retries - task.retry_count
     return Unmet("retries_remain", f"{left} of {task.max_retries} retries remain") if left > 0 else None
+
+
+def repairs_remain(task: Task, facts: Facts) -> Unmet | None:
+    if task.repairs < task.max_repairs:
+        return None
+    return Unmet("repairs_exhausted", f"all {task.max_repairs} repairs are used")
+
+
+def its_work_was_rejected(task: Task, facts: Facts) -> Unmet | None:
+    if task.rejection() is not None:
+        return None
+    return Unmet("not_rejected", "neither its patch is quarantined nor is a failed exit gate to be run again")
 
 
 def the_timeout_has_passed(task: Task, facts: Facts) -> Unmet | None:
@@ -146,9 +172,9 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
     return Unmet("workstream_final", f"workstream {workstream.pk} is {workstream.state}", workstream.pk, "workstream")
 
 
-class Task(HeartbeatEntity):
+class Task(LinkedEntity, HeartbeatEntity):
     flow = Flow(
-        version="1.0.3",
+        version="1.4.1",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -165,13 +191,15 @@ class Task(HeartbeatEntity):
         renewed_in={State.RUNNING},
         agents_set={
             **dict.fromkeys(("workstream", "depends_on", "gates", "entry_gates", "is_critical", "priority"), ANY),
-            **dict.fromkeys(("required_capabilities", "expected_exit_codes", "metadata"), ANY),
+            **dict.fromkeys(("required_capabilities", "expected_exit_codes", "tool", "metadata"), ANY),
             "payload": BytesAtMost("STATECORE_AGENT_PAYLOAD_BYTES"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "heartbeat_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "max_retries": AtMost("STATECORE_AGENT_RETRIES"),
+            "max_repairs": AtMost("STATECORE_AGENT_RETRIES"),
         },
-        monotonic=("retry_count",),
+        retry_counter="retry_count",
+        monotonic=("repairs",),
         succession=Succession(
             guards=(its_workstream_is_live,),
             waits_in={"depends_on": WAITING, "entry_gates": WAITING},
@@ -187,6 +215,8 @@ class Task(HeartbeatEntity):
     worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
     patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
     # The name of the agent that runs it, which holds it.
+    # The worker of the last attempt, kept when the task has left it.
+    last_worker = models.CharField(max_length=ID_LENGTH, default="", db_default="", editable=False)
     claimed_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
@@ -194,6 +224,8 @@ class Task(HeartbeatEntity):
     is_critical = models.BooleanField(default=False)
     priority = models.SmallIntegerField(default=0)
     required_capabilities = models.JSONField(default=list, blank=True, validators=[validate_word_list])
+    # The id of the tool that its worker calls.
+    tool = IdField(max_length=ID_LENGTH, default="", db_default="", blank=True, validators=[validate_tool])
     expected_exit_codes = models.JSONField(default=zero_only, validators=[validate_exit_codes])
     payload = models.JSONField(default=dict, blank=True)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
@@ -203,6 +235,9 @@ class Task(HeartbeatEntity):
     )
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
     retry_count = models.PositiveSmallIntegerField(default=0, editable=False)
+    # How often it is given out again after its patch or an exit gate has rejected its work, and how often it was.
+    max_repairs = models.PositiveSmallIntegerField(default=0, db_default=0, validators=[MaxValueValidator(100)])
+    repairs = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
     retry_at = models.DateTimeField(null=True, editable=False)
     lease_expires_at = models.DateTimeField(null=True, editable=False)
     blocked_by = models.JSONField(default=list, editable=False)
@@ -237,6 +272,8 @@ class Task(HeartbeatEntity):
             ),
             models.Index(fields=("lease_expires_at",), condition=Q(state=State.RUNNING), name="task_by_lease"),
             models.Index(fields=("retry_at",), condition=Q(state=State.RETRYING), name="task_by_retry"),
+            # For counting how many use a tool.
+            models.Index(fields=("tool",), condition=Q(state=State.RUNNING) & ~Q(tool=""), name="task_using_tool"),
         )
 
     @classmethod
@@ -245,7 +282,11 @@ class Task(HeartbeatEntity):
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
-        failed, not_passed, not_completed = Q(state="FAILED"), ~Q(state="PASSED"), ~Q(state=State.COMPLETED)
+        failed, not_completed = Q(state="FAILED", waived=False), ~Q(state=State.COMPLETED)
+        workstream_state = related_column(cls, "workstream", "state")
+        started = Q(Exact(workstream_state, "executing")) | Q(Exact(workstream_state, "paused"))
+        repairs = Q(Exact(workstream_state, "validating"), GreaterThan(related_column(cls, "workstream", "repairs"), 0))
+        not_passed = Q(waiver__isnull=True) & ~Q(state="PASSED")  # an expired waiver counts for what completed before
         return (
             Invariant(
                 "queued_tasks_have_their_dependencies",
@@ -260,8 +301,8 @@ class Task(HeartbeatEntity):
             ),
             Invariant(
                 "running_tasks_have_an_executing_workstream",
-                "it is running, but its workstream is not executing",
-                lambda at: Q(state=State.RUNNING) & ~Q(Exact(related_column(cls, "workstream", "state"), "executing")),
+                "it is running, but its workstream is neither executing, paused nor repaired",
+                lambda at: Q(state=State.RUNNING) & ~started & ~repairs,
             ),
             Invariant(
                 "failed_gates_block",
@@ -300,8 +341,34 @@ class Task(HeartbeatEntity):
     def failed_gates(self) -> list[str]:
         return sorted({gate.id for link in ("gates", "entry_gates") for gate in all_inside(self, link, "FAILED")})
 
+    def rejection(self) -> tuple[str, str] | None:
+        """Returns the error and the output of the patch or exit gate that rejected its work; None if none did."""
+        if self.patch is not None and self.patch.state == "quarantined":
+            details = self.patch.quarantine_metadata
+            return self.patch.quarantine_reason, _join_outputs(details.get("stdout"), details.get("stderr"))
+        rerun = self.gates.filter(state="PENDING", retry_of__state="FAILED").order_by("pk").first()
+        if rerun is None:
+            return None
+        failed: Any = rerun.retry_of
+        error = f"gate {failed.pk} failed with exit code {failed.exit_code}"
+        return error, _join_outputs(failed.stdout, failed.stderr)
+
+    def find_hold(self, at: datetime) -> Hold | None:
+        """Returns the first active hold that keeps it from being claimed."""
+        active = cached_for_batch(self, (select_active, at), lambda _ids: list(select_active(at)))
+        return next((hold for hold in active if self._is_covered_by(hold)), None)
+
+    def _is_covered_by(self, hold: Hold) -> bool:
+        required, tool = self.required_capabilities, self.tool
+        return hold.covers(run_id=self.run_id, phase_id=self.phase_id, capabilities=required, tool=tool)
+
     def lease_is_stale(self, attempt: object) -> bool:
-        return super().lease_is_stale(attempt) or self.state in UNCLAIMED
+        return super().lease_is_stale(attempt) or self.state in UNCLAIMED | {State.CANCELLED}
+
+    def last_contact(self) -> datetime | None:
+        """The agent renews all its tasks with the heartbeat of its worker."""
+        given = (self.last_heartbeat, self.worker.last_heartbeat if self.worker else None)
+        return max((moment for moment in given if moment is not None), default=None)
 
     def lease_ends_at(self, at: datetime) -> datetime:
         return min(self.times_out_at(), at + timedelta(seconds=self.heartbeat_sec * HEARTBEAT_GRACE))
@@ -312,8 +379,7 @@ class Task(HeartbeatEntity):
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        state = self.state
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         self.completed_at = at if state in FINAL else None
         self.cancelled_at = at if state == State.CANCELLED else None
         if state != State.RUNNING:
@@ -335,6 +401,7 @@ class Task(HeartbeatEntity):
             "retry_count": self.retry_count,
             "exit_code": self.exit_code,
             "timeout_occurred": trigger == "timeout_exceeded",
+            **({"blocked_by": self.blocked_by} if self.blocked_by else {}),
         }
 
     @transition(
@@ -370,10 +437,14 @@ class Task(HeartbeatEntity):
     def unblock(self) -> None: ...
 
     @transition(
-        "worker_started", source=State.QUEUED, target=State.RUNNING, by={AGENT, SYSTEM}, guards=[the_worker_takes_it]
+        "worker_started",
+        source=State.QUEUED,
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused],
     )
     def start(self, worker: str) -> None:
-        self.worker_id = worker
+        self.worker_id = self.last_worker = worker
         self.claimed_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.started_at = self.facts.at
         self.attempt += 1
@@ -400,7 +471,12 @@ class Task(HeartbeatEntity):
         severity=Severity.WARNING,
     )
     def fail_and_retry(
-        self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = ""
+        self,
+        error: str,
+        attempt: int | None = None,
+        exit_code: int | None = None,
+        output: str = "",
+        tool_failed: bool | None = None,
     ) -> None:
         self._record_failure(error, exit_code, output)
         self._schedule_retry()
@@ -413,7 +489,14 @@ class Task(HeartbeatEntity):
         guards=[the_attempt_is_current, retries_are_exhausted],
         severity=Severity.ERROR,
     )
-    def fail(self, error: str, attempt: int | None = None, exit_code: int | None = None, output: str = "") -> None:
+    def fail(
+        self,
+        error: str,
+        attempt: int | None = None,
+        exit_code: int | None = None,
+        output: str = "",
+        tool_failed: bool | None = None,
+    ) -> None:
         self._record_failure(error, exit_code, output)
 
     @transition(
@@ -439,7 +522,7 @@ class Task(HeartbeatEntity):
     def time_out(self) -> None:
         self._record_failure(f"timed out after {self.timeout_sec} s", None, self.output)
 
-    @transition("user_cancelled", source=State.RUNNING, target=State.CANCELLED, by={OPERATOR})
+    @transition("user_cancelled", source=LIVE, target=State.CANCELLED, by={OPERATOR})
     def cancel(self) -> None: ...
 
     @transition("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=TransitionKind.PROPAGATED)
@@ -468,9 +551,26 @@ class Task(HeartbeatEntity):
     def fail_validation(self, error: str) -> None:
         self.last_error = error
 
+    @transition(
+        "repair_requested",
+        source=State.VALIDATING,
+        target=State.QUEUED,
+        by={SYSTEM},
+        kind=TransitionKind.PROPAGATED,
+        guards=[repairs_remain, its_work_was_rejected],
+        severity=Severity.WARNING,
+    )
+    def repair(self) -> None:
+        self.repairs += 1
+        self.last_error, self.output = self.rejection() or ("", "")
+
     def _record_failure(self, error: str, exit_code: int | None, output: str) -> None:
         self.last_error, self.exit_code, self.output = error, exit_code, output
 
     def _schedule_retry(self) -> None:
         self.retry_count += 1
         self.retry_at = self.facts.at + clock.retry_delay(self.pk, self.retry_count)
+
+
+def _join_outputs(*outputs: str | None) -> str:
+    return "\n".join(each for each in outputs if each)

@@ -14,15 +14,19 @@ from ..kernel import constraints
 from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
-from ..kernel.entity import HeartbeatEntity
+from ..kernel.entity import HeartbeatEntity, LinkedEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
+from ..kernel.ids import ID_LENGTH, IdField
 from ..kernel.limits import ANY, AtMost, ListedProgram
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, transition
+from ..kernel.validation import validate_tool
 from ..storage.links import first_outside, has_linked
 
 TIMED_OUT = 124  # the exit code of timeout(1)
+# An expired waiver counts for what relied on it while it was in effect.
+NEITHER_PASSED_NOR_WAIVED = Q(waiver__isnull=True) & ~Q(state="PASSED")
 
 
 class State(models.TextChoices):
@@ -51,14 +55,18 @@ def dependencies_have_passed(gate: TestGate, facts: Facts) -> Unmet | None:
 
 
 def a_dependency_has_failed(gate: TestGate, facts: Facts) -> Unmet | None:
-    if gate.depends_on.filter(state=State.FAILED).exists():
+    if _failed_dependencies(gate).exists():
         return None
     return Unmet("no_dependency_failed", "none of the gates it depends on has failed")
 
 
 def no_dependency_stands_failed(gate: TestGate, facts: Facts) -> Unmet | None:
-    failed = gate.depends_on.filter(state=State.FAILED).values_list("pk", flat=True).first()
+    failed = _failed_dependencies(gate).values_list("pk", flat=True).first()
     return Unmet("dependency_failed", f"gate {failed} is FAILED", failed) if failed else None
+
+
+def _failed_dependencies(gate: TestGate) -> Any:
+    return gate.depends_on.filter(state=State.FAILED, waived=False)
 
 
 def the_exit_code_is_expected(gate: TestGate, facts: Facts) -> Unmet | None:
@@ -79,11 +87,11 @@ def the_timeout_has_passed(gate: TestGate, facts: Facts) -> Unmet | None:
     return Unmet("not_timed_out", f"it times out at {format_utc(until)}") if facts.at < until else None
 
 
-class TestGate(HeartbeatEntity):
+class TestGate(LinkedEntity, HeartbeatEntity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.1.1",
+        version="1.3.0",
         collection="gates",
         prefix="gate",
         event_noun="gate",
@@ -99,7 +107,8 @@ class TestGate(HeartbeatEntity):
         renewed_in={State.RUNNING},
         created_by={OPERATOR, SYSTEM},
         agents_set={
-            **dict.fromkeys(("gate_type", "phase", "workstream", "depends_on", "expected_exit_code", "metadata"), ANY),
+            **dict.fromkeys(("gate_type", "phase", "workstream", "depends_on", "expected_exit_code"), ANY),
+            **dict.fromkeys(("tool", "metadata"), ANY),
             "command": ListedProgram("STATECORE_GATE_COMMANDS"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "max_reruns": AtMost("STATECORE_AGENT_RETRIES"),
@@ -108,6 +117,7 @@ class TestGate(HeartbeatEntity):
     )
 
     volatile = (*HeartbeatEntity.volatile, "attempt", "times_out_at", "runner_until", "abandoned")
+    awaited_state = f"CASE WHEN {{row}}.waived THEN '{State.PASSED}' ELSE {{row}}.state END"
     state = StateField(State, initial=State.PENDING)
     gate_type = models.CharField(max_length=16, choices=Type.choices)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="gates")
@@ -115,6 +125,8 @@ class TestGate(HeartbeatEntity):
     run = models.ForeignKey("statecore.Run", models.PROTECT, null=True, editable=False, related_name="+")
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     command = models.TextField()
+    # The id of the tool that its command calls.
+    tool = IdField(max_length=ID_LENGTH, default="", db_default="", blank=True, validators=[validate_tool])
     expected_exit_code = models.SmallIntegerField(default=0)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
     # How often the system runs it again after a failure, each time as a successor.
@@ -132,8 +144,13 @@ class TestGate(HeartbeatEntity):
     runner_until = models.DateTimeField(null=True, editable=False)
     # Its workstream has ended, so nothing depends on this gate any more.
     abandoned = models.BooleanField(default=False, editable=False)
+    # Whether a waiver is in effect: what waits for the gate treats it as passed.
+    waived = models.BooleanField(default=False, db_default=False, editable=False)
+    # The last waiver, which is kept when it has expired: {"by", "reason", "category", "at", "expires_at"}.
+    waiver = models.JSONField(null=True, editable=False)
 
     class Meta(HeartbeatEntity.Meta):
+        default_permissions = (*HeartbeatEntity.Meta.default_permissions, "waive")
         constraints = (
             constraints.one_of("gate", "state", State),
             constraints.one_of("gate", "gate_type", Type),
@@ -148,6 +165,9 @@ class TestGate(HeartbeatEntity):
             awaited_by_state("gate", FINAL),
             open_by_parent("gate", "workstream", DONE),
             models.Index(fields=("gate_type",), name="gate_by_type"),
+            # For counting how many use a tool.
+            models.Index(fields=("tool",), condition=Q(state=State.RUNNING) & ~Q(tool=""), name="gate_using_tool"),
+            models.Index(fields=("state_entered_at",), condition=Q(waived=True), name="gate_waived"),
             # For the sweep that finds gates to run: those of validating workstreams, and re-runs.
             models.Index(fields=("workstream",), condition=Q(state=State.PENDING), name="gate_pending_by_workstream"),
             models.Index(
@@ -176,7 +196,9 @@ class TestGate(HeartbeatEntity):
             Invariant(
                 "gates_run_after_their_dependencies",
                 "it has run, but a gate it depends on has not passed",
-                lambda at: Q(state__in=(State.RUNNING, *FINAL)) & has_linked(cls, "depends_on", ~Q(state=State.PASSED)),
+                lambda at: (
+                    Q(state__in=(State.RUNNING, *FINAL)) & has_linked(cls, "depends_on", NEITHER_PASSED_NOR_WAIVED)
+                ),
             ),
         )
 
@@ -198,12 +220,12 @@ class TestGate(HeartbeatEntity):
             found = list(self.workstream.tasks.values_list(*columns).distinct())
         return {identity for row in found for identity in row if identity}
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         if self._state.adding:
             self.reruns = self._count_reruns()
-        if self.state != State.RUNNING:
+        if state != State.RUNNING:
             self.times_out_at = self.runner_until = None
-        if self.state not in FINAL:
+        if state not in FINAL:
             self.completed_at = self.exit_code = self.stdout = self.stderr = self.duration_sec = None
             return
         self.completed_at = at
@@ -226,7 +248,12 @@ class TestGate(HeartbeatEntity):
             "exit_code": self.exit_code,
             "duration_seconds": self.duration_sec,
             "timeout_occurred": trigger == "timeout_exceeded",
+            **({"blocked_by": self._failed_dependencies()} if self.state == State.BLOCKED else {}),
         }
+
+    def _failed_dependencies(self) -> list[str]:
+        failed = self.depends_on.filter(state=State.FAILED)
+        return list(failed.order_by("pk").values_list("pk", flat=True))
 
     @transition(
         "gate_started",

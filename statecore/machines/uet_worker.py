@@ -96,8 +96,8 @@ class UetWorker(HeartbeatEntity):
             ),
         )
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.terminated_at = at if self.state in FINAL else None
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.terminated_at = at if state in FINAL else None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()

@@ -17,9 +17,9 @@ from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state
 from ..kernel.entity import HeartbeatEntity
 from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow
+from ..kernel.flow import Flow, Rest
 from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
+from ..kernel.transition import Facts, Severity, future_time_error, transition
 from ..kernel.validation import validate_affinity, validate_word_list
 from ..storage.links import CountRows
 
@@ -32,6 +32,7 @@ class State(models.TextChoices):
     INITIALIZING = "initializing"
     IDLE = "idle"
     BUSY = "busy"
+    SUSPENDED = "suspended"
     UNRESPONSIVE = "unresponsive"
     SHUTDOWN = "shutdown"
 
@@ -76,6 +77,14 @@ def _silence_exceeds(worker: Worker, limit: timedelta, facts: Facts) -> Unmet | 
     return Unmet("heard_from", f"its last heartbeat was {seconds:.0f} s ago, within the limit of {allowed:.0f} s")
 
 
+def its_end_is_in_the_future(worker: Worker, facts: Facts) -> Unmet | None:
+    return future_time_error("until", facts)
+
+
+def it_is_being_suspended(worker: Worker, facts: Facts) -> Unmet | None:
+    return None if worker.suspending else Unmet("not_suspended", "no operator has suspended it")
+
+
 class Type(models.TextChoices):
     ORCHESTRATION = "orchestration"
     UET = "uet"
@@ -83,13 +92,14 @@ class Type(models.TextChoices):
 
 class Worker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.1.0",
         collection="workers",
         final=FINAL,
         timing={
             State.INITIALIZING: timedelta(minutes=2),
             State.IDLE: SILENCE_LIMIT,
             State.BUSY: SILENCE_LIMIT,
+            State.SUSPENDED: Rest("an operator suspended it"),
             State.UNRESPONSIVE: RECOVERY_WINDOW,
         },
         renewed_in=set(State) - FINAL,
@@ -106,6 +116,10 @@ class Worker(HeartbeatEntity):
     current_load = models.PositiveSmallIntegerField(default=0, editable=False)
     # It gets no new tasks and is shut down once it holds none.
     draining = models.BooleanField(default=False, editable=False)
+    # It was suspended while busy: it gets no new tasks and is suspended once it holds none.
+    suspending = models.BooleanField(default=False, db_default=False, editable=False)
+    # When its suspension ends; NULL to wait for an operator.
+    suspended_until = models.DateTimeField(null=True, editable=False)
     # Unused; the previous release may still write them during an upgrade. To be dropped in the next release.
     commands = models.JSONField(default=list, editable=False)
     commands_told = models.PositiveIntegerField(default=0, editable=False)
@@ -169,20 +183,30 @@ class Worker(HeartbeatEntity):
         """A worker without affinity accepts every workstream."""
         return not self.affinity or workstream_id in self.affinity.get("workstreams", [])
 
+    def is_suspended(self) -> bool:
+        """Whether an operator keeps it from taking tasks for a while."""
+        return self.suspending or self.state == State.SUSPENDED
+
     def reason_to_refuse(self) -> str | None:
         """Returns why it cannot take any task, as the end of a sentence, or None."""
         if self.state != State.IDLE:
             return f"is {self.state}, not idle"
         if self.draining:
             return "is draining"
+        if self.suspending:
+            return "is being suspended"
         if self.current_load >= self.max_concurrent_tasks:
             return f"is full: {self.current_load} of {self.max_concurrent_tasks}"
         return None
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         if self._state.adding:
             self.registered_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
-        self.shutdown_at = at if self.state in FINAL else None
+        if state in (State.SUSPENDED, *FINAL):
+            self.suspending = False
+        if state != State.SUSPENDED and not self.suspending:
+            self.suspended_until = None
+        self.shutdown_at = at if state in FINAL else None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         age = 0.0 if self._state.adding else (self.facts.at - self.last_heartbeat).total_seconds()
@@ -236,6 +260,38 @@ class Worker(HeartbeatEntity):
     def give_up(self) -> None: ...
 
     @transition(
-        "shutdown_requested", source={State.IDLE, State.BUSY}, target=State.SHUTDOWN, by={AGENT, OPERATOR, SYSTEM}
+        "worker_suspended",
+        source=State.IDLE,
+        target=State.SUSPENDED,
+        by={OPERATOR, SYSTEM},
+        guards=[its_end_is_in_the_future],
+    )
+    def suspend(self, until: str | None = None) -> None:
+        if not self.suspending:
+            self.suspended_until = datetime.fromisoformat(until) if until else None
+
+    @transition(
+        "worker_suspended",
+        source=State.BUSY,
+        target=State.BUSY,
+        by={OPERATOR},
+        guards=[its_end_is_in_the_future],
+    )
+    def suspend_when_idle(self, until: str | None = None) -> None:
+        self.suspending = True
+        self.suspended_until = datetime.fromisoformat(until) if until else None
+
+    @transition("worker_resumed", source=State.SUSPENDED, target=State.IDLE, by={OPERATOR, SYSTEM})
+    def resume(self) -> None: ...
+
+    @transition("worker_resumed", source=State.BUSY, target=State.BUSY, by={OPERATOR}, guards=[it_is_being_suspended])
+    def resume_before_idle(self) -> None:
+        self.suspending = False
+
+    @transition(
+        "shutdown_requested",
+        source={State.IDLE, State.BUSY, State.SUSPENDED},
+        target=State.SHUTDOWN,
+        by={AGENT, OPERATOR, SYSTEM},
     )
     def shut_down(self) -> None: ...

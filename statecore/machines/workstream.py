@@ -6,18 +6,21 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Count, F, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
+from ..kernel.clock import rfc3339
 from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent, open_by_parent
-from ..kernel.entity import Entity
-from ..kernel.fields import StateField, related
+from ..kernel.entity import Entity, LinkedEntity
+from ..kernel.fields import STATE_LENGTH, StateField, related
 from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.limits import ANY
+from ..kernel.limits import ANY, AtMost
 from ..kernel.refusals import GuardFailed, Unmet
-from ..kernel.transition import Facts, Severity, TransitionKind, transition
+from ..kernel.repositories import DEFAULT, NAME_LENGTH
+from ..kernel.transition import Facts, Severity, TransitionKind, future_time_error, transition
 from ..storage.links import first_outside, has_linked, has_no_successor, has_part, related_column
 
 
@@ -26,6 +29,7 @@ class State(models.TextChoices):
     READY = "ready"
     BLOCKED = "blocked"
     EXECUTING = "executing"
+    PAUSED = "paused"
     VALIDATING = "validating"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -39,7 +43,9 @@ LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for dependencies
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
-ACCEPTING = WAITING | WORKING  # new tasks, gates and patches will be processed
+PAUSABLE = {State.READY, State.EXECUTING, State.BLOCKED}
+LIVE_TASK = ("pending", "queued", "running", "validating", "retrying", "blocked")
+ACCEPTING = WAITING | WORKING | {State.PAUSED}  # new tasks, gates and patches will be processed
 
 
 def all_its_tasks_are_created(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -76,7 +82,7 @@ def all_tasks_are_completed(workstream: Workstream, facts: Facts) -> Unmet | Non
 
 
 def all_gates_have_passed(workstream: Workstream, facts: Facts) -> Unmet | None:
-    return _open_child(workstream.gates, "gate")
+    return _open_child(workstream.gates.exclude(waived=True), "gate")
 
 
 def all_patches_are_committed(workstream: Workstream, facts: Facts) -> Unmet | None:
@@ -111,7 +117,11 @@ def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | 
 
 
 def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None:
-    if workstream.patches.filter(state="quarantined", successor=None).exists():
+    """A patch does not count while its task is, or will be, given out again to repair it."""
+    live = Q(tasks__state__in=LIVE_TASK)
+    repaired = Q(tasks__repairs__lt=F("tasks__max_repairs")) | (Q(tasks__repairs__gt=0) & ~Q(tasks__state="validating"))
+    quarantined = workstream.patches.filter(state="quarantined", successor=None)
+    if quarantined.exclude(pk__in=quarantined.filter(live & repaired).values("pk")).exists():
         return None
     return Unmet("no_patch_quarantined", "none of its patches is quarantined")
 
@@ -122,15 +132,36 @@ def a_final_gate_has_failed(workstream: Workstream, facts: Facts) -> Unmet | Non
     return Unmet("no_final_gate_failed", "no gate that belongs to it and to none of its tasks has failed")
 
 
+def its_end_is_in_the_future(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return future_time_error("until", facts)
+
+
+def it_was_ready(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return workstream.was_not(State.READY)
+
+
+def it_was_executing(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return workstream.was_not(State.EXECUTING)
+
+
+def it_was_blocked(workstream: Workstream, facts: Facts) -> Unmet | None:
+    return workstream.was_not(State.BLOCKED)
+
+
+def repairs_are_exhausted(workstream: Workstream, facts: Facts) -> Unmet | None:
+    left = workstream.max_repairs - workstream.repairs
+    return Unmet("repairs_remain", f"{left} of {workstream.max_repairs} repairs remain") if left > 0 else None
+
+
 def its_run_is_live(workstream: Workstream, facts: Facts) -> Unmet | None:
     run = workstream.run
     has_ended = run.flow.is_final(run.state)
     return Unmet("run_final", f"run {run.pk} is {run.state}", run.pk, "run") if has_ended else None
 
 
-class Workstream(Entity):
+class Workstream(LinkedEntity, Entity):
     flow = Flow(
-        version="1.1.0",
+        version="1.4.0",
         collection="workstreams",
         prefix="ws",
         final=FINAL,
@@ -140,10 +171,15 @@ class Workstream(Entity):
             State.READY: timedelta(hours=1),
             State.BLOCKED: Rest("it waits for other workstreams, which have deadlines"),
             State.EXECUTING: timedelta(hours=1),
+            State.PAUSED: Rest("an operator paused it"),
             State.VALIDATING: timedelta(hours=1),
         },
-        frozen={"is_critical": ()},
-        agents_set=dict.fromkeys(("run", "depends_on", "is_critical", "expected_tasks", "metadata"), ANY),
+        moves_with_parts={State.EXECUTING, State.VALIDATING},
+        never_forced={State.PAUSED: "it is paused by workstream_paused, which records where it resumes"},
+        event_names={"patch_quarantined": "workstream_failed_quarantine"},
+        frozen={"is_critical": (), "repository": ()},
+        agents_set=dict.fromkeys(("run", "depends_on", "is_critical", "expected_tasks", "repository", "metadata"), ANY)
+        | {"max_repairs": AtMost("STATECORE_AGENT_RETRIES")},
         succession=Succession(
             leaves_behind=("expected_tasks",),
             guards=(its_run_is_live,),
@@ -159,13 +195,22 @@ class Workstream(Entity):
     is_critical = models.BooleanField(default=False)
     # The number of tasks it waits for before it becomes ready; NULL to wait for none.
     expected_tasks = models.PositiveIntegerField(null=True, blank=True)
+    # The name of the repository that its gates test and its patches are committed to.
+    repository = models.CharField(max_length=NAME_LENGTH, default=DEFAULT, db_default=DEFAULT)
+    # How often it accepts a task that repairs a failed final gate, and how often it did.
+    max_repairs = models.PositiveSmallIntegerField(default=0, db_default=0, validators=[MaxValueValidator(100)])
+    repairs = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
+    # The state in which it resumes, and when it resumes automatically; NULL to wait for an operator.
+    paused_from = models.CharField(max_length=STATE_LENGTH, null=True, editable=False)
+    paused_until = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
     class Meta(Entity.Meta):
         constraints = (
             constraints.one_of("workstream", "state", State),
             constraints.set_exactly_in("workstream", "completed_at", FINAL),
+            constraints.set_exactly_in("workstream", "paused_from", {State.PAUSED}),
             *constraints.in_time_order("workstream", "created_at", "updated_at"),
             *constraints.in_time_order("workstream", "updated_at", "completed_at"),
         )
@@ -174,6 +219,8 @@ class Workstream(Entity):
             *(lost_by_parent("workstream", "run", state) for state in LOST),
             open_by_parent("workstream", "run", DONE),
             models.Index(fields=("updated_at",), name="workstream_by_update"),
+            # Read by every claim.
+            models.Index(fields=("paused_until",), condition=Q(state=State.PAUSED), name="workstream_paused"),
         )
 
     @classmethod
@@ -181,6 +228,7 @@ class Workstream(Entity):
         run = _live_parent("run", related(cls, "run"), fields)
         if run is not None:
             fields["phase"] = run.phase_id
+            fields["repository"] = run.phase.choose_repository(fields.get("repository"))
 
     @classmethod
     def fill_run_and_phase(cls, fields: dict[str, Any]) -> None:
@@ -199,8 +247,8 @@ class Workstream(Entity):
         return (
             Invariant(
                 "completed_workstreams_have_completed_tasks",
-                "it is validating or completed, but one of its tasks is not completed",
-                lambda at: Q(state__in=(State.VALIDATING, State.COMPLETED)) & has_part(open_tasks),
+                "it is validating without a repair, or completed, but one of its tasks is not completed",
+                lambda at: (Q(state=State.COMPLETED) | Q(state=State.VALIDATING, repairs=0)) & has_part(open_tasks),
             ),
             Invariant(
                 "critical_failures_fail_the_workstream",
@@ -221,10 +269,15 @@ class Workstream(Entity):
 
     def failed_final_gate(self) -> str | None:
         """Returns the id of a gate that failed for good and belongs to it and to none of its tasks."""
-        failed = self.gates.filter(state="FAILED", successor=None, reruns__gte=F("max_reruns"))
+        failed = self.gates.filter(state="FAILED", waived=False, successor=None, reruns__gte=F("max_reruns"))
         of_no_task = failed.exclude(exit_of__workstream=self).exclude(entry_of__workstream=self)
         found: str | None = of_no_task.order_by("pk").values_list("pk", flat=True).first()
         return found
+
+    def awaits_repair(self) -> bool:
+        """Whether a final gate has failed and it accepts a task that repairs it."""
+        is_open = self.state == State.VALIDATING and self.repairs < self.max_repairs
+        return is_open and self.failed_final_gate() is not None
 
     def left_in_quarantine(self) -> Any:
         """Returns a quarantined patch of a predecessor that this workstream would otherwise complete without.
@@ -239,8 +292,10 @@ class Workstream(Entity):
             predecessor = predecessor.retry_of
         return None
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.completed_at = at if self.state in FINAL else None
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.completed_at = at if state in FINAL else None
+        if state != State.PAUSED:
+            self.paused_from = self.paused_until = None
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         counts = self.tasks.aggregate(
@@ -253,7 +308,25 @@ class Workstream(Entity):
             **counts,
             "duration_seconds": age,
             "critical_failure": trigger == "critical_task_failed",
+            **self._waived_gates(trigger),
+            **({"blocked_by": self._open_dependencies()} if self.state == State.BLOCKED else {}),
+            **({"paused_until": rfc3339(self.paused_until)} if self.paused_until else {}),
         }
+
+    def was_not(self, state: str) -> Unmet | None:
+        """Returns why it does not resume in this state, or None."""
+        return None if self.paused_from == state else Unmet("paused_elsewhere", f"it was paused in {self.paused_from}")
+
+    def _open_dependencies(self) -> list[str]:
+        open_ones = self.depends_on.exclude(state=State.COMPLETED)
+        return list(open_ones.order_by("pk").values_list("pk", flat=True))
+
+    def _waived_gates(self, trigger: str) -> dict[str, Any]:
+        """Returns the gates without which it completed."""
+        if trigger != "validation_passed":
+            return {}
+        waived = self.gates.filter(waived=True).order_by("pk").values_list("pk", flat=True)
+        return {"waived_gates": list(waived)} if waived else {}
 
     @transition(
         "tasks_created",
@@ -294,7 +367,7 @@ class Workstream(Entity):
 
     @transition(
         "critical_task_failed",
-        source=State.EXECUTING,
+        source=LIVE,
         target=State.FAILED,
         by={SYSTEM},
         guards=[a_critical_task_has_failed],
@@ -334,7 +407,7 @@ class Workstream(Entity):
         source=State.VALIDATING,
         target=State.FAILED,
         by={SYSTEM},
-        guards=[a_final_gate_has_failed],
+        guards=[a_final_gate_has_failed, repairs_are_exhausted],
         severity=Severity.ERROR,
     )
     def fail_validation(self, error: str = "") -> None:
@@ -345,11 +418,49 @@ class Workstream(Entity):
 
     @transition(
         "workstream_cancelled",
-        source={State.PLANNED, State.READY, State.EXECUTING},
+        source={State.PLANNED, State.READY, State.EXECUTING, State.PAUSED},
         target=State.CANCELLED,
         by={OPERATOR},
     )
     def cancel(self) -> None: ...
+
+    @transition(
+        "workstream_paused",
+        source=PAUSABLE,
+        target=State.PAUSED,
+        by={OPERATOR},
+        guards=[its_end_is_in_the_future],
+    )
+    def pause(self, until: str | None = None) -> None:
+        self.paused_from = self.state
+        self.paused_until = datetime.fromisoformat(until) if until else None
+
+    @transition(
+        "workstream_resumed",
+        source=State.PAUSED,
+        target=State.READY,
+        by={OPERATOR, SYSTEM},
+        guards=[it_was_ready],
+    )
+    def resume(self) -> None: ...
+
+    @transition(
+        "workstream_resumed",
+        source=State.PAUSED,
+        target=State.EXECUTING,
+        by={OPERATOR, SYSTEM},
+        guards=[it_was_executing],
+    )
+    def resume_execution(self) -> None: ...
+
+    @transition(
+        "workstream_resumed",
+        source=State.PAUSED,
+        target=State.BLOCKED,
+        by={OPERATOR, SYSTEM},
+        guards=[it_was_blocked],
+    )
+    def resume_waiting(self) -> None: ...
 
     @transition("cascade_cancelled", source=LIVE, target=State.CANCELLED, by={SYSTEM}, kind=TransitionKind.PROPAGATED)
     def cancel_with_parent(self) -> None: ...

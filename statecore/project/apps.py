@@ -12,10 +12,14 @@ class ProjectConfig(AppConfig):
     def ready(self) -> None:
         from statecore import request_context
 
-        from . import request_logs  # noqa: F401  the import connects its signal receivers
+        from . import (
+            process_limits,
+            request_logs,  # noqa: F401  the import connects its signal receivers
+        )
         from .refusal import Refused
 
         try:
             request_context.traces.switch_on(os.environ)
         except request_context.NotInstalled as missing:
             raise Refused(str(missing)) from None
+        process_limits.resume_collection()

@@ -1,26 +1,24 @@
-"""The Celery application, with Django's settings and the tasks of `statecore.tasks`."""
+"""What a Celery worker and beat do at their start, before each task and at their end."""
 
 import os
 from typing import Any
 
-from celery import Celery
 from celery.signals import (
     beat_init,
     setup_logging,
     task_prerun,
     worker_init,
     worker_process_init,
+    worker_ready,
     worker_shutting_down,
 )
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
+from statecore.task_queue import app
+
+__all__ = ["app"]
 
 # The worker's process id; the pool processes it forks inherit the value.
 LOADED_BY = os.getpid()
-
-app = Celery("statecore")
-app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks()
 
 
 @setup_logging.connect
@@ -58,6 +56,18 @@ def record_sweep(task: Any, **_: Any) -> None:
 
     services.record_sweep(task.name.rpartition(".")[2])
     database_clock.follow(connection)
+
+
+@worker_ready.connect
+def declare_executor_work(sender: Any, **_: Any) -> None:
+    """Only the executors consume the queue of gates; other processes may not have their settings."""
+    from django.db import connection
+
+    from statecore.records import executor_work
+
+    if "gates" in sender.app.amqp.queues.consume_from:
+        executor_work.declare()
+        connection.close()
 
 
 @worker_shutting_down.connect

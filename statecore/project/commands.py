@@ -15,7 +15,6 @@ EXECUTORS = [
     *CELERY,
     "worker",
     "--pool=threads",
-    "--concurrency=4",
     "--prefetch-multiplier=1",
     "--queues=gates,patches",
     *WITHOUT_PEERS,
@@ -53,7 +52,9 @@ def worker(env: Environment, name: str = "celery") -> list[str]:
 
 
 def executors(env: Environment, name: str = "executors") -> list[str]:
-    return [*EXECUTORS, f"--hostname={name}@%h"]
+    """Has a thread for each command that may run, and one for each repository, which waits for its tests."""
+    threads = env.commands_at_once + 1 + len(env.repositories)
+    return [*EXECUTORS, f"--concurrency={threads}", f"--hostname={name}@%h"]
 
 
 def beat(env: Environment) -> list[str]:

@@ -37,6 +37,7 @@ def _sqlite(parts: SplitResult, synchronous: str) -> DatabaseSettings:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": path,
+        "CONN_MAX_AGE": 600,
         "OPTIONS": {
             # Writers lock at BEGIN: upgrading a read lock later fails immediately instead of waiting.
             "transaction_mode": "IMMEDIATE",

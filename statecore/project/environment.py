@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -19,12 +20,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from statecore.kernel import repositories as repository_names
+from statecore.kernel.repositories import RepositorySettings
 from statecore.project import database_url, redis_url
 from statecore.project.database_url import DatabaseSettings
 from statecore.project.refusal import Refused
 from statecore.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT: Path = Path(__file__).resolve().parents[2]
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 SHORTEST_TOKEN = 16
@@ -139,6 +142,44 @@ def _test_command(given: str, info: ValidationInfo) -> str:
     if words and allowed is not None and words[0] not in allowed:
         raise ValueError(f"runs {words[0]!r}, which STATECORE_GATE_COMMANDS does not allow")
     return given
+
+
+def _repositories(given: str, info: ValidationInfo) -> dict[str, RepositorySettings]:
+    """Return the repositories that the file describes, one table each; refuses all wrong ones at once."""
+    if not given:
+        return {}
+    path = _path(given)
+    if "repository" in info.data and info.data["repository"] is None:
+        raise ValueError("needs STATECORE_REPOSITORY, the repository of phases that name none")
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = (getattr(error, "strerror", "") or str(error)).rstrip(".").lower()
+        raise ValueError(f"is {path}, which cannot be read: {why}") from None
+    used = {info.data.get("repository"): "STATECORE_REPOSITORY"}
+    if problems := [problem for name in tables for problem in _repository_errors(name, tables[name], used, info)]:
+        raise ValueError("; ".join(problems))
+    return {name: RepositorySettings(**{**table, "path": Path(table["path"])}) for name, table in tables.items()}
+
+
+def _repository_errors(name: str, table: object, used: dict[Path | None, str], info: ValidationInfo) -> Iterator[str]:
+    if repository_names.NAME.fullmatch(name) is None or name == repository_names.DEFAULT:
+        yield f"names a repository {name!r}, which must be other than default and consist of a-z 0-9 . _ -"
+    keys = RepositorySettings._fields
+    fits = isinstance(table, dict) and all(key in keys and isinstance(table[key], str) for key in table)
+    if not isinstance(table, dict) or not fits:
+        yield f"has a table {name}, which must have only the texts {', '.join(keys)}"
+        return
+    path = Path(table.get("path", ""))
+    if not path.is_absolute() or not (path / ".git").exists():
+        yield f"has {name} with the path {str(path)!r}, which is not the absolute path of a git work tree"
+    elif other := used.get(path):
+        yield f"has {name} with the path {path}, which {other} has too"
+    used[path] = name
+    try:
+        _test_command(table.get("test_command", ""), info)
+    except ValueError as error:
+        yield f"has {name} with a test_command that {error}"
 
 
 def _database_url(given: str) -> str:
@@ -376,6 +417,10 @@ class Environment(BaseSettings):
         "STATECORE_IDEMPOTENCY_SECONDS", "how long the response to an idempotency key is kept", "86400",
         ge=60, le=31_536_000,
     )  # fmt: skip
+    attempt_days: Number = timing(
+        "STATECORE_ATTEMPT_DAYS", "days after which records of failed attempts at tasks are deleted; 0: never",
+        "90", ge=0, le=36_500,
+    )  # fmt: skip
     retention_days: Number = timing(
         "STATECORE_RETENTION_DAYS", "age in days from which `manage.py archive` may archive events; 0: never", "0",
         ge=0, le=36_500,
@@ -434,6 +479,17 @@ class Environment(BaseSettings):
         "`pytest -q`: command that every patch must pass before its commit, in addition to the exit gates of its task;"
         " it also tests rollbacks",
     )
+    repositories: Annotated[dict[str, RepositorySettings], BeforeValidator(_repositories)] = execution(
+        "STATECORE_REPOSITORIES",
+        "TOML file of further repositories: a table for each name with its `path`, and if needed its `branch` and"
+        " `test_command`. A phase names the repositories that its workstreams may use; without a name they use"
+        " `STATECORE_REPOSITORY`, whose name is `default`",
+    )
+    commands_at_once: Number = execution(
+        "STATECORE_COMMANDS_AT_ONCE",
+        "gate commands and tests of patches that one executors process runs at the same time, each in its checkout",
+        "4", ge=1, le=1_000,
+    )  # fmt: skip
     checkout_dir: AnyPath = execution(
         "STATECORE_CHECKOUT_DIR",
         "directory in which each command gets its checkout, fastest in memory (`/dev/shm/statecore`); default:"

@@ -56,6 +56,7 @@ def prepare(given: Namespace, env: Environment) -> None:
     await_database(given.wait)
     startup.migrate()
     startup.check_integrity(start_anyway=env.start_anyway)
+    startup.check_executor_work()
 
 
 def await_database(seconds: float) -> None:

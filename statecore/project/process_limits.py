@@ -10,10 +10,21 @@ COLLECTION_THRESHOLD = 20_000
 OPEN_FILES = 20_000
 
 
+def pause_collection() -> None:
+    """Stops garbage collection while modules load, which took a fifth of the start and finds next to nothing."""
+    gc.disable()
+
+
+def resume_collection() -> None:
+    """Starts garbage collection again, without the modules that have been loaded since it stopped."""
+    gc.freeze()
+    gc.enable()
+
+
 def freeze_loaded_objects() -> None:
     """Exempts everything loaded so far from garbage collection; a full collection would take longer than a batch."""
     gc.collect()
-    gc.freeze()
+    resume_collection()
     gc.set_threshold(COLLECTION_THRESHOLD, *gc.get_threshold()[1:])
 
 

@@ -6,8 +6,10 @@ from datetime import timedelta
 from csp.constants import NONE, SELF
 
 from statecore import __version__
-from statecore.project import environment, home, logs, metrics_folder, preflight, redis_url
+from statecore.project import environment, home, logs, metrics_folder, preflight, process_limits, redis_url
 
+# Until ProjectConfig.ready(), the end of django.setup().
+process_limits.pause_collection()
 # The database, keys and journal are for the user of Statecore only. Before any file is created.
 os.umask(0o077)
 preflight.check_distribution()
@@ -192,6 +194,8 @@ STATECORE_REPOSITORY = ENVIRONMENT.repository
 STATECORE_REPOSITORY_BRANCH = ENVIRONMENT.repository_branch
 STATECORE_PROOF_REPOSITORY = ENVIRONMENT.proof_repository
 STATECORE_PATCH_TEST_COMMAND = ENVIRONMENT.patch_test_command
+STATECORE_REPOSITORIES = ENVIRONMENT.repositories
+STATECORE_COMMANDS_AT_ONCE = ENVIRONMENT.commands_at_once
 STATECORE_CHECKOUT_DIR = ENVIRONMENT.checkout_dir
 STATECORE_SANDBOX = ENVIRONMENT.sandbox
 STATECORE_SANDBOX_READ = ENVIRONMENT.sandbox_read
@@ -204,6 +208,7 @@ STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
 STATECORE_ALERTS = ENVIRONMENT.alerts
 STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
 STATECORE_ARCHIVE_DIR = ENVIRONMENT.archive_dir
+STATECORE_ATTEMPT_DAYS = ENVIRONMENT.attempt_days
 STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
 STATECORE_JOURNAL_NAME = ENVIRONMENT.journal_name
 STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
@@ -233,6 +238,7 @@ SWEEPS = {
     "run_due_gates": timedelta(seconds=5),
     "run_due_patches": timedelta(seconds=5),
     "cool_down_breakers": timedelta(seconds=10),
+    "end_holds": timedelta(seconds=10),
     "send_alert_notices": timedelta(seconds=10),
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
@@ -257,4 +263,3 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")
 # Logs
 LOGGING = logs.configuration(ENVIRONMENT.log_format, ENVIRONMENT.log_level)
 logs.configure_structlog()
-DJANGO_STRUCTLOG_CELERY_ENABLED = True

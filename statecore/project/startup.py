@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+import structlog
+
 from statecore.project import home as home_directory
 from statecore.project.refusal import Refused
 from statecore.storage import files
+
+log = structlog.get_logger(__name__)
 
 FIRST_OPERATOR = "operator"
 
@@ -88,6 +92,14 @@ def check_integrity(*, start_anyway: bool) -> None:
             f"stored data does not verify ({len(errors)} errors, the first: {errors[0]}); "
             f"see `manage.py integrity`, or set STATECORE_START_ANYWAY=1 to start anyway."
         )
+
+
+def check_executor_work() -> None:
+    """Logs work that executors have declared and this process does not know of; only they do it nevertheless."""
+    from statecore.records import executor_work
+
+    for each in executor_work.list_unknown():
+        log.warning("executors_unknown", setting=each.setting, host=each.host)
 
 
 def create_first_operator() -> str | None:

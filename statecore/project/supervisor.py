@@ -71,6 +71,7 @@ class Supervisor:
         preflight.check_broker()
         startup.migrate(lambda: self.signals > 0)
         startup.check_integrity(start_anyway=self.env.start_anyway)
+        startup.check_executor_work()
         if password := startup.create_first_operator():
             say(f"first operator: {startup.FIRST_OPERATOR}, password: {password}")
             say("note the password now: it is not shown again.")

@@ -11,11 +11,13 @@ from ..machines import patch_ledger, run, task, test_gate, workstream
 from ..machines.run import Run
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
+from ..transitions import waivers
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import gates, locks, runs, tasks, unobserved_completion, workers, workstreams
+from . import attempts, gates, locks, runs, supervised, tasks, tools, unobserved_completion, workers, workstreams
 from .evaluation import changed, parents_of
 
+QUARANTINED = patch_ledger.State.QUARANTINED
 UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 
@@ -24,6 +26,7 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
     workers.update_load(work, changes)
+    attempts.keep(changes)
     started, progressed = [], []
     for change in changes:
         if change.entry.to_state == task.State.RUNNING:
@@ -35,6 +38,8 @@ def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
+    # Last, because a report may lock the breaker of the tool.
+    tools.react(work, changes)
 
 
 def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
@@ -54,14 +59,22 @@ def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
 def _tasks_progressed(work: UnitOfWork, changes: list[Change], *, after_commit: bool = False) -> None:
     """Lock the workstreams, then re-evaluate the tasks, their dependents and the workstreams."""
     changes = _lock_workstreams(work, changes)
-    if not after_commit:
-        workstreams.refuse_late_tasks(work, parents_of(filter(_is_new, changes), "workstream_id"))
+    parents = parents_of(filter(_is_new, changes), "workstream_id")
+    repaired = workstreams.admit_tasks(work, parents, refuses=not after_commit)
+    gates.rerun_for_repair(work, gates.rejecting(work, repaired))
     completed = changed(_in_states(changes, task.State.COMPLETED))
     live = changed(change for change in changes if change.entry.to_state not in task.FINAL)
     tasks.reevaluate(work, live | tasks.waiting_for_tasks(work, completed))
     # A new task may be the one that its workstream needed to be complete.
-    ended = [change for change in changes if change.entry.to_state in task.FINAL or _is_new(change)]
+    ended = [change for change in changes if _affects_workstream(change)]
     workstreams.reevaluate(work, parents_of(ended, "workstream_id"))
+
+
+def _affects_workstream(change: Change) -> bool:
+    """Whether a task has ended, is new, or waits for a patch that may be quarantined already."""
+    to_state = change.entry.to_state
+    waits = to_state == task.State.VALIDATING and change.entity.__dict__["patch_id"] is not None
+    return to_state in task.FINAL or waits or _is_new(change)
 
 
 def _lock_workstreams(work: UnitOfWork, changes: list[Change]) -> list[Change]:
@@ -93,10 +106,15 @@ def _workstreams_changed(work: UnitOfWork, changes: list[Change]) -> None:
     live = changed(change for change in changes if change.entry.to_state not in workstream.FINAL)
     completed = changed(_in_states(changes, workstream.State.COMPLETED))
     workstreams.reevaluate(work, live | workstreams.waiting_for_workstreams(work, completed))
-    ready, unfinished = changed(_in_states(changes, workstream.State.READY)), changed(_in_states(changes, *UNFINISHED))
-    pending = tasks.of_workstreams(work, ready, task.State.PENDING)
+    unfinished = changed(_in_states(changes, *UNFINISHED))
+    working = changed(change for change in changes if _lets_tasks_start(change))
+    pending = tasks.of_workstreams(work, working, task.State.PENDING)
     tasks.reevaluate(work, pending | tasks.of_workstreams(work, unfinished))
     runs.reevaluate(work, parents_of(ended, "run_id"))
+
+
+def _lets_tasks_start(change: Change) -> bool:
+    return change.entry.to_state == workstream.State.READY or change.entry.trigger == "workstream_resumed"
 
 
 def _lock_runs(work: UnitOfWork, changes: list[Change]) -> list[Change]:
@@ -128,7 +146,12 @@ def _runs_changed(work: UnitOfWork, changes: list[Change]) -> None:
 
 def _gates_changed(work: UnitOfWork, changes: list[Change]) -> None:
     _gates_created(work, [change for change in changes if _is_new(change)])
-    _gates_decided(work, _in_states(changes, *test_gate.FINAL))
+    _gates_decided(work, [change for change in changes if _is_decided(change)])
+    tools.react(work, changes)
+
+
+def _is_decided(change: Change) -> bool:
+    return change.entry.to_state in test_gate.FINAL or change.entry.trigger in waivers.TRIGGERS
 
 
 def _gates_created(work: UnitOfWork, changes: list[Change]) -> None:
@@ -147,6 +170,9 @@ def _gates_decided(work: UnitOfWork, changes: list[Change]) -> None:
     if locks.take(work, Workstream, parents.keys() | tasks.workstreams_behind_gates(work, decided)):
         _postpone(changes, lambda _change: True, _gates_decided)
         return
+    rejected = tasks.rejected_by(work, changed(filter(gates.has_failed_for_good, changes)))
+    gates.rerun_for_repair(work, [gate_id for _task_id, gate_id in rejected])
+    tasks.repair(work, {task_id: decided[gate_id] for task_id, gate_id in rejected})
     tasks.reevaluate(work, tasks.behind_gates(work, decided))
     gates.reevaluate(work, gates.dependents(work, decided))
     gates.rerun_failed(work, changes, workstreams.read_states(work, parents) if parents else {})
@@ -154,7 +180,7 @@ def _gates_decided(work: UnitOfWork, changes: list[Change]) -> None:
 
 
 def _patches_changed(work: UnitOfWork, changes: list[Change]) -> None:
-    ended, verified = _in_states(changes, *patch_ledger.FINAL), _in_states(changes, *task.VERIFIED)
+    ended, verified = _in_states(changes, *patch_ledger.FINAL), _in_states(changes, *task.VERIFIED, QUARANTINED)
     if not ended and not verified:
         return
     parents = workstreams.with_successors(work, parents_of(ended, "workstream_id"))
@@ -173,6 +199,7 @@ REACTIONS: list[tuple[str, Callable[[UnitOfWork, list[Change]], None]]] = [
     ("test_gate", _gates_changed),
     ("patch_ledger", _patches_changed),
     ("worker", workers.react),
+    ("supervised_job", supervised.react),
 ]
 
 

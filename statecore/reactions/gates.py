@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -15,7 +15,7 @@ from ..machines.test_gate import WAITING, State, TestGate
 from ..storage.sql_params import quote_states
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork
-from .evaluation import Causes, apply_each, has_linked, related, related_ids, run_query
+from .evaluation import Causes, apply_each, has_linked, has_no_successor, related, related_ids, run_query
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ def dependents(work: UnitOfWork, decided: Causes) -> Causes:
 
 DEPENDENCIES = ("gate_dependencies.from_testgate_id", "gates.to_testgate_id")
 SITUATION = f"""
-SELECT gate.id, gate.state, {has_linked("gate", *DEPENDENCIES, "other.state = 'FAILED'")}
+SELECT gate.id, gate.state, {has_linked("gate", *DEPENDENCIES, "other.state = 'FAILED' AND NOT other.waived")}
 FROM {{gates}} AS gate WHERE gate.id {{ids}}
 """
 NEXT = {(State.PENDING, True): "dependency_gate_failed", (State.BLOCKED, False): "dependency_gate_passed"}
@@ -56,10 +56,34 @@ def rerun_failed(work: UnitOfWork, changes: list[Change], parents: Mapping[str, 
     for change in changes:
         gate: Any = change.entity
         ended = gate.workstream_id in parents and parents[gate.workstream_id][0] in workstream.FINAL
-        if gate.state != State.FAILED or gate.reruns >= gate.max_reruns or gate.abandoned or ended:
+        if gate.state != State.FAILED or gate.reruns >= gate.max_reruns or gate.waived or gate.abandoned or ended:
             continue
-        reason = f"automatic re-run {gate.reruns + 1} of {gate.max_reruns}"
-        try:
-            transitions.retry(TestGate, gate.pk, actor=THE_SYSTEM, reason=reason, within=work)
-        except Refusal as refusal:  # retried by an operator, after this reaction was postponed
-            log.info("gate_not_rerun", gate=gate.pk, code=refusal.code, detail=refusal.detail)
+        _rerun(work, gate.pk, f"automatic re-run {gate.reruns + 1} of {gate.max_reruns}")
+
+
+def has_failed_for_good(change: Change) -> bool:
+    gate: Any = change.entity
+    return gate.state == State.FAILED and gate.reruns >= gate.max_reruns and not gate.waived and not gate.abandoned
+
+
+def rerun_for_repair(work: UnitOfWork, gate_ids: Iterable[str]) -> None:
+    """Run gates again that have rejected work, which is repaired now."""
+    for gate_id in sorted(set(gate_ids)):
+        _rerun(work, gate_id, "re-run after a repair")
+
+
+def rejecting(work: UnitOfWork, repaired: Causes) -> set[str]:
+    """Return the failed gates of these workstreams."""
+    query = (
+        "SELECT gate.id FROM {gates} AS gate "
+        "WHERE gate.workstream_id {ids} AND gate.state = 'FAILED' AND NOT gate.waived "
+        f"AND {has_no_successor('gates', 'gate')}"
+    )
+    return related_ids(work, query, repaired)
+
+
+def _rerun(work: UnitOfWork, gate_id: str, reason: str) -> None:
+    try:
+        transitions.retry(TestGate, gate_id, actor=THE_SYSTEM, reason=reason, within=work)
+    except Refusal as refusal:  # retried by an operator, after this reaction was postponed
+        log.info("gate_not_rerun", gate=gate_id, code=refusal.code, detail=refusal.detail)

@@ -21,7 +21,7 @@ from ..machines.task import (
 )
 from ..storage.sql_params import quote_states
 from ..transitions.unit_of_work import UnitOfWork
-from .evaluation import Causes, apply_each, has_linked, related, related_ids, run_query
+from .evaluation import Causes, apply, apply_each, has_linked, related, related_ids, run_query
 
 
 class Situation(NamedTuple):
@@ -35,6 +35,9 @@ class Situation(NamedTuple):
     exit_gate_shut: bool
     rerun_not_passed: bool
     gate_failed: bool
+    gate_waived: bool
+    repairs_left: bool
+    workstream_repaired: bool
 
     def due_trigger(self) -> str | None:
         """Return the trigger that the system fires next for this task, if any."""
@@ -44,6 +47,8 @@ class Situation(NamedTuple):
             return "cascade_cancelled"
         if self.gate_failed:
             return None if self.state == State.BLOCKED else "gate_failed"
+        if self.state == State.VALIDATING and self.patch_state == "quarantined":
+            return "repair_requested" if self.repairs_left else None
         waits = self.dependency_open or self.entry_gate_shut
         if self.state == State.BLOCKED:
             return None if waits or self.rerun_not_passed else "dependency_satisfied"
@@ -54,6 +59,8 @@ class Situation(NamedTuple):
         return None
 
     def _may_start(self) -> bool:
+        if self.workstream_state == workstreams.State.VALIDATING:
+            return self.run_state == runs.State.RUNNING and self.workstream_repaired
         return self.run_state == runs.State.RUNNING and self.workstream_state in workstreams.WORKING
 
     def _patch_is_verified(self) -> bool:
@@ -61,14 +68,16 @@ class Situation(NamedTuple):
 
 
 EXIT, ENTRY, GATE = "exit_gates.task_id", "entry_gates.task_id", "gates.testgate_id"
+NOT_PASSED, FAILED = "other.state <> 'PASSED' AND NOT other.waived", "other.state = 'FAILED' AND NOT other.waived"
 SITUATION = f"""
 SELECT task.id, task.state, workstream.state, run.state, patch.state,
   {has_linked("task", "task_dependencies.from_task_id", "tasks.to_task_id", "other.state <> 'completed'")},
-  {has_linked("task", ENTRY, GATE, "other.state <> 'PASSED'")},
-  {has_linked("task", EXIT, GATE, "other.state <> 'PASSED'")},
-  {has_linked("task", EXIT, GATE, "other.state <> 'PASSED' AND other.retry_of_id IS NOT NULL")},
-  {has_linked("task", EXIT, GATE, "other.state = 'FAILED'")}
-  OR {has_linked("task", ENTRY, GATE, "other.state = 'FAILED'")}
+  {has_linked("task", ENTRY, GATE, NOT_PASSED)},
+  {has_linked("task", EXIT, GATE, NOT_PASSED)},
+  {has_linked("task", EXIT, GATE, f"{NOT_PASSED} AND other.retry_of_id IS NOT NULL")},
+  {has_linked("task", EXIT, GATE, FAILED)} OR {has_linked("task", ENTRY, GATE, FAILED)},
+  {has_linked("task", EXIT, GATE, "other.waived")} OR {has_linked("task", ENTRY, GATE, "other.waived")},
+  task.repairs < task.max_repairs, workstream.repairs > 0
 FROM {{tasks}} AS task
 JOIN {{workstreams}} AS workstream ON workstream.id = task.workstream_id
 JOIN {{runs}} AS run ON run.id = task.run_id
@@ -87,7 +96,30 @@ KNOWN: dict[str, frozenset[Guard]] = {
 def reevaluate(work: UnitOfWork, causes: Causes) -> None:
     """Fire the trigger that is due for each of these tasks."""
     found = [Situation(*row) for row in run_query(work, SITUATION, causes)] if causes else []
-    apply_each(work, Task, ((each.id, each.due_trigger()) for each in found), causes, reevaluate, KNOWN)
+    due = [(each.id, each.due_trigger(), each.gate_waived) for each in found]
+    apply_each(work, Task, ((pk, trigger) for pk, trigger, waived in due if not waived), causes, reevaluate, KNOWN)
+    for pk, trigger, waived in due:
+        if trigger and waived:
+            _apply_by_waiver(work, pk, trigger, causes)
+
+
+def _apply_by_waiver(work: UnitOfWork, task_id: str, trigger: str, causes: Causes) -> None:
+    """Fire a trigger, and name the waived gates in its event."""
+    waived: set[str] = set()
+    for links in ("exit_gates", "entry_gates"):
+        query = (
+            f"SELECT gate.id FROM {{{links}}} AS link JOIN {{gates}} AS gate ON gate.id = link.testgate_id "
+            f"WHERE link.task_id {{ids}} AND gate.waived"
+        )
+        waived |= related_ids(work, query, {task_id: None})
+    metadata = {"waived_gates": sorted(waived)}
+    apply(work, Task, trigger, {task_id: causes[task_id]}, reevaluate, metadata=metadata)
+
+
+def repair(work: UnitOfWork, rejected: Causes) -> None:
+    """Give these tasks out again."""
+    if rejected:
+        apply(work, Task, "repair_requested", rejected, reevaluate)
 
 
 def waiting_for_tasks(work: UnitOfWork, completed: Causes) -> Causes:
@@ -112,6 +144,16 @@ def behind_gates(work: UnitOfWork, gates: Causes) -> Causes:
         )
         found |= related(work, query, gates)
     return found
+
+
+def rejected_by(work: UnitOfWork, gates: Causes) -> list[tuple[str, str]]:
+    """Return the tasks in validation that have one of these exit gates and repairs left, each with the gate."""
+    query = (
+        "SELECT link.task_id, link.testgate_id FROM {exit_gates} AS link "
+        "JOIN {tasks} AS task ON task.id = link.task_id "
+        "WHERE link.testgate_id {ids} AND task.state = 'validating' AND task.repairs < task.max_repairs"
+    )
+    return run_query(work, query, gates) if gates else []
 
 
 def workstreams_behind_gates(work: UnitOfWork, gates: Causes) -> set[str]:

@@ -124,17 +124,21 @@ def react(work: UnitOfWork, changes: list[Change]) -> None:
     for change in changes:
         if change.entry.to_state == State.SHUTDOWN and change.entry.trigger in LOST_BY:
             _fail_tasks(change.entity.pk, work, held_by(work, changed([change])))
-    recovered, drained = [], []
+    recovered, drained, suspended = [], [], []
     for change in changes:
         worker = change.entity.__dict__
         if change.entry.trigger == "health_check_recovered" and worker["current_load"]:
             recovered.append(change)
         if change.entry.to_state == State.IDLE and worker["draining"] and not worker["current_load"]:
             drained.append(change)
+        elif change.entry.to_state == State.IDLE and worker["suspending"] and not worker["current_load"]:
+            suspended.append(change)
     if recovered:
         transitions.follow_up(work, Worker, changed(recovered), "task_assigned")
     if drained:
         transitions.follow_up(work, Worker, changed(drained), "shutdown_requested", reason="it was drained")
+    if suspended:
+        transitions.follow_up(work, Worker, changed(suspended), "worker_suspended")
 
 
 LOST_BY = ("max_timeout_exceeded", OVERRIDDEN)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..kernel.actors import THE_SYSTEM
 from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import run as runs
+from ..machines import task
 from ..machines.patch_ledger import PatchLedger
 from ..machines.test_gate import TestGate
 from ..machines.workstream import (
@@ -17,6 +19,7 @@ from ..machines.workstream import (
     Workstream,
 )
 from ..storage.sql_params import quote_states
+from ..transitions import amend
 from ..transitions.unit_of_work import UnitOfWork
 from .evaluation import (
     Causes,
@@ -47,6 +50,7 @@ class Situation(NamedTuple):
     final_gate_failed: bool
     patch_open: bool
     patch_quarantined: bool
+    repairs_left: bool
 
     def due_trigger(self) -> str | None:
         """Return the trigger that the system fires next for this workstream, if any."""
@@ -54,9 +58,8 @@ class Situation(NamedTuple):
             return None
         if self.run_state in runs.FINAL:
             return "cascade_cancelled"
-        # Only an executing workstream can fail by a task; one that has not started is cancelled.
         if self.critical_failure:
-            return "critical_task_failed" if self.state == State.EXECUTING else "cascade_cancelled"
+            return "critical_task_failed"
         if self.patch_quarantined:
             return "patch_quarantined"
         return self._next_step() if self.run_state == runs.State.RUNNING else None
@@ -74,7 +77,7 @@ class Situation(NamedTuple):
             case State.EXECUTING if not self.task_open and (self.has_tasks or self._is_revalidated()):
                 return "all_tasks_completed"
             case State.VALIDATING if self.final_gate_failed:
-                return "validation_failed"
+                return None if self.repairs_left else "validation_failed"
             case State.VALIDATING if not (self.task_open or self.gate_open or self._lacks_patch()):
                 return "validation_passed"
         return None
@@ -88,6 +91,7 @@ class Situation(NamedTuple):
 
 
 OPEN_GATE, OPEN_PATCH = (f"part.state NOT IN ({quote_states(flow.done)})" for flow in (TestGate.flow, PatchLedger.flow))
+UNMET_GATE = f"{OPEN_GATE} AND NOT part.waived"
 OF_ITS_TASKS = """
 (SELECT count(*) FROM {{{links}}} AS link WHERE link.testgate_id = part.id
  AND (SELECT task.workstream_id FROM {{tasks}} AS task WHERE task.id = link.task_id) = part.workstream_id)
@@ -95,11 +99,17 @@ OF_ITS_TASKS = """
 # A final gate belongs to the workstream and to none of its tasks.
 FAILED_FINAL_GATE = " AND ".join(
     (
-        OPEN_GATE,
+        UNMET_GATE,
         "part.state = 'FAILED' AND part.reruns >= part.max_reruns",
         *(f"{OF_ITS_TASKS.format(links=each)} = 0" for each in ("exit_gates", "entry_gates")),
     )
 )
+# A quarantined patch whose task is not, and will not be, given out again to repair it.
+LOST_PATCH = f"""
+{OPEN_PATCH} AND part.state = 'quarantined' AND (
+  SELECT count(*) FROM {{tasks}} AS task WHERE task.patch_id = part.id AND task.state IN ({quote_states(task.LIVE)})
+  AND (task.repairs < task.max_repairs OR (task.repairs > 0 AND task.state <> 'validating'))) = 0
+"""
 DEPENDENCIES = ("workstream_dependencies.from_workstream_id", "workstreams.to_workstream_id")
 # Patches in quarantine of the workstreams this one succeeds; the patch of a retried task does not count.
 LEFT_IN_QUARANTINE = f"""
@@ -128,12 +138,13 @@ SELECT workstream.id, workstream.state, run.state,
   {has_part("workstream", "tasks")},
   {has_current_part("workstream", "tasks", "part.state <> 'completed'")},
   {has_current_part("workstream", "tasks", "part.state <> 'completed' AND part.state = 'failed' AND part.is_critical")},
-  {has_current_part("workstream", "gates", OPEN_GATE)},
+  {has_current_part("workstream", "gates", UNMET_GATE)},
   CASE WHEN workstream.state = 'validating'
        THEN {has_current_part("workstream", "gates", FAILED_FINAL_GATE)}
        ELSE false END,
   {has_current_part("workstream", "patches", OPEN_PATCH)},
-  {has_current_part("workstream", "patches", f"{OPEN_PATCH} AND part.state = 'quarantined'")}
+  {has_current_part("workstream", "patches", LOST_PATCH)},
+  workstream.repairs < workstream.max_repairs
 FROM {{workstreams}} AS workstream JOIN {{runs}} AS run ON run.id = workstream.run_id
 WHERE workstream.id {{ids}}
 """
@@ -156,12 +167,29 @@ def read_states(work: UnitOfWork, parents: Causes) -> dict[str, tuple[str, str]]
     return {pk: (state, run_state) for pk, state, run_state in run_query(work, query, parents)}
 
 
-def refuse_late_tasks(work: UnitOfWork, parents: Causes) -> None:
-    """Refuse new tasks of a workstream that starts no more; checked under its lock, because it may just have ended."""
+def admit_tasks(work: UnitOfWork, parents: Causes, *, refuses: bool) -> Causes:
+    """Refuse new tasks of workstreams that start no more, and return those that a new task repairs.
+
+    Checked under their locks, because they may just have ended. A task that is committed already is not refused.
+    """
+    repaired: Causes = {}
     for pk, (state, _run_state) in read_states(work, parents).items() if parents else ():
-        if state not in ACCEPTING:
+        if state == State.VALIDATING and _start_repair(work, pk):
+            repaired[pk] = parents[pk]
+        elif state not in ACCEPTING and refuses:
             detail = f"workstream {pk} is {state}: it takes no more tasks"
             raise GuardFailed("created", [Unmet("workstream_takes_no_tasks", detail, pk, Workstream.flow.entity_type)])
+    return repaired
+
+
+def _start_repair(work: UnitOfWork, workstream_id: str) -> bool:
+    """Count a repair if the workstream waits for one; return whether it does."""
+    workstream = work.lock(Workstream, workstream_id)
+    if not workstream.awaits_repair():
+        return False
+    repairs = {"repairs": workstream.repairs + 1}
+    amend(work, workstream, repairs, actor=THE_SYSTEM, reason="a new task repairs a failed final gate")
+    return True
 
 
 def waiting_for_workstreams(work: UnitOfWork, completed: Causes) -> Causes:

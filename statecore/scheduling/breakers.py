@@ -6,18 +6,20 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import Q
 
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.clock import now
 from ..kernel.ids import is_valid_id
-from ..kernel.refusals import BreakerOpen, DuplicateId, Invalid, Refusal
+from ..kernel.refusals import BreakerOpen, Invalid, Refusal
 from ..kernel.validation import text_error
 from ..machines.circuit_breaker import CircuitBreaker, State
+from ..reactions import tool_reports
+from ..reactions.tool_reports import Reporter
 from ..records import tool_lease
 from ..storage.keyset_scan import next_by_entry
 from ..transitions import rights
@@ -88,26 +90,16 @@ def report(
     """
 
     def count(work: UnitOfWork) -> bool:
-        breaker: CircuitBreaker = work.lock(CircuitBreaker, tool_id)
-        if breaker.state == State.OPEN:
-            return False
-        if breaker.state == State.CLOSED:
-            return _count_success(breaker, actor) if success else _count_failure(work, breaker, error, actor)
-        if not _may_decide(breaker, actor):
-            return False
-        return (
-            _count_probe_success(work, breaker, actor)
-            if success
-            else _fire(work, breaker, "failure", actor, error=error)
-        )
+        holder = actor.identity if actor.holds else ""
+        reporter = Reporter(actor.name, holder, actor.identity, is_observer=not actor.holds)
+        return tool_reports.count(work, tool_id, reporter, success=success, error=error)
 
     with counting_refusals(FLOW.entity_type):
         rights.require(actor, FLOW, "operate")
         if complaint := text_error(error, ERROR_LIMIT):
             raise Invalid({"error": [complaint]})
         breaker = _get_or_create(tool_id, within)
-        # The healthy case, by far the most frequent, locks nothing and writes nothing.
-        if success and breaker.state == State.CLOSED and breaker.failure_count == 0:
+        if success and tool_reports.is_healthy(breaker):
             return ReportResult(breaker, counts=True)
         counts = run_in_transaction(count, within=within)
         return ReportResult(_get_or_create(tool_id, within), counts)
@@ -119,7 +111,8 @@ _places: dict[str, Any] = {}
 
 
 def half_open_due(limit: int = BATCH) -> int:
-    """Half-open the breakers past their cooldown, and return their number."""
+    """Half-open the breakers past their cooldown, and return their number; end the probes without a report."""
+    CircuitBreaker.objects.filter(state=State.HALF_OPEN, probe_until__lte=now()).update(probe_until=None)
     at, is_open = now(), CircuitBreaker.objects.filter(state=State.OPEN)
     batch = CircuitBreaker.objects.filter(pk__in=next_by_entry(is_open, _places, State.OPEN, limit))
     due = [breaker.pk for breaker in batch if breaker.cools_down_at() <= at]
@@ -131,12 +124,7 @@ def _get_or_create(tool_id: str, within: UnitOfWork | None) -> CircuitBreaker:
     """Return the breaker of a tool; the first use creates it with the default thresholds."""
     if not is_valid_id(tool_id):
         raise Invalid({"tool": ["must be 1 to 64 of A-Z a-z 0-9 . _ : -"]})
-    found: CircuitBreaker | None = CircuitBreaker.objects.filter(pk=tool_id).first()
-    if found is None:
-        with suppress(DuplicateId):  # a concurrent caller created it
-            transitions.create(CircuitBreaker, id=tool_id, actor=THE_SYSTEM, reason="first use", within=within)
-        found = CircuitBreaker.objects.get(pk=tool_id)
-    return cast(CircuitBreaker, found)
+    return tool_reports.get_or_create([tool_id], within)[tool_id]
 
 
 def _refuse_while_blocked(breaker: CircuitBreaker) -> None:
@@ -161,65 +149,3 @@ def _take_probe(breaker: CircuitBreaker, actor: Actor) -> bool:
     lease = timedelta(seconds=settings.STATECORE_PROBE_SECONDS)
     half_open = CircuitBreaker.objects.filter(free, pk=breaker.pk, state=State.HALF_OPEN)
     return bool(half_open.update(probe_by=actor.identity, probe_until=at + lease))
-
-
-def _may_decide(breaker: CircuitBreaker, actor: Actor) -> bool:
-    """Whether the report decides about a half-open breaker.
-
-    The report of the prober does, even if its lease has ended. Those of other agents are about calls from before the
-    breaker opened. An operator may report an observation while there is no prober.
-    """
-    return breaker.probe_by == (actor.identity if actor.holds or breaker.probe_by else "")
-
-
-def _count_success(breaker: CircuitBreaker, actor: Actor) -> bool:
-    if actor.holds and not tool_lease.select_live(breaker.pk).filter(holder=actor.identity).exists():
-        return False
-    CircuitBreaker.objects.filter(pk=breaker.pk).update(failure_count=0)
-    tool_lease.clear_failures(breaker.pk)
-    return True
-
-
-def _count_failure(work: UnitOfWork, breaker: CircuitBreaker, error: str, actor: Actor) -> bool:
-    if actor.holds and not tool_lease.count_failure(breaker.pk, actor.identity):
-        return False
-    row = CircuitBreaker.objects.filter(pk=breaker.pk)
-    row.update(failure_count=F("failure_count") + 1, last_failure_at=now(), last_error=error)
-    is_reached = breaker.failure_count + 1 >= breaker.failure_threshold
-    if is_reached and not (actor.holds and tool_lease.is_alone_with_failures(breaker.pk, actor.identity)):
-        tool_lease.clear_failures(breaker.pk)
-        transitions.transition(
-            CircuitBreaker,
-            breaker.pk,
-            "failure_threshold_exceeded",
-            actor=THE_SYSTEM,
-            reason=error[:500],
-            metadata=_describe_reporter(actor),
-            within=work,
-        )
-    return True
-
-
-def _count_probe_success(work: UnitOfWork, breaker: CircuitBreaker, actor: Actor) -> bool:
-    if breaker.success_count + 1 >= breaker.success_threshold:
-        return _fire(work, breaker, "success", actor)
-    row = CircuitBreaker.objects.filter(pk=breaker.pk)
-    row.update(success_count=F("success_count") + 1, probe_by="", probe_until=None)
-    return True
-
-
-def _fire(work: UnitOfWork, breaker: CircuitBreaker, trigger: str, actor: Actor, **params: Any) -> bool:
-    transitions.transition(
-        CircuitBreaker,
-        breaker.pk,
-        trigger,
-        actor=THE_SYSTEM,
-        params=params,
-        metadata=_describe_reporter(actor),
-        within=work,
-    )
-    return True
-
-
-def _describe_reporter(actor: Actor) -> dict[str, Any]:
-    return {"reported_by": actor.name, "reporter": actor.identity or None}

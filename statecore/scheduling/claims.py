@@ -15,20 +15,26 @@ from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
 from ..machines import task as tasks
-from ..machines.task import REPORTS, Task, the_worker_takes_it
+from ..machines.task import REPORTS, Task, its_workstream_is_not_paused, no_hold_covers_it, the_worker_takes_it
 from ..machines.worker import State, Worker
 from ..machines.workstream import Workstream
-from ..reactions import unobserved_completion
+from ..reactions import tools, unobserved_completion
 from ..storage.rows import copy_instance
 from ..storage.sql_params import in_clause, in_param
 from ..transitions import rights
 from ..transitions.entity_reader import not_found, reader_of
 from ..transitions.unit_of_work import UnitOfWork
 from .heartbeats import record_heartbeat
+from .hold_conditions import held_params, is_not_held_sql
 
 HEARTBEAT_RENEWAL = timedelta(seconds=10)
 # Highest priority first, then longest in the queue. Tasks locked by another claim are skipped.
-CHOICE = "WHERE row.state = 'queued'{can}{near} ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
+CHOICE = (
+    "WHERE row.state = 'queued'{can}{near} AND {free}{tools} "
+    "ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
+)
+# A CASE for the same reason as below.
+HAS_TOOL = f" AND CASE WHEN row.tool = '' THEN true ELSE row.tool NOT IN ({tools.UNAVAILABLE}) END"
 CAN = {
     # Without the CASE the planner expects containment to be rare, and sorts the whole queue to find it.
     "postgresql": " AND CASE WHEN row.required_capabilities <@ %s::jsonb THEN true ELSE false END",
@@ -127,8 +133,9 @@ class _Exchange:
             transitions.Turn(partial(self._choose_reported, report), report.trigger, report.params, flush=False)
             for report in self.reports
         ]
-        # Only tasks that the worker takes are chosen.
-        known, params = {the_worker_takes_it}, {"worker": self.worker_id}
+        # Only tasks that the worker takes and that are neither held nor paused are chosen.
+        known = {the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused}
+        params = {"worker": self.worker_id}
         return [*reported, transitions.Turn(self._choose_next, "worker_started", params, known=known, flush=False)]
 
     def _choose_reported(self, report: Report, work: UnitOfWork) -> list[Entity]:
@@ -161,11 +168,12 @@ class _Exchange:
         self._renew_heartbeat(work, worker)
         worker = self._without_reported(worker)
         if complaint := worker.reason_to_refuse():
-            if self.reports:
+            # A suspended worker waits for its resumption as for a task.
+            if self.reports or worker.is_suspended():
                 return []
             unmet = [Unmet("worker_unsuitable", f"worker {worker.pk} {complaint}", worker.pk)]
             raise GuardFailed("claim", unmet, **worker.current_facts())
-        return _choose(work, worker, self.most, [*self.reported])
+        return _choose(work, worker, self.most, [*self.reported], self.actor)
 
     def _renew_heartbeat(self, work: UnitOfWork, worker: Any) -> None:
         """Record the claim as a heartbeat if the last one is old. A busy worker that stays busy is not written else."""
@@ -216,27 +224,55 @@ def _lock_tasks_and_worker_sql(vendor: str, share: str, *, one: bool) -> str:
     )
 
 
-def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str]) -> list[Entity]:
-    """Lock and return the next tasks.
+def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str], actor: Actor) -> list[Entity]:
+    """Lock and return the next tasks, as many as the worker has room for and their tools permit.
 
-    If the transaction shares locks, the statement also checks again that the reported completions are unobserved.
+    A tool that permits fewer tasks than were found is left out of the next search, so that it keeps no other back.
     """
     room = worker.max_concurrent_tasks - worker.current_load
-    columns, params = PARENT_STATES, []
-    if work.shared:
-        columns += f", {unobserved_completion.still_unobserved_sql(one=len(reported) == 1)}"
-        params.append(in_param(reported, work.connection.vendor))
-    params.append(json.dumps(worker.capabilities))
-    near = ""
-    if worker.affinity:
-        near = NEAR[work.connection.vendor]
-        params.append(json.dumps(worker.affinity.get("workstreams", [])))
     most = min(room, most or room)
+    chosen: list[Any] = []
+    full: set[str] = set()
+    while len(chosen) < most:
+        found = _search(work, worker, most - len(chosen), reported, [task.pk for task in chosen], full)
+        admitted = tools.admit(work, found, actor)
+        chosen += admitted
+        if len(admitted) == len(found):
+            break
+        full |= {task.tool for task in found} - {""}
+    return chosen
+
+
+def _search(
+    work: UnitOfWork, worker: Any, most: int, reported: list[str], chosen: list[str], full: set[str]
+) -> list[Any]:
+    """Lock and return the next tasks, except those chosen before and those with a tool in `full`.
+
+    If the transaction shares locks, the first search also checks again that the reported completions are unobserved.
+    """
+    vendor = work.connection.vendor
+    columns, params = PARENT_STATES, []
+    if checks := bool(work.shared and not full):
+        columns += f", {unobserved_completion.still_unobserved_sql(one=len(reported) == 1)}"
+        params.append(in_param(reported, vendor))
+    params.append(json.dumps(worker.capabilities))
+    near, has_tool = "", HAS_TOOL
+    if worker.affinity:
+        near = NEAR[vendor]
+        params.append(json.dumps(worker.affinity.get("workstreams", [])))
+    params += held_params(work.connection, now())
+    for column, values in (("id", chosen), ("tool", sorted(full))):
+        if values:
+            has_tool += f" AND NOT (row.{column} {in_clause(vendor, len(values))})"
+            params.append(in_param(values, vendor))
     # A literal for the usual case of one: with a parameter the server would plan each call.
-    condition = CHOICE.format(can=CAN[work.connection.vendor], near=near, limit="1" if most == 1 else "%s")
+    free, limit = is_not_held_sql(vendor), "1" if most == 1 else "%s"
+    condition = CHOICE.format(can=CAN[vendor], near=near, free=free, tools=has_tool, limit=limit)
     params += [most] if most > 1 else []
-    found = work.lock_where(Task, condition, params, columns, flush=False)
-    work.parent_states = {task.workstream_id: (state, run_state) for task, state, run_state, *_ in found}
-    if found and work.shared and found[0][-1]:
+    # The places of reported tasks are free, so their tools may permit others.
+    flush = any(change.entity.__dict__.get("tool") for change in work.pending)
+    found = work.lock_where(Task, condition, params, columns, flush=flush)
+    work.parent_states |= {task.workstream_id: (state, run_state) for task, state, run_state, *_ in found}
+    if found and checks and found[0][-1]:
         work.unobserved = set(reported)
     return [task for task, *_ in found]

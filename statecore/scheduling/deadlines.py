@@ -1,8 +1,9 @@
 """Entities past the deadline of their state.
 
-The deadline is measured from the last sign of progress: when the entity entered its state, its last heartbeat, or the
-last change of its parts. An entity with a timeout is not overdue before it. There is one bounded query for each machine
-and state. It reads a partial index of unfinished entities, so finished ones cost nothing.
+The stuck list and its alert use the expected duration, which may be learnt (expectations.py), and recoveries the
+declared deadline. Both are measured from the last sign of progress: when the entity entered its state, its last
+heartbeat, or the last change of its parts. An entity with a timeout is not overdue before it. There is one bounded
+query for each machine and state. It reads a partial index of unfinished entities, so finished ones cost nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from ..machines.task import State as TaskState
 from ..machines.task import Task
 from ..machines.test_gate import State as GateState
 from ..machines.test_gate import TestGate
+from ..machines.workstream import State as WorkstreamState
 from ..machines.workstream import Workstream
+from ..records.hold import exclude_held
 from ..storage.links import cached_for_batch
+from .expectations import expected_duration
 
 
 def get_clock_start(entity: Entity) -> datetime:
@@ -33,8 +37,11 @@ def get_clock_start(entity: Entity) -> datetime:
 
 
 def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
-    """Return how long an entity is past the deadline of its state and past its own timeout; None if it is not."""
-    deadline = entity.flow.deadline(entity.state)
+    """Return how long an entity is past the expected time in its state and past its own timeout; None if it is not."""
+    return _compute_past(entity, at, expected_duration(entity.flow, entity.state))
+
+
+def _compute_past(entity: Entity, at: datetime, deadline: timedelta | None) -> timedelta | None:
     if deadline is None:
         return None
     due = max(get_clock_start(entity) + deadline, entity.expires_at() or get_clock_start(entity))
@@ -42,9 +49,12 @@ def compute_overdue(entity: Entity, at: datetime) -> timedelta | None:
 
 
 def is_stuck(entity: Entity, at: datetime) -> bool:
-    """Whether an entity is past its deadline and should not be, such as a task in a workstream that has not started."""
+    """Whether an entity is past its deadline and should be recovered.
+
+    It should not be if it waits for another, such as a task in a workstream that has not started.
+    """
     deadline = entity.flow.deadline(entity.state)
-    if deadline is None or compute_overdue(entity, at) is None:
+    if deadline is None or _compute_past(entity, at, deadline) is None:
         return False
     flow, state = entity.flow, entity.state
 
@@ -55,19 +65,20 @@ def is_stuck(entity: Entity, at: datetime) -> bool:
     return entity.pk in cached_for_batch(entity, (is_stuck, flow.entity_type, state, at), find_stuck_ids)
 
 
-def find_overdue(flow: Flow, state: str, at: datetime, limit: int, beyond: float = 1.0) -> list[Any]:
-    """Return the entities past the deadline times `beyond`, longest overdue first."""
+def find_overdue(flow: Flow, state: str, at: datetime, limit: int) -> list[Any]:
+    """Return the entities past the declared deadline, longest overdue first, which recoveries concern."""
     deadline = flow.deadline(state)
     if deadline is None or flow.is_final(state):
         return []
-    return list(select_past_deadline(flow, state, at, deadline * beyond)[:limit])
+    return list(select_past_deadline(flow, state, at, deadline)[:limit])
 
 
-def count_overdue(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> int:
-    deadline = flow.deadline(state)
-    if deadline is None or flow.is_final(state):
-        return 0
-    return select_past_deadline(flow, state, at, deadline * beyond).count()
+def select_stuck(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> QuerySet[Any]:
+    """Return the entities that have made no progress for `beyond` times the expected duration, longest first."""
+    expected = expected_duration(flow, state)
+    if expected is None or flow.is_final(state):
+        return cast("QuerySet[Any]", flow.model.objects.none())
+    return select_past_deadline(flow, state, at, expected * beyond)
 
 
 def select_past_deadline(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:
@@ -89,6 +100,12 @@ def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetim
     return rows.filter(workstream__in=started)
 
 
+def _exclude_held(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude tasks that an operator keeps from being claimed, by a hold or by pausing the workstream."""
+    paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
+    return exclude_held(rows.exclude(workstream__in=paused), at)
+
+
 def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude work that its own timeout allows to go on: it may be longer than the deadline of the state."""
     return rows.exclude(**{f"{column}__gte": at})
@@ -104,7 +121,8 @@ def _exclude_moving_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datet
 def _exclude_moving_runs(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     tasks = _open_tasks().filter(workstream__run=OuterRef("pk"))
     changed = Workstream.objects.filter(run=OuterRef("pk"), state_entered_at__gte=cutoff)
-    return rows.exclude(Exists(changed)).exclude(Exists(_moving(tasks, cutoff, at)))
+    paused = Workstream.objects.filter(run=OuterRef("pk"), state=WorkstreamState.PAUSED)
+    return rows.exclude(Exists(changed)).exclude(Exists(paused)).exclude(Exists(_moving(tasks, cutoff, at)))
 
 
 def _open_tasks() -> QuerySet[Any]:
@@ -124,6 +142,7 @@ def _exclude_cooling_breakers(rows: QuerySet[Any], cutoff: datetime, at: datetim
 
 FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], QuerySet[Any]]] = {
     ("task", "pending"): _keep_started_workstreams,
+    ("task", "queued"): _exclude_held,
     ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
     ("task", "running"): partial(_exclude_within_timeout, "lease_expires_at"),
     ("test_gate", "RUNNING"): partial(_exclude_within_timeout, "times_out_at"),

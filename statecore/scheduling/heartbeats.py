@@ -6,6 +6,7 @@ is the most frequent call, so it is one statement.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -196,18 +197,42 @@ def record_heartbeat_with_token(
 ) -> dict[str, Any] | None:
     """Check the token and record the heartbeat in one statement.
 
-    Returns None, without any effect, if the token is not valid or the heartbeat needs `record_heartbeat`.
+    Return None, without any effect, if the token is not valid or the heartbeat needs `record_heartbeat`.
     """
     updated = _update_heartbeat(worker_id, actor, build_stop_query(worker_id, holds), proof)
     return None if updated is None else _serialize_response(*updated)
 
 
+# All reports in one statement, because a worker may hold many tasks.
+STORE_PROGRESS = {
+    "postgresql": (
+        "SET progress = reported.progress, last_heartbeat = %s "
+        "FROM jsonb_to_recordset(%s::jsonb) AS reported(id text, attempt integer, progress jsonb) "
+        "WHERE row.id = reported.id AND row.attempt = reported.attempt AND row.worker_id = %s"
+    ),
+    "sqlite": (
+        "SET progress = reported.value ->> 'progress', last_heartbeat = %s "
+        "FROM json_each(%s) AS reported WHERE row.id = reported.value ->> 'id' "
+        "AND row.attempt = reported.value ->> 'attempt' AND row.worker_id = %s"
+    ),
+}
+
+
 def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) -> None:
     """Store the progress of tasks that the worker holds; the response names the others to stop."""
-    at = now()
-    for (task_id, attempt), reported in progress.items():
-        held = Task.objects.filter(pk=task_id, attempt=attempt, worker=worker_id)
-        held.update(progress=stamp_progress(reported, at), last_heartbeat=at)
+    if not progress:
+        return
+    connection, at = connections[DEFAULT_DB_ALIAS], now()
+    reported = [
+        {"id": task_id, "attempt": attempt, "progress": stamp_progress(each, at)}
+        for (task_id, attempt), each in progress.items()
+    ]
+    changed_at: Any = connection.ops.adapt_datetimefield_value(at)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {Task._meta.db_table} AS row {STORE_PROGRESS[connection.vendor]}",
+            [changed_at, json.dumps(reported), worker_id],
+        )
 
 
 def _serialize_response(state: str, draining: bool, commands: list[Any]) -> dict[str, Any]:
@@ -269,7 +294,7 @@ def drain_worker(worker_id: str, *, actor: Actor, within: UnitOfWork | None = No
         if worker.state in FINAL:
             return
         Worker.objects.filter(pk=worker_id).update(draining=True)
-        if worker.state == State.IDLE:
+        if worker.state in (State.IDLE, State.SUSPENDED):
             transitions.transition(
                 Worker, worker_id, "shutdown_requested", actor=actor, reason="it was drained", within=work
             )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..kernel.clock import now
 from ..machines.task import State, Task
 from ..machines.worker import Worker
+from ..reactions import tools
+from ..records.hold import exclude_held
 
 MAX_TASKS = 2_000  # a worker that only suits a task further back is not woken, and finds it with its next claim
 
@@ -17,10 +20,12 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
     These are the workers that would get a queued task, each task counted for one worker only, and those that may no
     longer claim, so that their claim is refused.
     """
-    queued = Task.objects.filter(state=State.QUEUED).order_by("-priority", "state_entered_at", "id")
+    queued = Task.objects.filter(tools.is_available(), state=State.QUEUED).exclude(workstream__state="paused")
+    claimable = exclude_held(queued, now())
+    claimable = claimable.order_by("-priority", "state_entered_at", "id")
     unassigned = Counter(
         (tuple(required), workstream)
-        for required, workstream in queued.values_list("required_capabilities", "workstream_id")[:MAX_TASKS]
+        for required, workstream in claimable.values_list("required_capabilities", "workstream_id")[:MAX_TASKS]
     )
     workers = Worker.objects.in_bulk(list(worker_ids))
     return [pk for pk in worker_ids if pk not in workers or _assign(workers[pk], unassigned)]
@@ -29,7 +34,7 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
 def _assign(worker: Worker, unassigned: Counter[tuple[tuple[str, ...], str]]) -> bool:
     """Remove the tasks that this worker would claim from `unassigned`; return whether it must be woken."""
     if worker.reason_to_refuse():
-        return True
+        return not worker.is_suspended()
     room = worker.max_concurrent_tasks - worker.current_load
     found = False
     for kind, count in unassigned.items():

@@ -16,7 +16,7 @@ from ..storage.sql_params import in_clause, in_param
 from .cycles import find_cycle
 
 MAX_ENTITIES = 100_000
-KEYS = {"id", "phase", "metadata", "workstreams", "gates", "start"}
+KEYS = {"id", "phase", "metadata", "workstreams", "gates", "start", "max_repairs"}
 IMPLIED = ("run", "workstream", "state")
 INVALID_ID = "must be 1 to 64 of A-Z a-z 0-9 . _ : -"
 
@@ -29,6 +29,8 @@ class Plan:
     workstreams: dict[str, dict[str, Any]] = field(default_factory=dict)
     gates: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Fields of its workstreams and tasks that they do not give themselves.
+    defaults: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     # Gates that existed before the plan.
@@ -51,6 +53,8 @@ def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
         plan.add_error(name, "is not a member of a plan.")
     if plan.run.get("id") is not None and not is_valid_id(plan.run["id"]):
         plan.add_error("id", INVALID_ID)
+    if "max_repairs" in document:
+        plan.defaults["max_repairs"] = document["max_repairs"]
     for place, workstream in _read_objects(plan, "workstreams", document.get("workstreams")):
         _read_workstream(plan, place, workstream)
     for place, gate in _read_objects(plan, "gates", document.get("gates", [])):
@@ -81,7 +85,7 @@ def _read_objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, 
 
 def _read_workstream(plan: Plan, place: str, given: Mapping[str, Any]) -> None:
     fields = {name: value for name, value in given.items() if name not in ("tasks", "gates")}
-    workstream_id = _add(plan, plan.workstreams, "workstream", place, fields, {})
+    workstream_id = _add(plan, plan.workstreams, "workstream", place, {**plan.defaults, **fields}, {})
     tasks = list(_read_objects(plan, f"{place}.tasks", given.get("tasks")))
     gates = list(_read_objects(plan, f"{place}.gates", given.get("gates", [])))
     if not tasks:
@@ -90,7 +94,7 @@ def _read_workstream(plan: Plan, place: str, given: Mapping[str, Any]) -> None:
         return
     plan.workstreams[workstream_id]["expected_tasks"] = len(tasks)
     for task_place, task in tasks:
-        _add(plan, plan.tasks, "task", task_place, task, {"workstream": workstream_id})
+        _add(plan, plan.tasks, "task", task_place, {**plan.defaults, **task}, {"workstream": workstream_id})
     for gate_place, gate in gates:
         _add(plan, plan.gates, "gate", gate_place, gate, {"workstream": workstream_id})
 

@@ -27,7 +27,7 @@ from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 from . import plan_document
 from .plan_document import Plan, read_plan, select_gate_values
 
-NOUNS = {Workstream: "workstream", TestGate: "gate", Task: "task"}
+NOUNS: dict[type[Entity], str] = {Workstream: "workstream", TestGate: "gate", Task: "task"}
 
 
 class Submitted(Outcome):

@@ -16,10 +16,12 @@ from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
 from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
-from ..machines import task, worker
+from ..machines import task, worker, workstream
 from ..machines.task import Task
 from ..machines.worker import RECOVERY_WINDOW, SILENCE_LIMIT, Worker
+from ..machines.workstream import Workstream
 from ..storage.keyset_scan import next_by_time
+from ..storage.sql_params import quote_states
 
 log = structlog.get_logger(__name__)
 
@@ -34,20 +36,21 @@ def time_out_tasks() -> int:
     return _sweep(Task, task.State.RUNNING, "lease_expires_at", now(), "timeout_exceeded")
 
 
-# The agent is silent if neither it nor its worker has sent a heartbeat in time; claims count as heartbeats.
-SILENT = {
-    "postgresql": (
-        "WHERE row.state = 'running' AND row.last_heartbeat < %s - row.heartbeat_sec * interval '{grace} seconds' "
-        "AND NOT EXISTS (SELECT 1 FROM statecore_worker AS worker WHERE worker.id = row.worker_id "
-        "AND worker.last_heartbeat >= %s - row.heartbeat_sec * interval '{grace} seconds')"
-    ),
-    "sqlite": (
-        "WHERE row.state = 'running' "
-        "AND (julianday(%s) - julianday(row.last_heartbeat)) * 86400 > row.heartbeat_sec * {grace} "
-        "AND NOT EXISTS (SELECT 1 FROM statecore_worker AS worker WHERE worker.id = row.worker_id "
-        "AND (julianday(%s) - julianday(worker.last_heartbeat)) * 86400 <= row.heartbeat_sec * {grace})"
-    ),
+# A heartbeat at `{moment}` is older than the limit of the task and its grace.
+IS_LATE = {
+    "postgresql": "{moment} < %s - row.heartbeat_sec * interval '{grace} seconds'",
+    "sqlite": "(julianday(%s) - julianday({moment})) * 86400 > row.heartbeat_sec * {grace}",
 }
+
+
+def _build_silent_condition() -> str:
+    """Return the condition on a task whose agent is silent: neither it nor its worker has sent a heartbeat in time."""
+    own, workers = (
+        IS_LATE[connection.vendor].format(moment=f"{name}.last_heartbeat", grace=task.HEARTBEAT_GRACE)
+        for name in ("row", "worker")
+    )
+    in_time = f"SELECT 1 FROM {Worker._meta.db_table} AS worker WHERE worker.id = row.worker_id AND NOT ({workers})"
+    return f"WHERE row.state = {quote_states([task.State.RUNNING])} AND {own} AND NOT EXISTS ({in_time})"
 
 
 def fail_silent_tasks() -> int:
@@ -55,10 +58,10 @@ def fail_silent_tasks() -> int:
 
     No guard checks the heartbeat again, so the condition is part of the query that locks.
     """
-    silent = SILENT[connection.vendor].format(grace=task.HEARTBEAT_GRACE)
+    silent = _build_silent_condition()
     at: Any = connection.ops.adapt_datetimefield_value(now())
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM statecore_task AS row {silent})", [at, at])
+        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {Task._meta.db_table} AS row {silent})", [at, at])
         if not cursor.fetchone()[0]:
             return 0
     condition = f"{silent} ORDER BY row.last_heartbeat LIMIT %s"
@@ -75,6 +78,12 @@ def fail_silent_tasks() -> int:
 def queue_retries() -> int:
     """Queue tasks after their retry delay."""
     return _sweep(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")
+
+
+def resume_paused() -> int:
+    """Resume workstreams and workers at the end of their pause."""
+    workstreams = _sweep(Workstream, workstream.State.PAUSED, "paused_until", now(), "workstream_resumed")
+    return workstreams + _sweep(Worker, worker.State.SUSPENDED, "suspended_until", now(), "worker_resumed")
 
 
 def mark_unresponsive_workers() -> int:
@@ -95,10 +104,11 @@ def _shut_down_idle(before: datetime) -> int:
 
     No guard checks the heartbeat of an idle worker again, so the condition is part of the query that locks.
     """
-    condition = "WHERE row.state = 'idle' AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
+    idle = f"row.state = {quote_states([worker.State.IDLE])}"
+    condition = f"WHERE {idle} AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
     before_value: Any = connection.ops.adapt_datetimefield_value(before)
     turn = transitions.Turn(
-        lambda work: [worker for (worker,) in work.lock_where(Worker, condition, [before_value, BATCH])],
+        lambda work: [found for (found,) in work.lock_where(Worker, condition, [before_value, BATCH])],
         "shutdown_requested",
         reason="idle without a heartbeat",
     )

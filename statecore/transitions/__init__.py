@@ -19,6 +19,7 @@ from .outcome import Outcome
 from .override import Category, override
 from .retry import retry
 from .transition import transition
+from .waivers import waive
 
 __all__ = [
     "Category",
@@ -37,4 +38,5 @@ __all__ = [
     "transition",
     "transition_in_turn",
     "transition_many",
+    "waive",
 ]

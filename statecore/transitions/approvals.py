@@ -39,16 +39,18 @@ from .change import check_version
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
 from .override import (
+    WAIVED,
     Forcing,
     Requested,
     approval_required,
     force_entity,
     override,
-    protecting_policies,
+    policies_of,
     recording_refusals,
     require_override,
 )
 from .unit_of_work import UnitOfWork, run_in_transaction
+from .waivers import waive, waive_entity
 
 BATCH = 500
 LONGEST_LINEAGE = 100
@@ -64,7 +66,7 @@ def get(approval_id: str) -> Approval:
 def approve(approval_id: str, *, actor: Actor, comment: str = "", request: RequestKey | None = None) -> Outcome:
     """Execute the override as requested; raises StaleVersion if the entity has changed since the request."""
 
-    def execute(work: UnitOfWork) -> Outcome:
+    def decide(work: UnitOfWork) -> Outcome:
         entity = work.lock(_model(approval), approval.entity_id)
         _check_open(approval_id)
         check_version(entity, approval.version)
@@ -72,7 +74,8 @@ def approve(approval_id: str, *, actor: Actor, comment: str = "", request: Reque
         forcing = Forcing(
             approval.to_state, _requester(approval), approval.reason, approval.category, metadata, approver=actor
         )
-        outcome = force_entity(work, entity, forcing)
+        execute = waive_entity if approval.to_state == WAIVED else force_entity
+        outcome = execute(work, entity, forcing)
         event_id = outcome.entry.event_id if outcome.entry else ""
         _decide(approval, Status.APPROVED, actor, comment, event_id)
         return outcome
@@ -81,7 +84,7 @@ def approve(approval_id: str, *, actor: Actor, comment: str = "", request: Reque
     with counting_refusals(approval.entity_type), _recording(approval, actor, "approve"):
         _check_decider(approval, actor, comment)
         try:
-            return run_in_transaction(execute, request=request, actor=actor)
+            return run_in_transaction(decide, request=request, actor=actor)
         except StaleVersion:
             _close(approval, Status.OUTDATED)
             raise
@@ -104,14 +107,26 @@ def deny(approval_id: str, *, actor: Actor, comment: str = "", request: RequestK
 
 def preview(approval: Approval, actor: Actor) -> Outcome:
     """Run the override and roll it back; raises the refusal that approving would raise."""
-    check_version(_model(approval).objects.get(pk=approval.entity_id), approval.version)
+    model = _model(approval)
+    check_version(model.objects.get(pk=approval.entity_id), approval.version)
+    if approval.to_state == WAIVED:
+        return waive(
+            model,
+            approval.entity_id,
+            actor=actor,
+            reason=approval.reason,
+            category=approval.category,
+            expected_version=approval.version,
+            dry_run=True,
+        )
     return override(
-        _model(approval),
+        model,
         approval.entity_id,
         approval.to_state,
         actor=actor,
         reason=approval.reason,
         category=approval.category,
+        metadata=approval.metadata,
         expected_version=approval.version,
         dry_run=True,
     )
@@ -125,7 +140,7 @@ def check_steps(actor: Actor, entries: Iterable[Entry]) -> None:
     if actor.kind is not Kind.OPERATOR or actor.account is None or not settings.STATECORE_SECOND_PERSON:
         return
     for entry in entries:
-        policies = protecting_policies([entry])
+        policies = policies_of([entry])
         if policies and _has_forced(actor.account, entry):
             raise approval_required(entry, policies)
 
@@ -186,7 +201,8 @@ def _requester(approval: Approval) -> Actor:
     if approval.token and (token is None or not token.is_good(now())):
         raise PermissionDenied(f"the token of {approval.requested_by} is not valid any more", required="requester")
     actor = token.as_operator() if token else Actor.operator(user, Channel(approval.channel))
-    rights.require(actor, registry.flow(approval.entity_type), "override")
+    action = "waive" if approval.to_state == WAIVED else "override"
+    rights.require(actor, registry.flow(approval.entity_type), action)
     return actor
 
 

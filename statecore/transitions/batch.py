@@ -115,6 +115,7 @@ def follow_up(
     *,
     params: Mapping[str, Any] | None = None,
     reason: str = "",
+    metadata: Mapping[str, Any] | None = None,
     known: Collection[Guard] = (),
     flush: bool = True,
 ) -> list[str]:
@@ -123,7 +124,7 @@ def follow_up(
     Where the guards do not hold, an entity keeps its state. Rows locked elsewhere are skipped; their ids are returned.
     `known` and `flush` as for `Turn`.
     """
-    batch = Batch(work, causes.__getitem__, {})
+    batch = Batch(work, causes.__getitem__, metadata or {})
     found = work.lock_known(model, causes, skip_locked=True)
     # A consequence has the time of the event before it, so that a cascade is one moment in every history.
     at = work.entries[-1].timestamp if work.entries else now()

@@ -81,7 +81,8 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
         if _is_repeat(entity, trigger, facts):
             return None
         raise _not_open(entity, trigger, facts)
-    rights.require_change(actor, entity, facts.params.get("attempt"))
+    if actor.kind is not Kind.SYSTEM:
+        rights.require_change(actor, entity, facts.params.get("attempt"))
     if state in flow.final:
         check_not_retried(entity)
     if facts.validated_for is not allowed[0].params:
@@ -189,10 +190,10 @@ def record(entity: Entity, before: Mapping[str, Any], spec: EventSpec) -> Change
     metadata = {**spec.metadata, **entity.event_metadata(spec.trigger)}
     if facts.actor.tool:
         metadata["tool"] = facts.actor.tool
-    entity.sync_state_fields(at, facts.reason)
-    state, free_in = entity.state, entity.flow.free_in
+    state, free_in = entity.__dict__["state"], entity.flow.free_in
+    entity.sync_state_fields(state, at, facts.reason)
     if isinstance(entity, HeartbeatEntity):
-        entity.note_sign_of_life(at, facts.actor, before.get("state"))
+        entity.note_sign_of_life(at, facts.actor, state, before.get("state"))
     # An override takes a leased entity from its holder, but not a registered one.
     if state in free_in or (spec.kind is EventKind.OVERRIDE and free_in):
         entity.holder = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -11,9 +11,10 @@ from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 
 from ..journal import Entry, EventKind
+from ..kernel import evidence
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
-from ..kernel.entity import Entity
+from ..kernel.entity import Entity, LinkedEntity
 from ..kernel.fields import column
 from ..kernel.ids import is_valid_id, new_id
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
@@ -22,9 +23,12 @@ from ..kernel.validation import field_error, json_error, text_error
 from . import rights
 from .change import Change, EventSpec, record, validate_reason_and_metadata
 from .idempotency import RequestKey
+from .link_rows import insert_links
 from .outcome import Outcome, counting_refusals
 from .successors import resolve_links
 from .unit_of_work import UnitOfWork, run_in_transaction
+
+Links = Mapping[str, Sequence[str]]  # the ids of the linked entities by link
 
 
 def create(
@@ -37,12 +41,17 @@ def create(
     request: RequestKey | None = None,
     dry_run: bool = False,
     within: UnitOfWork | None = None,
+    replaces: Entity | None = None,
     **fields: Any,
 ) -> Outcome:
-    """Create an entity in its initial state, with its links and the first event of its chain."""
+    """Create an entity in its initial state, with its links and the first event of its chain.
+
+    With `replaces` it is the successor of a final entity, which the caller has locked and checked.
+    """
 
     def insert(work: UnitOfWork) -> Outcome:
-        change = insert_entity(work, model, entity_id, fields, Facts(now(), actor, {}, reason), cause=cause)
+        facts = Facts(now(), actor, {}, reason)
+        change = insert_entity(work, model, entity_id, fields, facts, cause=cause, retry_of=replaces)
         caused = work.react([change])
         return Outcome(work.latest(change.entity), change.entry, caused)
 
@@ -63,14 +72,17 @@ def insert_entity(
     cause: Entry | None = None,
     trigger: str = "",
     retry_of: Entity | None = None,
+    links: Links | None = None,
 ) -> Change:
-    """Insert an entity and its links without running the reactions."""
-    plain, links = _split_fields(model, fields, facts.actor)
-    targets = resolve_links(work, model, entity_id, links)
-    change = _record_new(model, entity_id, plain, facts, cause, trigger=trigger, retry_of=retry_of)
+    """Insert an entity and its links without running the reactions.
+
+    Links that are not among the fields lead to entities that exist or that the same transaction inserts next.
+    """
+    plain, given = _split_fields(model, fields, facts.actor)
+    targets = resolve_links(work, model, entity_id, given) if links is None else links
+    change = _record_new(model, entity_id, plain, targets, facts, cause, trigger=trigger, retry_of=retry_of)
     _insert(work, [change])
-    for name, ids in targets.items():
-        getattr(change.entity, name).add(*ids)
+    insert_links(work.connection, model, {entity_id: targets})
     return change
 
 
@@ -83,20 +95,15 @@ def insert_entities(
     """
     if taken := work.lock_many(model, list(new)):
         raise DuplicateId(f"the id {taken[0].pk!r} is taken", id=taken[0].pk)
-    changes, links = [], []
+    changes, links = [], {}
     for entity_id, fields in new.items():
         try:
-            plain, its_links = _split_fields(model, fields, facts.actor)
-            changes.append(_record_new(model, entity_id, plain, facts, cause))
+            plain, links[entity_id] = _split_fields(model, fields, facts.actor)
+            changes.append(_record_new(model, entity_id, plain, links[entity_id], facts, cause))
         except Invalid as refusal:
             raise Invalid(refusal.facts["errors"], id=entity_id) from refusal
-        links += [(name, entity_id, target) for name, targets in its_links.items() for target in targets]
     _insert(work, changes)
-    for link in model._meta.many_to_many:
-        own, other = link.m2m_column_name(), link.m2m_reverse_name()
-        through: Any = link.remote_field.through
-        made = [through(**{own: source, other: target}) for name, source, target in links if name == link.name]
-        through.objects.bulk_create(made, batch_size=5_000)
+    insert_links(work.connection, model, links)
     return changes
 
 
@@ -104,6 +111,7 @@ def _record_new(
     model: type[Entity],
     entity_id: str,
     plain: dict[str, Any],
+    links: Links,
     facts: Facts,
     cause: Entry | None,
     *,
@@ -115,6 +123,8 @@ def _record_new(
     entity = _build(model, entity_id, plain)
     entity.retry_of = retry_of
     entity.facts = facts
+    if isinstance(entity, LinkedEntity):
+        entity.link_digests = evidence.digest_links(links)
     caused_by = cause.event_id if cause else ""
     trigger = trigger or model.creation_trigger
     return record(entity, {}, EventSpec(EventKind.CREATED, trigger, Severity.INFO, facts, {}, caused_by))

@@ -57,7 +57,7 @@ def amend(work: UnitOfWork, entity: Entity, changed: Mapping[str, Any], *, actor
     """Set fields of a locked entity and record the edit. Checks neither rights nor values, and runs no reactions."""
     work.flush()
     before = entity.__dict__.copy()
-    shown = {name: _describe(getattr(entity, column(entity, name).attname), value) for name, value in changed.items()}
+    shown = {name: describe(getattr(entity, column(entity, name).attname), value) for name, value in changed.items()}
     _set(entity, changed)
     _set(entity, entity.fields_after_edit())
     facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
@@ -66,7 +66,7 @@ def amend(work: UnitOfWork, entity: Entity, changed: Mapping[str, Any], *, actor
     work.flush()
 
 
-def _describe(old: object, new: object) -> str:
+def describe(old: object, new: object) -> str:
     """Return both values as a text that fits into an event."""
     return f"{_shorten(old)} → {_shorten(new)}"
 

@@ -62,8 +62,9 @@ def answer_once(request: RequestKey, actor: Actor, step: Callable[[W], Outcome],
     while (number := _reserve(request, actor)) is None:
         # None if the record has expired and been deleted in between.
         if (record := _records(request, actor).first()) is not None:
+            replayed = _replay(record, request)  # a mismatch is refused, and is no hit
             requests_total.labels("hit").inc()
-            return _replay(record, request)
+            return replayed
     requests_total.labels("miss").inc()
     outcome = step(work)
     _store(number, outcome)

@@ -20,7 +20,7 @@ from ..storage.rows import ready_cursor
 from . import write
 from .entity_reader import not_found, reader_of
 from .outcome import Outcome
-from .unit_of_work import UnitOfWork, is_transient, notify_after_commit
+from .unit_of_work import UnitOfWork, is_transient, notify_committed
 
 ChangeLoaded = Callable[[UnitOfWork, Entity], Outcome]  # changes an entity that was read without a lock
 
@@ -49,7 +49,7 @@ def attempt(model: type[Entity], entity_id: str, trigger: str, change: ChangeLoa
             raise
         return None
     if outcome is not None and outcome.entry is not None:
-        notify_after_commit()
+        notify_committed()
     return outcome
 
 

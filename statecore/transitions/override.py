@@ -44,6 +44,8 @@ from .unit_of_work import UnitOfWork, run_in_transaction
 log = structlog.get_logger(__name__)
 
 SHORTEST_REASON = 10
+CLEAR_RETRY_COUNT = "clear_retry_count"
+WAIVED = "waived"  # the trigger of a waiver (waivers.py), which policies and approvals name like a state
 
 
 class Category(TextChoices):
@@ -67,6 +69,11 @@ class Forcing:
     category: str
     metadata: Mapping[str, Any]
     approver: Actor | None = None
+
+    @property
+    def clears_retry_count(self) -> bool:
+        """Part of the metadata, so that a request for approval and the event have it too."""
+        return self.metadata.get(CLEAR_RETRY_COUNT) is True
 
 
 class Requested(Outcome):
@@ -109,7 +116,7 @@ def override(
             # In a savepoint: only the complete cascade shows whether a protected state is reached.
             return run_in_transaction(lambda _: force_entity(work, entity, forcing), within=work)
         except ApprovalRequired as required:
-            return _request_approval(model, forcing, bound, required.facts["policies"])
+            return request_approval(model, forcing, bound, required.facts["policies"])
 
     requested = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}
     recording = recording_refusals(model, entity_id, actor, requested, is_preview=dry_run)
@@ -126,6 +133,8 @@ def force_entity(work: UnitOfWork, entity: Entity, forcing: Forcing, *, is_previ
     facts = Facts(max(now(), entity.updated_at), actor, {}, forcing.reason)
     _check_exit(entity, forcing.to_state, facts)
     bypassed = _force_state(entity, forcing.to_state, facts)
+    if forcing.clears_retry_count:
+        _clear_retry_count(entity)
     details = {
         "category": str(forcing.category),
         "guards_bypassed": bypassed,
@@ -137,19 +146,29 @@ def force_entity(work: UnitOfWork, entity: Entity, forcing: Forcing, *, is_previ
     work.flush()  # the forced state alone must satisfy the constraints, before its reactions run
     caused = work.react([change])
     if not is_preview:
-        _check_policies([change.entry, *caused], approver)
-        if actor.account is not None:
-            add_forced_step(change.entry, entity.context().get("run_id", ""), actor.account)
+        check_policies([change.entry, *caused], approver)
+        note_forced_step(actor, entity, change.entry)
     return Outcome(work.latest(entity), change.entry, caused)
 
 
-def protecting_policies(entries: Iterable[Entry]) -> list[Policy]:
-    """Return the policies that protect a state which one of these events enters."""
-    return policies_for((entry.entity_type, entry.to_state) for entry in entries)
+def note_forced_step(actor: Actor, entity: Entity, entry: Entry) -> None:
+    if actor.account is not None:
+        add_forced_step(entry, entity.context().get("run_id", ""), actor.account)
 
 
-def _check_policies(entries: list[Entry], approver: Actor | None) -> None:
-    policies = protecting_policies(entries)
+def protecting_policies(outcome: Outcome) -> list[Policy]:
+    """Return the policies that protect what this outcome, of a call or of its dry run, leads to."""
+    return policies_of([outcome.entry, *outcome.caused] if outcome.entry else [])
+
+
+def policies_of(entries: Iterable[Entry]) -> list[Policy]:
+    """Return the policies that protect a state which one of these events enters, or the waiver that it records."""
+    return policies_for((entry.entity_type, WAIVED if entry.trigger == WAIVED else entry.to_state) for entry in entries)
+
+
+def check_policies(entries: list[Entry], approver: Actor | None) -> None:
+    """Raise ApprovalRequired if a policy protects these events and no other person has approved them."""
+    policies = policies_of(entries)
     if not policies:
         return
     if approver is None or approver.account is None:
@@ -165,9 +184,7 @@ def approval_required(entry: Entry, policies: list[Policy]) -> ApprovalRequired:
     return ApprovalRequired(sentence, policies=names, required="second_person")
 
 
-def _request_approval(
-    model: type[Entity], forcing: Forcing, bound: Mapping[str, Any], policies: list[str]
-) -> Requested:
+def request_approval(model: type[Entity], forcing: Forcing, bound: Mapping[str, Any], policies: list[str]) -> Requested:
     """Store the override as a request and notify the configured receivers."""
     actor, at = forcing.actor, now()
     if actor.account is None:
@@ -216,15 +233,20 @@ def require_override(model: type[Entity], actor: Actor) -> None:
 
 
 def _check_request(model: type[Entity], to_state: str, reason: str, category: str) -> None:
-    errors: dict[str, list[str]] = {}
+    errors = reason_errors(reason, category)
     if to_state not in model.flow.states:
         errors["to_state"] = [f"is not a state of {model.flow.entity_type}: {', '.join(model.flow.states)}."]
+    if errors:
+        raise Invalid(errors)
+
+
+def reason_errors(reason: str, category: str) -> dict[str, list[str]]:
+    errors: dict[str, list[str]] = {}
     if len(reason.strip()) < SHORTEST_REASON or not any(map(str.isalnum, reason)):
         errors["reason"] = [f"must be at least {SHORTEST_REASON} characters: it is recorded permanently."]
     if category not in Category.values:
         errors["category"] = [f"must be one of {', '.join(Category.values)}."]
-    if errors:
-        raise Invalid(errors)
+    return errors
 
 
 def _transitions_to(entity: Entity, to_state: str) -> list[Transition]:
@@ -256,6 +278,12 @@ def _force_state(entity: Entity, to_state: str, facts: Facts) -> list[str]:
     StateField.force(entity, to_state)
     entity.attempt += 1
     return sorted(bypassed) if declared else [f"no_edge_from_{from_state}_to_{to_state}"]
+
+
+def _clear_retry_count(entity: Entity) -> None:
+    if not entity.flow.retry_counter:
+        raise Invalid({CLEAR_RETRY_COUNT: [f"a {entity.flow.entity_type} has no retry count."]})
+    setattr(entity, entity.flow.retry_counter, 0)
 
 
 def _refusing_guards(declared: Transition, entity: Entity, facts: Facts) -> list[str]:

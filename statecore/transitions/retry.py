@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..journal import Entry
-from ..kernel import registry
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
-from ..kernel.fields import column, related, reverse_key
+from ..kernel.fields import column, related
 from ..kernel.ids import new_id
-from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Unmet
+from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Refusal, Unmet
 from ..kernel.transition import Facts, evaluate_guards
+from ..storage.links import read_links
 from . import approvals, rights
 from .change import Change, check_not_retried, validate_reason_and_metadata
 from .create import insert_entity
-from .edit import amend
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
+from .relink import relink_dependents
 from .successors import lock_newest, newest
 from .unit_of_work import UnitOfWork, run_in_transaction
 
@@ -53,6 +54,16 @@ def retry(
         return run_in_transaction(succeed, within=within, dry_run=dry_run, request=request, actor=actor)
 
 
+def may_retry(entity: Entity, actor: Actor) -> bool:
+    """Whether `retry` would accept the entity now, apart from what its children and approvals demand."""
+    try:
+        _require_retry(type(entity), actor)
+        _check_retryable(entity, Facts(max(now(), entity.updated_at), actor, {}, ""))
+    except Refusal:
+        return False
+    return True
+
+
 def _require_retry(model: type[Entity], actor: Actor) -> None:
     """Retries are authorised by operators, or by the system on their policy; never by an agent."""
     if actor.holds:
@@ -72,36 +83,52 @@ def _check_retryable(entity: Entity, facts: Facts) -> None:
 class Succession:
     """The retry of an entity together with its unfinished children.
 
-    All successors are created first and linked afterwards, because they may depend on each other; then the reactions
-    run.
+    The ids of all successors are chosen first, because they may depend on each other; then they are created with their
+    links, and the reactions run.
     """
 
     work: UnitOfWork
     facts: Facts
-    successors: dict[tuple[type[Entity], str], Entity] = field(default_factory=dict)
-    created: list[Change] = field(default_factory=list)
+    successors: dict[tuple[type[Entity], str], str] = field(default_factory=dict)
+    created: dict[tuple[type[Entity], str], Change] = field(default_factory=dict)
 
     def succeed(self, entity: Entity) -> Outcome:
-        successor = self._create_successor(entity, cause=None)
-        self._retry_children(entity, successor.entry)
-        for (model, old), created in self.successors.items():
-            self._copy_links(model, old, created)
-            self._relink_dependents(model, old, created)
-        caused = self.work.react(self.created)
-        children = [change.entry for change in self.created[1:]]
-        return Outcome(self.work.latest(successor.entity), successor.entry, (*children, *caused))
+        for retried, parent in list(self._select(entity, None)):
+            self._create_successor(retried, cause=self.created[type(parent), parent.pk].entry if parent else None)
+        for (model, old), successor_id in self.successors.items():
+            relink_dependents(self.work, model, old, successor_id, self.facts)
+        successor, *children = self.created.values()
+        caused = self.work.react([successor, *children])
+        return Outcome(
+            self.work.latest(successor.entity), successor.entry, (*(each.entry for each in children), *caused)
+        )
 
-    def _create_successor(self, entity: Entity, cause: Entry | None) -> Change:
+    def _select(self, entity: Entity, parent: Entity | None) -> Iterator[tuple[Entity, Entity | None]]:
+        """Yield the entity and its unfinished children, each locked and with its parent."""
+        self.successors[type(entity), entity.pk] = new_id(entity.flow.prefix)
+        yield entity, parent
+        for name in entity.flow.succession.children:
+            children = getattr(entity, name)
+            unfinished = children.exclude(state__in=children.model.flow.done).filter(successor=None)
+            wanted = list(unfinished.order_by("pk").values_list("pk", flat=True))
+            for child in self.work.lock_many(children.model, wanted):
+                _check_ended(child, entity)
+                yield from self._select(child, entity)
+
+    def _create_successor(self, entity: Entity, cause: Entry | None) -> None:
         model = type(entity)
         names = model.editable_fields() - set(entity.flow.succession.leaves_behind)
-        fields = {name: self._inherited(entity, name) for name in names}
-        successor_id = new_id(entity.flow.prefix)
-        change = insert_entity(
-            self.work, model, successor_id, fields, self.facts, cause=cause, trigger=TRIGGER, retry_of=entity
+        self.created[model, entity.pk] = insert_entity(
+            self.work,
+            model,
+            self.successors[model, entity.pk],
+            {name: self._inherited(entity, name) for name in names},
+            self.facts,
+            cause=cause,
+            trigger=TRIGGER,
+            retry_of=entity,
+            links=self._inherited_links(entity),
         )
-        self.successors[model, entity.pk] = change.entity
-        self.created.append(change)
-        return change
 
     def _inherited(self, entity: Entity, name: str) -> Any:
         value: Any = getattr(entity, column(entity, name).attname)
@@ -110,56 +137,21 @@ class Succession:
             return value
         return self._current(target, value)
 
-    def _retry_children(self, entity: Entity, cause: Entry) -> None:
-        for name in entity.flow.succession.children:
-            children = getattr(entity, name)
-            unfinished = children.exclude(state__in=children.model.flow.done).filter(successor=None)
-            wanted = list(unfinished.order_by("pk").values_list("pk", flat=True))
-            for child in self.work.lock_many(children.model, wanted):
-                _check_ended(child, entity)
-                self._retry_children(child, self._create_successor(child, cause).entry)
-
-    def _copy_links(self, model: type[Entity], old: str, successor: Entity) -> None:
+    def _inherited_links(self, entity: Entity) -> dict[str, list[str]]:
         """The successor depends on the dependencies of the old entity, or on their successors."""
-        for link in model._meta.many_to_many:
-            target: Any = link.related_model
-            ids = set(getattr(model(id=old), link.name).values_list("pk", flat=True))
+        found = {}
+        links = read_links(type(entity), [entity.pk])[entity.pk]
+        for name, ids in links.items():
+            target: Any = related(entity, name)
             retried = {pk for pk in ids if (target, pk) in self.successors}
-            self.work.lock_ids(target, ids - retried)
-            newest_ids = [lock_newest(self.work, target, pk) for pk in ids - retried]
-            getattr(successor, link.name).add(*(self._current(target, pk) for pk in retried), *newest_ids)
+            self.work.lock_ids(target, set(ids) - retried)
+            newest_ids = [lock_newest(self.work, target, pk) for pk in sorted(set(ids) - retried)]
+            found[name] = [*dict.fromkeys([*(self._current(target, pk) for pk in retried), *newest_ids])]
+        return found
 
     def _current(self, model: Any, pk: str) -> str:
         successor = self.successors.get((model, pk))
-        return successor.pk if successor else newest(model, pk)
-
-    def _relink_dependents(self, model: type[Entity], old: str, successor: Entity) -> None:
-        """Dependents that are past waiting keep their link: nothing reverts work that has started since."""
-        for owner, link in _links_to(model):
-            links = link.remote_field.through.objects.filter(**{link.m2m_reverse_field_name(): old})
-            name = link.m2m_field_name()
-            unfinished = owner.objects.exclude(state__in=owner.flow.final)
-            # Locked, so that none stops waiting while it is re-linked.
-            locked = self.work.lock_ids(owner, links.filter(**{f"{name}__in": unfinished}).values_list(name, flat=True))
-            waiting = owner.objects.filter(pk__in=locked, state__in=owner.flow.waits_for(link.name))
-            relinked = list(waiting.values_list("pk", flat=True))
-            links.filter(**{f"{name}__in": relinked}).update(**{link.m2m_reverse_field_name(): successor.pk})
-            _rename_blockers(owner, relinked, old, successor.pk)
-        for name in model.flow.succession.followers:
-            owner, key = related(model, name), reverse_key(model, name)
-            following = owner.objects.filter(**{key: old}).exclude(state__in=owner.flow.final)
-            for follower in self.work.lock_many(owner, sorted(following.values_list("pk", flat=True))):
-                amend(self.work, follower, {key: successor.pk}, actor=self.facts.actor)
-
-
-def _rename_blockers(owner: Any, ids: list[str], old: str, successor: str) -> None:
-    """Replace the old id by the successor's in the `blocked_by` lists."""
-    if "blocked_by" not in {field.name for field in owner._meta.concrete_fields}:
-        return
-    for pk, blocked_by in owner.objects.filter(pk__in=ids).exclude(blocked_by=[]).values_list("pk", "blocked_by"):
-        if old in blocked_by:
-            named = sorted({successor if name == old else name for name in blocked_by})
-            owner.objects.filter(pk=pk).update(blocked_by=named)
+        return successor or newest(model, pk)
 
 
 def _check_ended(child: Entity, parent: Entity) -> None:
@@ -167,12 +159,3 @@ def _check_ended(child: Entity, parent: Entity) -> None:
     if not child.has_ended():
         unmet = [Unmet("child_live", f"{child} is still {child.state}", child.pk)]
         raise GuardFailed("retry", unmet, **parent.current_facts())
-
-
-def _links_to(model: type[Entity]) -> list[tuple[type[Entity], Any]]:
-    return [
-        (flow.model, link)
-        for flow in registry.flows()
-        for link in flow.model._meta.many_to_many
-        if link.related_model is model
-    ]

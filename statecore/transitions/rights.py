@@ -6,6 +6,7 @@ from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.refusals import NotTheHolder, PermissionDenied, SamePerson
+from ..records.executor_work import is_done_by_executors
 from ..records.token import accounts_of
 
 
@@ -60,7 +61,7 @@ def require_independence(actor: Actor, entity: Entity) -> None:
     if actor.kind is not Kind.INTEGRATOR:
         return
     flow = entity.flow
-    if flow.has_executors():
+    if is_done_by_executors(flow):
         raise PermissionDenied(f"{flow.entity_type} rows are moved by the executors only", required=[Kind.SYSTEM])
     judged = entity.judged_work()
     if actor.identity in judged or actor.owner in accounts_of(judged):

@@ -26,29 +26,33 @@ _COUNT = "SELECT count(*) FROM recorded"
 
 
 @cache
-def postgresql(
-    model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None = None, *, creating: bool
-) -> str:
-    """Write the row and its event: one round trip, one plan. The triggers compare them at the end of the statement.
+def one(model: type[Entity], columns: tuple[str, ...], *, creating: bool, if_unchanged: bool = False) -> str:
+    """Write a row and its event: one round trip, one plan. The triggers compare them at the end of the statement.
 
-    For one change every parameter is a value. For many, the parameters named in `varying` are arrays, and the others
-    are values that all rows share.
+    The parameters are named, because a row shares some with its event. The statement counts the events that it has
+    inserted. With `if_unchanged` the row was read without a lock, and must still have the xmin `seen`.
     """
-    row = (_insert_given if creating else _update_given)(model, columns)
-    return _with_event(row, _given(model, columns, varying))
+    given = {f"e_{field.column}": f"%(e_{field.column})s::{_type(field)}" for field in EVENT_FIELDS}
+    given |= {f"r_{name}": f"%(r_{name})s::{_type(column(model, name))}" for name in columns}
+    if creating:
+        values = ", ".join(given[f"r_{name}"] for name in columns)
+        row = f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) VALUES ({values})"
+    else:
+        row = _update_one(model, columns, given) + (" AND t.xmin = %(seen)s::xid" if if_unchanged else "")
+    names = [str(field.column) for field in EVENT_FIELDS]
+    return (
+        f"WITH written AS ({row} RETURNING 1) INSERT INTO {_events()} ({', '.join(names)}) "
+        f"SELECT {', '.join(given[f'e_{name}'] for name in names)} FROM written"
+    )
 
 
 @cache
-def update_if_unchanged(model: type[Entity], columns: tuple[str, ...]) -> str:
-    """Write a row that was read without a lock; the last parameter is the xmin it was read with."""
-    row = _update_given(model, columns, " AND t.xmin = given.seen")
-    return _with_event(row, f"{_given(model, columns, None)}, %s::xid AS seen")
-
-
-def _with_event(row: str, given: str) -> str:
+def many(model: type[Entity], columns: tuple[str, ...], varying: frozenset[str], *, creating: bool) -> str:
+    """Write rows and their events; the parameters in `varying` are arrays, the others values that all rows share."""
+    row = (_insert_given if creating else _update_given)(model, columns)
     names = [str(field.column) for field in EVENT_FIELDS]
     return (
-        f"WITH given AS ({given}), written AS ({row}), "
+        f"WITH given AS ({_given(model, columns, varying)}), written AS ({row}), "
         f"recorded AS (INSERT INTO {_events()} ({', '.join(names)}) "
         f"SELECT {', '.join(f'given.e_{name}' for name in names)} "
         f"FROM given JOIN written ON written.id = given.e_entity_id RETURNING 1) "
@@ -133,13 +137,11 @@ def sent_columns(columns: tuple[str, ...], *, creating: bool) -> tuple[str, ...]
     return columns if creating else tuple(name for name in columns if name not in FROM_EVENT)
 
 
-def _given(model: type[Entity], columns: tuple[str, ...], varying: frozenset[str] | None) -> str:
+def _given(model: type[Entity], columns: tuple[str, ...], varying: frozenset[str]) -> str:
     """Select the columns of the row as r_… and of the event as e_…, in the order of the parameters."""
     types = {f"r_{name}": _type(column(model, name)) for name in columns}
     types |= {f"e_{field.column}": _type(field) for field in EVENT_FIELDS}
-    values = ", ".join(f"%s::{type_} AS {name}" for name, type_ in types.items() if name not in (varying or ()))
-    if varying is None:
-        return f"SELECT {values}"
+    values = ", ".join(f"%s::{type_} AS {name}" for name, type_ in types.items() if name not in varying)
     # Binary, because in text arrays every quote of every event is escaped.
     arrays = {name: f"%b::{type_}[]" for name, type_ in types.items() if name in varying}
     unnested = f"unnest({', '.join(arrays.values())}) AS arrays({', '.join(arrays)})"
@@ -156,13 +158,18 @@ def _insert_given(model: type[Entity], columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {_table(model)} ({', '.join(_names(model, columns))}) SELECT {values} FROM given RETURNING id"
 
 
-def _update_given(model: type[Entity], columns: tuple[str, ...], also: str = "") -> str:
+def _update_given(model: type[Entity], columns: tuple[str, ...]) -> str:
+    given = {f"e_{name}": f"given.e_{name}" for name in COLUMNS} | {f"r_{name}": f"given.r_{name}" for name in columns}
+    return f"{_update_one(model, columns, given, ' FROM given')} RETURNING t.id"
+
+
+def _update_one(model: type[Entity], columns: tuple[str, ...], given: dict[str, str], source: str = "") -> str:
     """A row that has changed since it was read does not match, because its version has increased."""
-    sets = [_from_event(name, f"given.e_{source}", "given.e_kind") for name, source in FROM_EVENT.items()]
-    sets += [f"{_names(model, (name,))[0]} = given.r_{name}" for name in columns]
+    sets = [_from_event(name, given[f"e_{event}"], given["e_kind"]) for name, event in FROM_EVENT.items()]
+    sets += [f"{_names(model, (name,))[0]} = {given[f'r_{name}']}" for name in columns]
     return (
-        f"UPDATE {_table(model)} AS t SET {', '.join(sets)} FROM given "
-        f"WHERE t.id = given.e_entity_id AND t.version = given.e_sequence - 1{also} RETURNING t.id"
+        f"UPDATE {_table(model)} AS t SET {', '.join(sets)}{source} "
+        f"WHERE t.id = {given['e_entity_id']} AND t.version = {given['e_sequence']} - 1"
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
+import structlog
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -25,6 +26,8 @@ from . import write
 from .change import Change
 from .entity_reader import EntityReader, not_found, reader_of
 from .idempotency import RequestKey, answer_once
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 Key = tuple[type[Entity], str]
@@ -60,6 +63,8 @@ class UnitOfWork:
     parent_states: dict[str, tuple[str, str]] = field(default_factory=dict)
     # Tasks found to have no dependents, under the shared locks of their workstreams.
     unobserved: set[str] = field(default_factory=set)
+    # Tasks and gates whose tools permit them to start (reactions/tools.py).
+    admitted: set[Key] = field(default_factory=set)
     # Tasks that are completing and known to need no reaction.
     completing: set[str] = field(default_factory=set)
 
@@ -245,6 +250,15 @@ def _run_once(step: Callable[[UnitOfWork], T], connection: BaseDatabaseWrapper, 
         else:
             notify_after_commit()
     return result
+
+
+def notify_committed() -> None:
+    """Notify the listeners of a statement that was committed on its own; Django's way takes several times as long."""
+    for listener in registry.listeners:
+        try:
+            listener()
+        except Exception:
+            log.exception("listener_failed")
 
 
 def notify_after_commit() -> None:

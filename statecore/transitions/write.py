@@ -96,12 +96,13 @@ def _combine_on_sqlite(connection: Connection, cursor: Any, rows: list[statement
 def update_if_unchanged(connection: Connection, cursor: Any, change: Change, xmin: str) -> bool:
     """Write one change if its row still has the xmin it was read with; return whether it was written."""
     columns = statements.sent_columns(change.columns, creating=False)
-    values = [*_row_values(connection, change, columns), *change.entry, xmin]
+    values = _name_values(connection, change, columns)
+    values["seen"] = xmin
     try:
-        cursor.execute(statements.update_if_unchanged(type(change.entity), columns), values)
+        cursor.execute(statements.one(type(change.entity), columns, creating=False, if_unchanged=True), values)
     except (IntegrityError, DataError) as error:
         raise _constraint_violated(error) from error
-    return bool(cursor.fetchone()[0])
+    return bool(cursor.rowcount)
 
 
 # Many changes
@@ -129,9 +130,10 @@ def _write_many(connection: Connection, cursor: Any, changes: Iterator[Change], 
                     own_cursor = cursor if len(portion) == 1 else new_cursor(connection)
                     sent.append((len(group), send(connection, own_cursor, group, creating=creating)))
                 portion = list(islice(changes, PORTION))
-            wanted, written = sum(wanted for wanted, _count in sent), sum(count() for _wanted, count in sent)
-            if written != wanted:
-                raise LostRow(wanted, written)
+        # The answers have arrived at the end of the pipeline.
+        wanted, written = sum(wanted for wanted, _count in sent), sum(count() for _wanted, count in sent)
+        if written != wanted:
+            raise LostRow(wanted, written)
     except (IntegrityError, DataError) as error:
         raise _constraint_violated(error) from error
 
@@ -152,14 +154,25 @@ def _pipeline(connection: Connection) -> AbstractContextManager[Any]:
 def _send_to_postgresql(connection: Connection, cursor: Any, changes: list[Change], *, creating: bool) -> ReadCount:
     model = type(changes[0].entity)
     columns = statements.sent_columns(changes[0].columns, creating=creating)
+    if len(changes) == 1:
+        values = _name_values(connection, changes[0], columns)
+        cursor.execute(statements.one(model, columns, creating=creating), values)
+        return lambda: int(cursor.rowcount)
     rows = [[*_row_values(connection, change, columns), *change.entry] for change in changes]
-    if len(rows) == 1:
-        statement, values = statements.postgresql(model, columns, creating=creating), rows[0]
-    else:
-        varying, values = _split_columns([*(f"r_{name}" for name in columns), *_EVENT_NAMES], rows)
-        statement = statements.postgresql(model, columns, varying, creating=creating)
-    cursor.execute(statement, values)
+    varying, arrays = _split_columns([*_row_names(columns), *_EVENT_NAMES], rows)
+    cursor.execute(statements.many(model, columns, varying, creating=creating), arrays)
     return lambda: int(cursor.fetchone()[0])
+
+
+def _name_values(connection: Connection, change: Change, columns: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = dict(zip(_EVENT_NAMES, change.entry, strict=True))
+    values.update(zip(_row_names(columns), _row_values(connection, change, columns), strict=True))
+    return values
+
+
+@cache
+def _row_names(columns: tuple[str, ...]) -> list[str]:
+    return [f"r_{name}" for name in columns]
 
 
 def _split_columns(names: list[str], rows: list[list[Any]]) -> tuple[frozenset[str], list[Any]]:

@@ -24,7 +24,7 @@ MEMBERS = (
     "event_id", "entity_type", "entity_id", "sequence", "kind", "trigger", "from_state", "to_state", "severity",
     "actor", "channel", "timestamp", "caused_by", "prev_hash",
 )  # fmt: skip
-ADDED = frozenset({*MEMBERS, "position", "version", "hash"})
+ADDED = frozenset({*MEMBERS, "position", "version", "hash", "event_name"})
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 

@@ -40,14 +40,17 @@ class StreamEvent(NamedTuple):
     actor: str
     kind: str
     severity: str
+    from_state: str
     to_state: str
+    event_name: str
     text: bytes
 
     @classmethod
     def serialize(cls, position: int, event: Mapping[str, Any]) -> StreamEvent:
         return cls(
             position, event["entity_type"], event["entity_id"], event["context"].get("run_id", ""), event["actor"],
-            event["kind"], event["severity"], event["to_state"], orjson.dumps({"position": position, "event": event}),
+            event["kind"], event["severity"], event["from_state"] or "", event["to_state"], event["event_name"],
+            orjson.dumps({"position": position, "event": event}),
         )  # fmt: skip
 
 

@@ -28,7 +28,9 @@ class EventFilter(NamedTuple):
     actor: frozenset[str] = frozenset()
     kind: frozenset[str] = frozenset()
     severity: frozenset[str] = frozenset()
+    from_state: frozenset[str] = frozenset()
     to_state: frozenset[str] = frozenset()
+    event_name: frozenset[str] = frozenset()
 
     @property
     def conditions(self) -> list[tuple[Callable[[StreamEvent], str], frozenset[str]]]:

@@ -163,7 +163,7 @@ def find_stuck(at: datetime) -> Iterator[Violation]:
     """Yields a violation for each machine and state in which entities are far past their deadline."""
     for flow in registry.flows():
         for state in flow.timing:
-            if found := deadlines.find_overdue(flow, state, at, MAX_STUCK_IDS, beyond=get_limit("stuck_factor")):
+            if found := list(deadlines.select_stuck(flow, state, at, get_limit("stuck_factor"))[:MAX_STUCK_IDS]):
                 yield _describe_stuck(flow, state, found, at)
 
 
@@ -171,7 +171,7 @@ def _describe_stuck(flow: Flow, state: str, found: list[Any], at: datetime) -> V
     """Returns the violation with the number of these entities, and the ids of those that are overdue longest."""
     count = len(found)
     if count == MAX_STUCK_IDS:
-        count = deadlines.count_overdue(flow, state, at, beyond=get_limit("stuck_factor"))
+        count = deadlines.select_stuck(flow, state, at, get_limit("stuck_factor")).count()
     one = f"{flow.event_noun.replace('_', ' ')} {found[0].pk} has"
     subject = one if count == 1 else f"{count} {flow.collection.replace('-', ' ')} have"
     since = format_utc(deadlines.get_clock_start(found[0]))
@@ -207,7 +207,8 @@ COUNT_RULES = (
         "more than {override_count} states were forced within {override_minutes} minutes", find_too_many_overrides,
     ),
     CountRule(
-        "stuck", Severity.CRITICAL, "an entity has been in its state for more than {stuck_factor} times its deadline",
+        "stuck", Severity.CRITICAL,
+        "an entity has made no progress for more than {stuck_factor} times its deadline or its learnt duration",
         find_stuck,
     ),
     CountRule(

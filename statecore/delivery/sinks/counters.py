@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import structlog
 from django.db import connection, models, transaction
 
-from ...journal import TRANSITION_KINDS, EventKind, commit_order
+from ...journal import TRANSITION_KINDS, Entry, EventKind, commit_order, dwell_seconds
 from ...journal.archive import get_last_archived_position, sum_counters
 from ...journal.commit_order import EVENTS
 from ...journal.position import Numbering, Position
 from ...kernel import registry
 from ...kernel.flow import Flow
-from ...kernel.transition import Severity
-from ...records import OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
+from ...kernel.transition import ERRORS
+from ...records import DwellCount, OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
 from ...records.counter import COUNTERS_SINK
 from ...storage.snapshot import consistent_snapshot
 from ...storage.sql_params import in_clause, in_param
@@ -26,8 +26,8 @@ from .sink import Batch, Sink
 log = structlog.get_logger(__name__)
 
 RATE_RETENTION = timedelta(days=2)
+DWELL_RETENTION = timedelta(days=14)
 ROWS_PER_QUERY = 1_000  # of a reconciliation
-FAILURES = {Severity.ERROR, Severity.CRITICAL}
 Key = tuple[Any, ...]
 Counts = Mapping[Key, Any]
 
@@ -35,6 +35,7 @@ KEYS: dict[type[models.Model], tuple[str, ...]] = {
     StateCount: ("entity_type", "state"),
     TransitionCount: ("entity_type", "from_state", "to_state"),
     OverrideCount: ("entity_type", "operator"),
+    DwellCount: ("day", "entity_type", "state", "bucket"),
     TransitionRate: ("minute", "entity_type", "from_state", "to_state"),
 }
 NUMBERS: dict[type[models.Model], tuple[str, ...]] = {TransitionRate: ("count", "failures", "overrides")}
@@ -48,6 +49,7 @@ class Counters(Sink):
         transitions: Counter[Key] = Counter()
         overrides: Counter[Key] = Counter()
         rates: dict[Key, list[int]] = {}
+        dwells: Counter[Key] = Counter()
         for event in batch:
             entry = event.entry
             if entry.kind not in TRANSITION_KINDS:
@@ -57,17 +59,33 @@ class Counters(Sink):
             minute = connection.ops.adapt_datetimefield_value(entry.timestamp.replace(second=0, microsecond=0))
             rate = rates.setdefault((minute, *transition), [0, 0, 0])
             rate[0] += 1
-            rate[1] += entry.severity in FAILURES
+            rate[1] += _is_failure(entry)
             if entry.kind == EventKind.OVERRIDE:
                 rate[2] += 1
                 overrides[entry.entity_type, entry.actor] += 1
+            elif entry.from_state:
+                dwells[_find_dwell(entry)] += 1
         add_counts(StateCount, _sum_states(transitions))
         add_counts(TransitionCount, transitions)
         add_counts(OverrideCount, overrides)
         add_counts(TransitionRate, rates)
+        add_counts(DwellCount, dwells)
 
     def tick(self, at: datetime) -> None:
         TransitionRate.objects.filter(minute__lt=at - RATE_RETENTION).delete()
+        DwellCount.objects.filter(day__lt=(at - DWELL_RETENTION).date()).delete()
+
+
+def _find_dwell(entry: Entry) -> Key:
+    """Returns the histogram and the bucket that count how long an entity was in the state it left without force."""
+    day = connection.ops.adapt_datefield_value(entry.timestamp.date())
+    return day, entry.entity_type, entry.from_state, DwellCount.find_bucket(dwell_seconds(entry.body))
+
+
+def _is_failure(entry: Entry) -> bool:
+    """Whether a transition is an error or leads to a failure: an override does so with a warning only."""
+    flow = registry.find(entry.entity_type)
+    return entry.severity in ERRORS or (flow is not None and entry.to_state in flow.failures)
 
 
 def _sum_states(transitions: Counts) -> Counter[Key]:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+
+from ...executors import compensation_plan
 from .. import machine_pages
 from . import alerts, command_lines, grafana, metrics, rest_api, scale, settings
 
@@ -20,6 +23,7 @@ def render_documents() -> dict[str, str]:
         f"{REFERENCE}/statecore.md": command_lines.render_statecore_page(),
         f"{REFERENCE}/rest.md": rest_api.render_calls_page(),
         f"{REFERENCE}/problems.md": rest_api.render_problems_page(),
+        f"{REFERENCE}/compensation-plan.schema.json": json.dumps(compensation_plan.json_schema(), indent=2) + "\n",
         f"{REFERENCE}/metrics.md": metrics.render_page(),
         f"{REFERENCE}/alerts.md": alerts.render_page(),
         "docs/scale.md": scale.render_page(),

@@ -99,12 +99,15 @@ def supervised_job(entity: SimulatedEntity) -> Steps:
         return
     entity.fire("validate")
     yield
-    entity.fire("allocate_resources", workers=[f"{entity.name}-w"])
+    worker = f"{entity.name}-w"
+    entity.context.create(SupervisedWorker, worker, entity.actor, workspace_id="simulation")
+    entity.fire("allocate_resources", workers=[worker])
     yield
     if entity.fails:
         entity.fire("error", error="the worker failed", attempt=1)
     else:
         entity.fire("success", result={"findings": 3}, attempt=1)
+    entity.context.fire(SupervisedWorker, worker, "complete_tasks", entity.actor)
 
 
 def supervised_worker(entity: SimulatedEntity) -> Steps:

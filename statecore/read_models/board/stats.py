@@ -16,6 +16,7 @@ from ...kernel.transition import Severity
 from ...records import Alert, SinkCursor, StateCount, TransitionRate
 from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
+from ...records.hold import Hold, Kind, select_active
 from .stuck_counts import StuckCounts, cache
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Snapshot(NamedTuple):
     minutes: dict[str, dict[str, dict[str, int]]]
     stuck: StuckCounts
     alerts: dict[str, int]
+    holds: list[Hold]
 
 
 def get_stats(visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -44,7 +46,8 @@ def get_stats(visible: Collection[str] | None = None) -> dict[str, Any]:
 def take_snapshot() -> Snapshot:
     at = now()
     position, counts = _read_counts()
-    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), cache.get(at), _count_alerts())
+    alerts, holds = _count_alerts(), list(select_active(at))
+    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), cache.get(at), alerts, holds)
 
 
 def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -73,7 +76,19 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
             "listed": sum(_keep_visible(snapshot.stuck.listed, visible).values()),
         },
         "alerts": snapshot.alerts,
+        "holds": [_serialize_hold(hold) for hold in snapshot.holds if _is_hold_visible(hold, visible)],
     }
+
+
+def _is_hold_visible(hold: Hold, visible: Collection[str] | None) -> bool:
+    """Whether the user may see what the hold is about; its text may name the run."""
+    return visible is None or hold.kind != Kind.RUN or "run" in visible
+
+
+def _serialize_hold(hold: Hold) -> dict[str, Any]:
+    names = ("id", "scope", "reason", "created_by", "expires_at")
+    fields = hold.as_dict()
+    return {name: fields[name] for name in names}
 
 
 def _iterate_visible_minutes(

@@ -15,7 +15,6 @@ from ...kernel.flow import Flow, Rest
 from ...kernel.transition import Severity
 
 NOTABLE = {Severity.WARNING, Severity.ERROR, Severity.CRITICAL}
-FAILURES = {Severity.ERROR, Severity.CRITICAL}
 SHADES = 4
 
 
@@ -54,7 +53,7 @@ def state_styles(entity_type: str) -> dict[str, StateStyle]:
 def choose_tone(flow: Flow, state: str) -> Tone:
     entered = {transition.severity for transition in flow.transitions if transition.target == state}
     if flow.is_final(state):
-        return _choose_final_tone(state in flow.done, entered)
+        return _choose_final_tone(flow, state)
     if state == flow.initial:
         return Tone.WAITING
     if isinstance(flow.timing.get(state), Rest):
@@ -62,7 +61,7 @@ def choose_tone(flow: Flow, state: str) -> Tone:
     return Tone.TROUBLED if entered <= NOTABLE else Tone.ACTIVE
 
 
-def _choose_final_tone(is_done: bool, entered: set[Severity]) -> Tone:
-    if is_done:
+def _choose_final_tone(flow: Flow, state: str) -> Tone:
+    if state in flow.done:
         return Tone.DONE
-    return Tone.FAILED if entered <= FAILURES else Tone.ENDED
+    return Tone.FAILED if state in flow.failures else Tone.ENDED

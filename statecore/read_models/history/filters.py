@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
 
-from ...journal import ENTITY_KINDS
-from ...journal.accounts import ENTITY_TYPE as ACCOUNT
+from ...journal import ENTITY_KINDS, event_names
 from ...journal.commit_order import EVENTS
-from ...journal.epochs import ENTITY_TYPE as JOURNAL
 from ...kernel import registry
 from ...kernel.actors import Channel
 from ...kernel.refusals import Invalid
-from ...kernel.transition import Severity
-from ...storage.sql_params import in_clause, in_param
+from ...kernel.transition import ERRORS, Severity
+from ...storage.journal_rules import ACCOUNT, ENTRY_TYPES
+from ...storage.sql_params import in_clause, in_param, quote_states
 
 
 class Condition(NamedTuple):
@@ -41,6 +40,9 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
     trigger: Sequence[str] = ()
+    event_name: Sequence[str] = ()
+    # Only failures, as the failure rate counts them.
+    failures: bool = False
     # Reads the account journal instead of the events of machines; requires another permission.
     accounts: bool = False
 
@@ -51,6 +53,7 @@ class Filters:
             "channel": [*map(str, Channel)],
             "kind": ENTITY_KINDS,
             "severity": [*map(str, Severity)],
+            "event_name": event_names.list_names(),
         }
         unknown = {name: set(getattr(self, name)) - set(values) for name, values in known.items()}
         errors = {name: [f"must be one of {', '.join(known[name])}."] for name, values in unknown.items() if values}
@@ -79,6 +82,7 @@ class Filters:
         yield self._match_entities() if self.entity else self._match_entity_types()
         if self.trigger:
             yield Condition(f"e.trigger {_build_in_clause(self.trigger)}", [_build_in_param(self.trigger)])
+        yield from self._match_declared()
         for operator, moment in ((">=", self.since), ("<", self.until)):
             if moment is not None:
                 yield Condition(f"e.timestamp {operator} %s", [connection.ops.adapt_datetimefield_value(moment)])
@@ -88,10 +92,17 @@ class Filters:
             if states:
                 yield Condition(f"{column} {_build_in_clause(states)}", [_build_in_param(states)])
 
+    def _match_declared(self) -> Iterator[Condition]:
+        """Yields the conditions that follow from the declarations of machines."""
+        if self.event_name:
+            yield Condition(_match_any(map(_match_name, self.event_name)), [])
+        if self.failures:
+            yield Condition(_match_failures(), [])
+
     def _match_entity_types(self) -> Condition:
         """Returns the condition on the entity type, which always separates machines from the account journal."""
         if self.accounts or not self.entity_type:
-            machines = f"p.entity_type NOT IN ('{ACCOUNT}', '{JOURNAL}')"
+            machines = f"p.entity_type NOT IN ({quote_states(ENTRY_TYPES)})"
             return Condition(f"p.entity_type = '{ACCOUNT}'" if self.accounts else machines, [])
         return Condition(f"p.entity_type {_build_in_clause(self.entity_type)}", [_build_in_param(self.entity_type)])
 
@@ -109,6 +120,31 @@ class Filters:
         )
         within = f"= ANY(ARRAY({chains}))" if connection.vendor == "postgresql" else f"IN ({chains})"
         return Condition(f"p.event_id {within}", [*types, _build_in_param(self.entity)])
+
+
+def _match_name(name: str) -> str:
+    return _match_any(map(_match_named, event_names.find_named(name)))
+
+
+def _match_named(events: event_names.NamedEvents) -> str:
+    """Returns literal SQL: names of machines, triggers and states are identifiers."""
+    conditions = [_build_equality("p.kind", [kind.value for kind in events.kinds])]
+    columns = (("p.entity_type", events.entity_type), ("e.trigger", events.trigger), ("e.to_state", events.to_state))
+    return " AND ".join(conditions + [f"{column} = '{value}'" for column, value in columns if value])
+
+
+def _match_failures() -> str:
+    """Returns the condition of the counters' failures: an error, or a state that counts as a failure."""
+    entered = (
+        f"p.entity_type = '{flow.entity_type}' AND {_build_equality('e.to_state', sorted(flow.failures))}"
+        for flow in registry.flows()
+        if flow.failures
+    )
+    return _match_any([_build_equality("p.severity", sorted(map(str, ERRORS))), *entered])
+
+
+def _match_any(conditions: Iterable[str]) -> str:
+    return f"({' OR '.join(f'({condition})' for condition in conditions)})"
 
 
 def _build_equality(column: str, values: Sequence[str]) -> str:

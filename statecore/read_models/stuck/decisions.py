@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 
 from ...kernel.constraints import SqlLiteral, is_live
 from ...machines import run, task, workstream
 from ...machines.run import Run
 from ...machines.task import Task
+from ...machines.test_gate import TestGate
 from ...machines.workstream import Workstream
 
 SINCE = "undecided_since"
@@ -57,6 +58,7 @@ def _list_reasons() -> list[Reason]:
         *map(_build_run_reason, workstream.LOST),
         *map(_build_workstream_reason, task.LOST),
         _build_dependency_reason(),
+        _build_repair_reason(),
     ]
 
 
@@ -79,3 +81,11 @@ def _build_dependency_reason() -> Reason:
     waiting = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=sorted(workstream.WAITING))
     dead = links.filter(from_workstream=OuterRef("pk"), to_workstream__state__in=ended)
     return Reason("workstream without dependency", waiting, workstream.WAITING, dead, "to_workstream__completed_at")
+
+
+def _build_repair_reason() -> Reason:
+    """Returns the reason of workstreams with a failed gate that accept a task to repair it."""
+    validating = Workstream.objects.filter(is_live(Workstream.flow.final), state=workstream.State.VALIDATING)
+    failed = TestGate.objects.filter(workstream=OuterRef("pk"), state="FAILED", waived=False, successor=None)
+    repairable = validating.filter(repairs__lt=F("max_repairs"))
+    return Reason("workstream to repair", repairable, {workstream.State.VALIDATING}, failed)

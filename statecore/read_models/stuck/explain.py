@@ -13,6 +13,7 @@ from ...kernel.entity import Entity
 from ...kernel.ids import is_valid_id
 from ...kernel.refusals import NotFound
 from ...scheduling import deadlines
+from ...scheduling.expectations import expected_duration
 from . import chain
 from .transition_checks import TransitionCheck, check_transitions
 from .visibility import VisibleMachines
@@ -28,7 +29,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         flow, entity = self.entity.flow, self.entity
-        deadline = flow.deadline(entity.state)
+        deadline = expected_duration(flow, entity.state)
         transitions = [check.as_dict() for check in self.transitions]
         return {
             "entity_type": flow.entity_type,

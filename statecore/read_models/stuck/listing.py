@@ -15,8 +15,10 @@ from ...kernel import phrasing, registry
 from ...kernel.actors import OPERATOR as OPERATOR_KIND
 from ...kernel.clock import now, rfc3339
 from ...kernel.entity import Entity
+from ...kernel.flow import Rest
 from ...records import acknowledgement
 from ...records.acknowledgement import Acknowledgement
+from ...scheduling.expectations import expected_duration
 from ...scheduling.recovery import APPROVAL, OPERATOR, Proposal, propose_recovery
 from . import chain
 from .overdue import count_rows
@@ -133,7 +135,7 @@ def _make_item(one: StuckEntity, at: datetime, links: list[chain.Link], acknowle
         entity=entity,
         kind=kind,
         since=one.since,
-        deadline=None if one.is_decision else entity.flow.deadline(entity.state),
+        deadline=None if one.is_decision else expected_duration(entity.flow, entity.state),
         overdue=one.compute_overdue(at),
         why=chain.format_sentence(links),
         recovery=proposal or _suggest_manual_action(entity, links, at),
@@ -147,7 +149,9 @@ def _suggest_manual_action(entity: Entity, links: list[chain.Link], at: datetime
     final_root = root if root.flow.is_final(root.state) else None
     retries = [f"retry {phrasing.describe_entity(root)}"] if final_root else []
     checks = check_transitions(entity, at, by=OPERATOR_KIND)
-    triggers = tuple(dict.fromkeys(check.trigger for check in checks if check.allowed and not check.needs))
+    # A state in which it may rest would only postpone the decision.
+    decisive = (check for check in checks if not isinstance(entity.flow.timing.get(check.to_state), Rest))
+    triggers = tuple(dict.fromkeys(check.trigger for check in decisive if check.allowed and not check.needs))
     return Proposal(" or ".join([*retries, *triggers, "override"]), OPERATOR, triggers, final_root)
 
 

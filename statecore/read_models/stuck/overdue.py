@@ -43,11 +43,9 @@ def find_overdue_states(at: datetime) -> list[Key]:
 def _select_overdue_rows(at: datetime) -> Iterator[tuple[Key, QuerySet[Any]]]:
     for flow in registry.flows():
         for state in flow.states:
-            if (deadline := flow.deadline(state)) is not None and not flow.is_final(state):
-                yield (
-                    (flow.entity_type, state),
-                    deadlines.select_past_deadline(flow, state, at, deadline).order_by().values_list("pk"),
-                )
+            if flow.deadline(state) is not None and not flow.is_final(state):
+                rows = deadlines.select_stuck(flow, state, at)
+                yield (flow.entity_type, state), rows.order_by().values_list("pk")
 
 
 def count_rows(querysets: Iterable[tuple[Key, QuerySet[Any]]]) -> list[tuple[str, str, int]]:

@@ -7,15 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ...kernel import phrasing
+from ...kernel.clock import format_utc
 from ...kernel.entity import Entity
 from ...kernel.fields import related
-from ...machines import patch_ledger, run, task, test_gate, worker, workstream
+from ...machines import circuit_breaker, patch_ledger, run, task, test_gate, worker, workstream
 from ...machines.patch_ledger import PatchLedger
 from ...machines.run import Run
 from ...machines.task import Task
 from ...machines.test_gate import TestGate
 from ...machines.worker import SILENCE_LIMIT
 from ...machines.workstream import Workstream, all_its_tasks_are_created
+from ...reactions import tools
 from ...storage.links import cached_for_batch
 from .executor_causes import is_silent
 from .transition_checks import build_system_facts
@@ -39,8 +41,16 @@ def find_run_cause(entity: Run, at: datetime) -> Cause:
 
 
 def find_workstream_cause(entity: Workstream, at: datetime) -> Cause:
+    if entity.state == workstream.State.PAUSED:
+        until = entity.paused_until
+        end = f"it resumes at {format_utc(until)}" if until else "until an operator resumes it"
+        return phrasing.describe_state(entity, at, end)
     if entity.state in (workstream.State.PLANNED, workstream.State.BLOCKED):
         return _find_cause_before_start(entity, at)
+    if entity.awaits_repair():
+        gate, left = entity.failed_final_gate(), entity.max_repairs - entity.repairs
+        words = f"gate {gate} failed: it accepts a task that repairs it, {left} of {entity.max_repairs} repairs remain"
+        return Detail(phrasing.describe_state(entity, at, words), about="test_gate")
     for children, done in _list_parts(entity):
         if found := find_wait("waits for", entity, children, done=done):
             return found
@@ -78,12 +88,18 @@ def _find_cause_before_queue(entity: Task, at: datetime) -> Cause:
     found = found or _find_gate(entity, "entry_gates")
     if found:
         return found
-    if entity.workstream.state not in ("ready", "executing"):
+    if entity.workstream.state not in ("ready", "executing", "validating"):
         return Wait("waits for", entity.workstream)
     return phrasing.describe_state(entity, at, UNBLOCKED)
 
 
 def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:
+    if entity.workstream.state == workstream.State.PAUSED:
+        return Wait("waits for", entity.workstream)
+    if hold := entity.find_hold(at):
+        return phrasing.describe_state(entity, at, hold.describe())
+    if found := _find_tool_wait(entity, at):
+        return found
     return Detail(phrasing.describe_state(entity, at, _explain_unclaimed(entity, at)), about="worker")
 
 
@@ -158,7 +174,29 @@ def find_gate_cause(entity: TestGate, at: datetime) -> Cause:
         return phrasing.describe_state(entity, at, timeout)
     if entity.abandoned:
         return phrasing.describe_state(entity, at, f"its workstream {entity.workstream_id} has ended")
-    return _find_gate(entity, "depends_on") or phrasing.describe_state(entity, at, "not started yet")
+    found = _find_gate(entity, "depends_on") or _find_tool_wait(entity, at)
+    return found or phrasing.describe_state(entity, at, "not started yet")
+
+
+def _find_tool_wait(entity: Task | TestGate, at: datetime) -> Detail | None:
+    """Returns why its tool does not permit a start: `queued 2 min: waits for tool aider: 4 of 4 in use`."""
+    unavailable = (
+        cached_for_batch(entity, (_find_tool_wait,), lambda _ids: tools.find_unavailable()) if entity.tool else {}
+    )
+    if entity.tool not in unavailable:
+        return None
+    breaker, in_use = unavailable[entity.tool]
+    if breaker.state == circuit_breaker.State.OPEN:
+        why = f"breaker open, probe {_format_in(breaker.cools_down_at(), at)}"
+    elif breaker.state == circuit_breaker.State.HALF_OPEN and breaker.probe_until is not None:
+        why = f"breaker half open, probed by {breaker.probe_by.replace(':', ' ')}"
+    else:
+        why = f"{in_use} of {breaker.concurrency_limit} in use"
+    return Detail(phrasing.describe_state(entity, at, f"waits for tool {entity.tool}: {why}"), about="circuit_breaker")
+
+
+def _format_in(moment: datetime, at: datetime) -> str:
+    return f"in {phrasing.format_duration(moment - at)}" if moment > at else "is due now"
 
 
 def _find_gate(entity: Entity, link: str, only: Iterable[str] = ()) -> Wait | None:

@@ -18,6 +18,7 @@ from ...kernel.entity import Entity
 from ...kernel.flow import Flow
 from ...kernel.ids import is_valid_id
 from ...scheduling import deadlines
+from ...scheduling.expectations import expected_duration
 from ...scheduling.recovery import build_approval_condition, find_awaiting_approval
 from . import decisions
 from .overdue import find_overdue_states
@@ -107,7 +108,7 @@ def find_decision_sources() -> Iterator[Source]:
 
 def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
     """Returns the overdue entities of a state, without those that need a decision and are in another source."""
-    deadline = flow.deadline(state) or timedelta()
+    deadline = expected_duration(flow, state) or timedelta()
     rows = decisions.exclude_undecided(deadlines.select_past_deadline(flow, state, at, deadline), state)
     approval = build_approval_condition(flow.entity_type, state, at)
     clock = flow.clock_field(state)
@@ -118,7 +119,7 @@ def _build_approval_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Sourc
     """Yields a source for each state with entities that wait for an approval but are not overdue."""
     for flow, state, ids in find_awaiting_approval(at):
         if is_wanted(flow.entity_type):
-            clock, deadline = flow.clock_field(state), flow.deadline(state)
+            clock, deadline = flow.clock_field(state), expected_duration(flow, state)
             rows = flow.model.objects.filter(pk__in=ids, state=state)
             rows = rows if deadline is None else rows.filter(**{f"{clock}__gte": at - deadline})
             yield Source(f"approval {flow.entity_type}.{state}", rows, clock, deadline or timedelta(), approval=Q())

@@ -60,10 +60,12 @@ def _find_first(
 ) -> dict[str, tuple[Any, int]]:
     """Returns, by id, the first linked entity and the number of further ones."""
     rows, own, other, prefix = _link_rows(model._meta.get_field(link), ids)
+    target: Any = model._meta.get_field(link).related_model
     rows = rows.exclude(**{f"{prefix}state__in": done})
+    if target.flow.may_be_waived():
+        rows = rows.exclude(**{f"{prefix}waived": True})
     if only:
         rows = rows.filter(**{f"{prefix}state__in": only})
-    target: Any = model._meta.get_field(link).related_model
     order: list[Any] = [_rank_by_state(target, prefix), F(f"{prefix}state_entered_at"), F(other)]
     ranked = rows.annotate(
         rank=Window(RowNumber(), partition_by=[F(own)], order_by=order),

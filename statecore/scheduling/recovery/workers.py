@@ -17,6 +17,7 @@ from ...machines import supervised_job, supervised_worker, uet_worker
 from ...machines.supervised_job import SupervisedJob
 from ...machines.supervised_worker import SupervisedWorker
 from ...machines.uet_worker import QUARANTINE_LIMIT, UetWorker
+from ...reactions import supervised
 from .. import deadlines
 from .definition import Recovery, RecoveryContext, find_past_deadline, when_overdue
 
@@ -42,6 +43,29 @@ def validate(job: SupervisedJob, context: RecoveryContext) -> None:
         context.fire(job, "validate")
     except GuardFailed as refusal:
         context.fire(job, "validation_error", error=refusal.detail)
+
+
+def find_allocatable_jobs(recovery: Recovery, at: datetime, limit: int) -> list[str]:
+    """Return the pending jobs for which there are enough idle workers, longest waiting first."""
+    idle = len(supervised.find_idle_workers(at))
+    pending = SupervisedJob.objects.filter(is_live(SupervisedJob.flow.final), state=supervised_job.State.PENDING)
+    waiting = pending.filter(state_entered_at__lte=at - supervised.GRACE).order_by("state_entered_at")
+    found: list[str] = []
+    for job, count in waiting.values_list("pk", "worker_count")[:MAX_JOBS]:
+        if count <= idle:
+            found.append(job)
+            idle -= count
+    return found[:limit]
+
+
+def has_enough_idle_workers(job: SupervisedJob, at: datetime) -> bool:
+    is_waiting = job.state_entered_at <= at - supervised.GRACE
+    return is_waiting and len(supervised.find_idle_workers(at)) >= job.worker_count
+
+
+def allocate(job: SupervisedJob, context: RecoveryContext) -> None:
+    workers = supervised.find_idle_workers(context.at)[: job.worker_count]
+    context.fire(job, "allocate_resources", workers=workers)
 
 
 def select_lost_workers(job: SupervisedJob) -> Any:
@@ -139,6 +163,15 @@ def quarantine(worker: UetWorker, context: RecoveryContext) -> None:
 RECOVERIES = (
     when_overdue("supervised_worker", {supervised_worker.State.RUNNING}, "terminate: timed out", terminate),
     when_overdue("supervised_job", {supervised_job.State.SUBMITTED}, "validate", validate),
+    Recovery(
+        "supervised_job",
+        frozenset({str(supervised_job.State.PENDING)}),
+        "allocate idle workers",
+        allocate,
+        find_allocatable_jobs,
+        has_enough_idle_workers,
+        always_automatic=True,
+    ),
     when_overdue("supervised_job", {supervised_job.State.RUNNING}, "cancel: timed out", cancel),
     Recovery(
         "supervised_job",

@@ -1,0 +1,43 @@
+"""The condition of a claim that a task is neither held nor part of a paused workstream, in SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ..records.hold import Kind
+
+
+@cache
+def is_not_held_sql(vendor: str) -> str:
+    """SQL: whether the task `row` is neither held nor part of a paused workstream. Its parameters are `held_params`.
+
+    The subqueries do not depend on the row, so each is evaluated once and a long queue stays cheap. The CASE keeps the
+    planner from expecting that few tasks are not held, which would make it sort the whole queue.
+    """
+    capabilities = {
+        "postgresql": f"jsonb_exists_any(row.required_capabilities, ARRAY({_select_targets(Kind.CAPABILITY)}))",
+        "sqlite": "EXISTS (SELECT 1 FROM json_each(row.required_capabilities) AS needed "
+        f"WHERE needed.value IN ({_select_targets(Kind.CAPABILITY)}))",
+    }
+    paused = "SELECT paused.id FROM statecore_workstream AS paused WHERE paused.state = 'paused'"
+    return (
+        f"NOT EXISTS ({_select_targets(Kind.EVERYTHING)}) AND CASE "
+        f"WHEN row.run_id IN ({_select_targets(Kind.RUN)}) OR row.phase_id IN ({_select_targets(Kind.PHASE)}) "
+        f"OR row.workstream_id IN ({paused}) OR row.tool IN ({_select_targets(Kind.TOOL)}) "
+        f"OR {capabilities[vendor]} THEN false ELSE true END"
+    )
+
+
+def held_params(connection: BaseDatabaseWrapper, at: datetime) -> list[Any]:
+    return [connection.ops.adapt_datetimefield_value(at)] * len(Kind)
+
+
+def _select_targets(kind: Kind) -> str:
+    return (
+        f"SELECT hold.target FROM statecore_hold AS hold WHERE hold.kind = '{kind}' "
+        f"AND hold.ended_at IS NULL AND (hold.expires_at IS NULL OR hold.expires_at > %s)"
+    )
