@@ -165,6 +165,11 @@ def actor_of(request: Request) -> Actor:
     return request.auth.actor() if isinstance(request.auth, Token) else Actor.operator(request.user, Channel.REST)
 
 
+def reads_only(request: Request) -> bool:
+    """Whether the caller's token allows no change at all."""
+    return isinstance(request.auth, Token) and request.auth.scope == Scope.READ
+
+
 def _tool(request: Request) -> str:
     """The scope is set by this process only; a caller cannot send it as a header."""
     return str(getattr(request, "scope", {}).get("statecore.tool", ""))

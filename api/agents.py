@@ -1,8 +1,8 @@
-"""Calls for agents: plans, circuit breakers, checkpoints and the logs of agent jobs."""
+"""Calls for agents: plans, attempts, circuit breakers, checkpoints and the logs of agent jobs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpResponse
 from django.urls import path
@@ -14,8 +14,10 @@ from statecore.machines.agent_job import AgentJob
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.read_models import attempts
 from statecore.records import checkpoint
-from statecore.scheduling import agent_job_log, breakers, job_checkpoints
+from statecore.scheduling import agent_job_log, breakers, job_checkpoints, job_resumption
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
@@ -100,9 +102,46 @@ class Checkpoint(ApiView):
         return HttpResponse(status=204)
 
 
+class Checkpoints(ApiView):
+    """The checkpoints of a pipeline job and its predecessors, without their contents."""
+
+    flow = PipelineJob.flow
+
+    def get(self, request: Request, job_id: str) -> HttpResponse:
+        entities.get_entity(PipelineJob, job_id)
+        results = [found.summarize() for found in checkpoint.list_all(job_id)]
+        return json_response({"next": None, "previous": None, "results": results})
+
+
+class Resume(ApiView):
+    """Continue a pipeline job from its checkpoints: a crashed one in place, a failed one as a successor."""
+
+    flow = PipelineJob.flow
+
+    def post(self, request: Request, job_id: str) -> HttpResponse:
+        body, actor = RequestBody(request, Body), agent_of(request)
+
+        def resume(work: UnitOfWork | None) -> dict[str, Any]:
+            job = job_resumption.resume(job_id, actor=actor, within=work)
+            found = [each.summarize() for each in checkpoint.list_all(job.pk)]
+            return {"entity": job.as_dict(), "checkpoints": found}
+
+        return body.respond_once(actor, resume)
+
+
 def _checkpoint_response(found: checkpoint.Checkpoint) -> HttpResponse:
     fields = found.as_dict()
     return json_response(fields["payload"], Checkpoint_Job=fields["job"], Checkpoint_Updated_At=fields["updated_at"])
+
+
+class Attempts(ApiView):
+    """The attempts at a task and at those it succeeds, oldest first."""
+
+    flow = Task.flow
+
+    def get(self, request: Request, task_id: str) -> HttpResponse:
+        task = cast("Task", entities.get_entity(Task, task_id))
+        return json_response({"next": None, "previous": None, "results": attempts.list_attempts(task)})
 
 
 class JobEvents(ApiView):
@@ -141,6 +180,9 @@ urlpatterns = [
     path("workers/<str:worker_id>/claim/", Claim.as_view(), name="worker-claim"),
     path("breakers/<str:tool>/acquire/", Acquire.as_view(), name="breaker-acquire"),
     path("breakers/<str:tool>/report/", Report.as_view(), name="breaker-report"),
+    path("tasks/<str:task_id>/attempts/", Attempts.as_view(), name="task-attempts"),
+    path("pipeline-jobs/<str:job_id>/checkpoints/", Checkpoints.as_view(), name="checkpoints"),
+    path("pipeline-jobs/<str:job_id>/resume/", Resume.as_view(), name="pipeline-job-resume"),
     path("pipeline-jobs/<str:job_id>/checkpoints/<str:phase>/", Checkpoint.as_view(), name="checkpoint"),
     path("agent-jobs/<str:job_id>/events/", JobEvents.as_view(), name="agent-job-events"),
 ]

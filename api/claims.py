@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from statecore import scheduling
 from statecore.kernel.actors import Actor
@@ -13,6 +13,7 @@ from statecore.kernel.ids import ID_PATTERN
 from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
+from statecore.read_models import attempts
 from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
@@ -44,10 +45,14 @@ class TaskResult(HeldTask):
     exit_code: int | None = None
     output: str | None = None
     error: str | None = None
+    # Whether the tool of the task failed; null if that is not known. Without it, the exit code decides.
+    tool_failed: bool | UnsetType | None = UNSET
 
     def report(self) -> scheduling.Report:
         fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error")}
         given = {name: value for name, value in fields.items() if value is not None}
+        if self.tool_failed is not UNSET:
+            given["tool_failed"] = self.tool_failed
         return scheduling.Report(self.task, self.trigger, given)
 
 
@@ -63,15 +68,21 @@ def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOf
     """Record the results and claim tasks, without waiting; the list is empty if no task is ready."""
     if not fields.reports:
         claimed = scheduling.claim(worker_id, actor=actor, most=fields.max, within=within)
-        return {"tasks": [task.as_dict() for task in claimed]}
+        return {"tasks": _serialize_claimed(claimed)}
     if fields.wait:
         raise Invalid({"wait": ["cannot be combined with reports, which are recorded at once."]})
     reports = [result.report() for result in fields.reports]
     exchange = scheduling.report_and_claim(worker_id, reports, actor=actor, most=fields.max, within=within)
     return {
-        "tasks": [task.as_dict() for task in exchange.tasks],
+        "tasks": _serialize_claimed(exchange.tasks),
         "reports": [bulk_jobs.serialize_item(item) for item in exchange.reports],
     }
+
+
+def _serialize_claimed(tasks: list[Task]) -> list[dict[str, Any]]:
+    """Serialise tasks with the attempt before this one, `previous`: what went wrong, and its output."""
+    previous = attempts.find_previous(tasks)
+    return [{**task.as_dict(), "previous": previous.get(task.pk)} for task in tasks]
 
 
 class Claim(ApiView):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, cast
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, cast
 
 from django.http import HttpResponse
 from django.urls import URLPattern, path
+from msgspec import Meta
 
 from statecore import scheduling, transitions
 from statecore.journal import Event
@@ -15,16 +17,16 @@ from statecore.kernel import registry
 from statecore.kernel.entity import Entity, HeartbeatEntity
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Invalid
-from statecore.kernel.second_person import policies_for
 from statecore.machines.worker import Worker
 from statecore.read_models import stuck
-from statecore.records.token import Scope, Token
+from statecore.records.token import Scope
 from statecore.transitions import Outcome
 from statecore.transitions.entity_reader import read_entities
+from statecore.transitions.override import CLEAR_RETRY_COUNT, protecting_policies
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
-from .access import actor_for_trigger, actor_of, agent_of, scopes_to_fire, visible_types
+from .access import actor_for_trigger, actor_of, agent_of, reads_only, scopes_to_fire, visible_types
 from .claims import Attempt
 from .heartbeat import Progress
 from .request import Request
@@ -91,7 +93,7 @@ CREATE_FUNCTIONS: dict[str, Callable[..., Outcome]] = {
     "patch_ledger": scheduling.submit_patch,
 }
 # Arguments of `transitions.create` beside the fields of an entity; callers cannot set them.
-SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within"}
+SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within", "replaces"}
 
 
 class Detail(MachineView):
@@ -117,7 +119,7 @@ class Transitions(MachineView):
         """The history, oldest first."""
         entities.get_entity(self.model, entity_id)
         events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
-        found = pages.paginate_log(request, events)
+        found = pages.paginate_log(request, events, filters=("to_state",))
         return json_response({**found, "archived": self._archive_of(entity_id, found["results"])})
 
     def _archive_of(self, entity_id: str, events: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -158,10 +160,17 @@ class Firing(Body):
 class Explain(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         """A caller that can only read gets the answer for an actor that may fire each transition."""
-        reads_only = isinstance(request.auth, Token) and request.auth.scope == Scope.READ
-        actor = None if reads_only else actor_of(request)
+        actor = None if reads_only(request) else actor_of(request)
         explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
         return json_response(explanation.as_dict())
+
+
+class VerifiedOutput(Body):
+    """The result of a task that an operator has checked: its name, hash and size, which is not zero."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Meta(ge=1, le=2**53 - 1)]
 
 
 class Override(MachineView):
@@ -175,35 +184,75 @@ class Override(MachineView):
         metadata: dict[str, Any] = {}
         expected_version: int | None = None
         dry_run: bool = False
+        clear_retry_count: bool = False
+        verified_output: VerifiedOutput | None = None
+
+        def build_metadata(self) -> dict[str, Any]:
+            """Return the metadata of the event, which has what was cleared and verified."""
+            metadata = {**self.metadata, **({CLEAR_RETRY_COUNT: True} if self.clear_retry_count else {})}
+            if (output := self.verified_output) is not None:
+                metadata |= {"verified_output": output.name, "sha256": output.sha256, "bytes": output.bytes}
+            return metadata
 
     def post(self, request: Request, entity_id: str) -> HttpResponse:
-        body = RequestBody(request, self.Fields)
+        body: RequestBody[Any] = RequestBody(request, self.Fields)
+        outcome = self.call(request, entity_id, body)
+        if "approval" in outcome.as_dict():
+            return outcome_response(outcome, status=202)
+        if body.fields.dry_run:
+            return self._preview_response(outcome)
+        return self.transition_response(outcome)
+
+    def call(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
         fields = body.fields
-        outcome = transitions.override(
+        return transitions.override(
             self.model,
             entity_id,
             fields.to_state,
             actor=actor_of(request),
             reason=fields.reason,
             category=fields.category,
-            metadata=fields.metadata,
+            metadata=fields.build_metadata(),
             expected_version=fields.expected_version,
             request=body.key,
             dry_run=fields.dry_run,
         )
-        if "approval" in outcome.as_dict():
-            return outcome_response(outcome, status=202)
-        if fields.dry_run:
-            return self._preview_response(outcome)
-        return self.transition_response(outcome)
 
     def _preview_response(self, outcome: Outcome) -> HttpResponse:
         """Add the policies under which the override would wait for approval."""
         body = outcome.as_dict()
-        entered = [(event["entity_type"], event["to_state"]) for event in (body["event"], *body["caused"])]
-        policies = [str(policy) for policy in policies_for(entered)]
+        policies = [str(policy) for policy in protecting_policies(outcome)]
         entity = self.with_links(dict(body["entity"]))
         return outcome_response(outcome, {**body, "entity": entity, "policies": policies})
+
+
+class Waive(Override):
+    """Waive a gate: what waits for it treats it as passed, until the waiver expires."""
+
+    action = "waive"
+
+    class Fields(Body):
+        reason: str
+        category: str
+        expires_at: datetime | None = None
+        expected_version: int | None = None
+        dry_run: bool = False
+
+    def call(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
+        fields = body.fields
+        if fields.expires_at is not None and fields.expires_at.tzinfo is None:
+            raise Invalid({"expires_at": ["must be a time with its zone, such as 2030-01-31T12:00:00Z."]})
+        return transitions.waive(
+            self.model,
+            entity_id,
+            actor=actor_of(request),
+            reason=fields.reason,
+            category=fields.category,
+            expires_at=fields.expires_at,
+            expected_version=fields.expected_version,
+            request=body.key,
+            dry_run=fields.dry_run,
+        )
 
 
 class Retry(MachineView):
@@ -259,6 +308,8 @@ def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
         ]
         for call, view in BY_ENTITY:
             found.append(path(f"{entity}/{call}/", view.as_view_for(flow=flow), name=f"{name}-{call}"))
+        if flow.may_be_waived():
+            found.append(path(f"{entity}/waive/", Waive.as_view_for(flow=flow), name=f"{name}-waive"))
         if flow.renewed_in and flow is not Worker.flow:  # a worker's heartbeat also returns commands: api/heartbeat.py
             found.append(path(f"{entity}/heartbeat/", Renewal.as_view_for(flow=flow), name=f"{name}-heartbeat"))
     return found

@@ -1,4 +1,4 @@
-"""Calls for operators: the rollback of a committed patch, and draining a worker."""
+"""Calls for operators: the rollback of a committed patch, pausing a run, and draining a worker."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from statecore.executors import compensation
 from statecore.executors.compensation_plan import digest
 from statecore.executors.rollback import steps_of
 from statecore.machines.patch_ledger import PatchLedger, State
+from statecore.machines.run import Run
 from statecore.machines.worker import Worker
+from statecore.machines.workstream import Workstream
 from statecore.records.compensation_step import Action
 from statecore.records.token import Scope
+from statecore.scheduling import pauses
+from statecore.transitions import Item, bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities
 from .access import actor_of
+from .query_params import QueryParams
 from .request import Request
 from .request_body import Body, RequestBody, read_body
 from .responses import json_response
@@ -46,9 +51,10 @@ class Compensation(ApiView):
         return json_response(describe_compensation(patch_id))
 
     def put(self, request: Request, patch_id: str) -> HttpResponse:
-        """Store a plan, replacing the previous one."""
+        """Store a plan, replacing the previous one; with `dry_run` only validate it."""
         entities.get_entity(PatchLedger, patch_id)
-        compensation.write_plan(patch_id, read_body(request), actor_of(request))
+        dry_run = bool(QueryParams(dict(request.GET.lists()), "dry_run").get_flag("dry_run"))
+        compensation.write_plan(patch_id, read_body(request), actor_of(request), dry_run=dry_run)
         return json_response(describe_compensation(patch_id))
 
 
@@ -109,9 +115,58 @@ class Drain(ApiView):
         return body.respond_once(actor, drain)
 
 
+class PauseRun(ApiView):
+    """Pause the workstreams of a run: none of their tasks is claimed until they are resumed or `until` has passed."""
+
+    flow, writes_need = Workstream.flow, (Scope.OPERATE,)
+
+    class Fields(Body):
+        reason: str
+        until: str | None = None
+
+    def post(self, request: Request, run_id: str) -> HttpResponse:
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+
+        def pause(work: UnitOfWork | None) -> dict[str, Any]:
+            fields = body.fields
+            items = pauses.pause_run(run_id, actor=actor, reason=fields.reason, until=fields.until, within=work)
+            return describe_paused(run_id, items)
+
+        return body.respond_once(actor, pause)
+
+
+class ResumeRun(ApiView):
+    """Resume the paused workstreams of a run."""
+
+    flow, writes_need = Workstream.flow, (Scope.OPERATE,)
+
+    class Fields(Body):
+        reason: str
+
+    def post(self, request: Request, run_id: str) -> HttpResponse:
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+
+        def resume(work: UnitOfWork | None) -> dict[str, Any]:
+            items = pauses.resume_run(run_id, actor=actor, reason=body.fields.reason, within=work)
+            return describe_paused(run_id, items)
+
+        return body.respond_once(actor, resume)
+
+
+def describe_paused(run_id: str, items: list[Item]) -> dict[str, Any]:
+    results = [bulk_jobs.serialize_item(item) for item in items]
+    return {
+        "changed": any(item.outcome for item in items),
+        "workstreams": results,
+        "entity": entities.get_entity(Run, run_id).as_dict(),
+    }
+
+
 urlpatterns = [
     path("patches/<str:patch_id>/compensation/", Compensation.as_view(), name="compensation"),
     path("patches/<str:patch_id>/compensation/approve/", Approval.as_view(), name="compensation-approve"),
     path("patches/<str:patch_id>/compensation/request/", Rollback.as_view(), name="compensation-request"),
+    path("runs/<str:run_id>/pause/", PauseRun.as_view(), name="run-pause"),
+    path("runs/<str:run_id>/resume/", ResumeRun.as_view(), name="run-resume"),
     path("workers/<str:worker_id>/drain/", Drain.as_view(), name="worker-drain"),
 ]

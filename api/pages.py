@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -158,26 +158,36 @@ def _is_key(model: type[models.Model], key: object) -> bool:
     return is_valid_id(key) if is_text else type(key) is int and 0 <= key < 2**63
 
 
-def paginate_log(request: Request, rows: QuerySet[Any]) -> dict[str, Any]:
+def paginate_log(request: Request, rows: QuerySet[Any], filters: Collection[str] = ()) -> dict[str, Any]:
     """Return a page of the log of one entity, oldest first, by the number of its last entry.
 
-    The previous page can be computed, because the numbers of a log have no gaps and never change.
+    `filters` are the columns by whose values the caller may choose entries.
     """
     given = dict(request.GET.lists())
-    if unknown := given.keys() - LOG_PARAMS:
+    if unknown := given.keys() - LOG_PARAMS - set(filters):
         raise Invalid({name: ["is not a parameter of this list."] for name in sorted(unknown)})
     size, after = read_page_size(given), _read_after(given)
+    chosen_by = {name: given[name] for name in filters if name in given}
+    rows = rows.filter(**{f"{name}__in": values for name, values in chosen_by.items()})
     found = list(rows.filter(sequence__gt=after).order_by("sequence")[: size + 1])
     chosen = found[:size]
 
     def build_url_after(number: int) -> str:
-        return request.build_absolute_uri(f"{request.path}?after={number}&page_size={size}")
+        params: dict[str, Any] = {"after": number, "page_size": size, **chosen_by}
+        query = urlencode(params, doseq=True)
+        return request.build_absolute_uri(f"{request.path}?{query}")
 
     return {
         "next": build_url_after(chosen[-1].sequence) if len(found) > size else None,
-        "previous": build_url_after(max(0, after - size)) if after else None,
+        "previous": build_url_after(_find_previous_start(rows, after, size)) if after else None,
         "results": [row.as_dict() for row in chosen],
     }
+
+
+def _find_previous_start(rows: QuerySet[Any], after: int, size: int) -> int:
+    """Return the number of the last entry before the page that ends with the entry `after`."""
+    earlier = rows.filter(sequence__lte=after).order_by("-sequence").values_list("sequence", flat=True)
+    return next(iter(earlier[size : size + 1]), 0)
 
 
 def _read_after(given: dict[str, list[str]]) -> int:

@@ -47,8 +47,10 @@ class CommandResult:
 
         `end_reason` is the error to report if the agent ended the command, None if the command ended normally.
         """
-        fields = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
+        fields: dict[str, Any] = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
         error = end_reason or self._find_error(task)
+        if end_reason and task.tool:
+            fields["tool_failed"] = None  # the exit code says nothing about the tool
         return (FAILED, {**fields, "error": error}) if error else (COMPLETED, fields)
 
     def _find_error(self, task: Task) -> str | None:
@@ -72,7 +74,7 @@ def resolve_program(command: Sequence[str]) -> list[str]:
 def build_environment(task: Task, worker_id: str) -> dict[str, str]:
     """Returns the environment of the command: that of the agent, and variables for the task."""
     environment = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-    payload = json.dumps(task.payload)
+    payload, previous = json.dumps(task.payload), json.dumps(task.previous)
     task_variables = {
         "STATECORE_TASK_ID": task.id,
         "STATECORE_ATTEMPT": str(task.attempt),
@@ -81,6 +83,7 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
         "STATECORE_RUN_ID": task.run or "",
         "STATECORE_TIMEOUT_SEC": f"{task.timeout_sec:g}",
         "STATECORE_PAYLOAD": payload if len(payload) <= LONGEST_VARIABLE else "",
+        "STATECORE_PREVIOUS": previous if len(previous) <= LONGEST_VARIABLE else "",
     }
     return environment | task_variables
 

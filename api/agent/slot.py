@@ -143,7 +143,8 @@ class Slot:
         with suppress(Conflict, NotFound):  # already shut down, or never registered
             self.brief.fire("workers", self.worker_id, "shutdown_requested", reason="the agent left")
         for task in self.brief.list_held_tasks(self.worker_id):
-            self.brief.fail_task(task.id, attempt=task.attempt, error="the agent left before it started the task")
+            error = "the agent left before it started the task"
+            self.brief.fail_task(task.id, attempt=task.attempt, error=error, tool_failed=None)
 
     # The thread of the slot
 

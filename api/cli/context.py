@@ -42,6 +42,10 @@ class Context:
         except InvalidUrl as error:
             raise CommandError(str(error), Exit.USAGE) from None
 
+    def close(self) -> None:
+        if "client" in self.__dict__:  # it was used
+            self.client.close()
+
     # Results go to standard output, everything else to standard error.
 
     def print_json(self, value: Any) -> None:

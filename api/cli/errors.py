@@ -30,6 +30,7 @@ class Exit(IntEnum):
     INVALID = 6
     UNREACHABLE = 7
     WAITING = 8  # nothing has changed yet: the override waits for the approval of another person
+    UNDECIDED = 9  # the run waits for the decision of an operator, and nothing else of it can progress
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 

@@ -12,7 +12,21 @@ from typing import Any, NoReturn
 from api.client import GuardFailed, Invalid, StatecoreError
 from statecore import __version__
 
-from . import agent, approvals, bulk, overrides, proofs, reading, session, transitions, watching, witness
+from . import (
+    agent,
+    approvals,
+    bulk,
+    holds,
+    overrides,
+    patches,
+    proofs,
+    reading,
+    regression,
+    session,
+    transitions,
+    watching,
+    witness,
+)
 from .context import PATIENCE_SECONDS, Context, format_line
 from .errors import CommandError, Exit, get_exit_code
 from .playbooks import commands as playbooks
@@ -52,7 +66,8 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, watching, transitions, bulk, overrides, approvals, playbooks, proofs, witness, agent,
+        session, reading, watching, transitions, bulk, holds, overrides, approvals, patches, regression, playbooks,
+        proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
     return parser
@@ -68,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the pipe has ended. Python flushes stdout again on exit, so it is redirected to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.PIPE_CLOSED
+    finally:
+        context.close()
     return code
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +50,22 @@ def add_commands(commands: Any) -> None:
         parser.set_defaults(run=run_verb, verb=verb)
         if verb.name == "complete-task":
             parser.add_argument("--verify-output", metavar="FILE", help="refuse unless FILE exists and is not empty")
+        if verb.name == RESET:
+            parser.add_argument("--clear-retry-count", action="store_true", help="give the task all its retries back")
     override = commands.add_parser("override", help="force any entity into any state")
     override.add_argument("collection", help="tasks, runs, workers, …")
     override.add_argument("id", help="the entity")
     override.add_argument("to_state", help="the target state")
     _add_options(override)
     override.set_defaults(run=override_any)
+
+    waiver = commands.add_parser(
+        "waive-gate", help="let what waits for a gate treat it as passed; the gate keeps its state"
+    )
+    waiver.add_argument("id", help="the gate")
+    _add_options(waiver)
+    waiver.add_argument("--hours", type=float, metavar="H", help="the waiver ends after H hours (never)")
+    waiver.set_defaults(run=waive_gate)
 
 
 def _add_options(parser: ArgumentParser) -> None:
@@ -68,9 +80,10 @@ def run_verb(options: Namespace, context: Context) -> None:
     verb: Verb = options.verb
     if verb.name == UNBLOCK:
         _check_unblocks(options, context)
-    metadata = _hash_output(options.verify_output) if getattr(options, "verify_output", None) else None
+    file, clears = getattr(options, "verify_output", None), getattr(options, "clear_retry_count", False)
+    extra = {"verified_output": _hash_output(file) if file else None, "clear_retry_count": clears}
     try:
-        confirm_and_force(context, options, verb.collection, options.id, verb.to_state, metadata)
+        confirm_and_force(context, options, verb.collection, options.id, verb.to_state, **extra)
     except Conflict as refusal:
         if verb.name != RESET or refusal.code != "terminal_state":
             raise
@@ -90,9 +103,10 @@ def _check_unblocks(options: Namespace, context: Context) -> None:
     )
     if preview.entity is not None and preview.entity.state == "blocked":
         blockers = [str(each) for each in preview.entity.get("blocked_by") or ()]
+        gate = blockers[0] if blockers else "ID"
         raise CommandError(
             f"nothing was changed: task {task.id} would be blocked again by the failed gate {', '.join(blockers)}; "
-            f"run it again: statecore retry gates {blockers[0] if blockers else 'ID'}",
+            f"run it again: statecore retry gates {gate}, or waive it: statecore waive-gate {gate}",
             Exit.CONFLICT,
         )
     if options.expected_version is None:
@@ -103,13 +117,25 @@ def override_any(options: Namespace, context: Context) -> None:
     confirm_and_force(context, options, options.collection, options.id, options.to_state)
 
 
+def waive_gate(options: Namespace, context: Context) -> None:
+    until = None if options.hours is None else datetime.now(UTC) + timedelta(hours=options.hours)
+
+    def send(*, dry_run: bool, expected_version: int | None) -> Outcome:
+        return context.client.waive_gate(
+            options.id, reason=options.reason, category=options.category, expires_at=until, dry_run=dry_run,
+            expected_version=expected_version,
+        )  # fmt: skip
+
+    _confirm_and_send(context, options, "gates", options.id, f"waive {options.id}?", send)
+
+
 def confirm_and_force(
     context: Context,
     options: Namespace,
     collection: str,
     id_: str,
     to_state: str,
-    metadata: dict[str, Any] | None = None,
+    **extra: Any,
 ) -> Outcome:
     """Overrides the version that `options` names, or the current one; at a terminal only after a confirmed preview.
 
@@ -120,9 +146,15 @@ def confirm_and_force(
     def send(*, dry_run: bool, expected_version: int | None) -> Outcome:
         return context.client.override(
             collection, id_, to_state, reason=options.reason, category=options.category, dry_run=dry_run,
-            expected_version=expected_version, metadata=metadata,
+            expected_version=expected_version, **extra,
         )  # fmt: skip
 
+    return _confirm_and_send(context, options, collection, id_, f"force {id_} to {to_state}?", send)
+
+
+def _confirm_and_send(
+    context: Context, options: Namespace, collection: str, id_: str, question: str, send: Callable[..., Outcome]
+) -> Outcome:
     version = options.expected_version
     if options.dry_run:
         shown = send(dry_run=True, expected_version=version)
@@ -132,7 +164,7 @@ def confirm_and_force(
         version = context.client.get(collection, id_).version
     if context.is_interactive and not options.yes:
         print_outcome(context, send(dry_run=True, expected_version=version), "dry run: ")
-        if not context.confirm(f"force {id_} to {to_state}?"):
+        if not context.confirm(question):
             raise CommandError("nothing was changed")
     done = send(dry_run=False, expected_version=version)
     if done.approval is not None:
@@ -143,7 +175,7 @@ def confirm_and_force(
 
 
 def _hash_output(name: str) -> dict[str, Any]:
-    """Returns the name, hash and size of a file as metadata of the override; raises CommandError if it is empty."""
+    """Returns the name, hash and size of a file, which the event records; raises CommandError if it is empty."""
     path = Path(name)
     try:
         content = path.read_bytes()
@@ -151,4 +183,4 @@ def _hash_output(name: str) -> dict[str, Any]:
         raise CommandError(f"{name} cannot be read: {error.strerror}", Exit.UNSUCCESSFUL) from None
     if not content:
         raise CommandError(f"{name} is empty", Exit.UNSUCCESSFUL)
-    return {"verified_output": path.name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}

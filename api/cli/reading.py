@@ -12,6 +12,7 @@ from .context import Context, format_age, format_duration, format_line
 
 COLUMNS = ("id", "state", "for", "version")
 PAGE = 500
+NEEDS_DECISION = "needs a decision"
 
 
 def parse_pair(text: str) -> tuple[str, str]:
@@ -44,6 +45,9 @@ def add_commands(commands: Any) -> None:
     get.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
     get.add_argument("--history", action="store_true", help="show the events of the entity, oldest first")
     get.set_defaults(run=show_entities)
+    attempts = commands.add_parser("attempts", help="list the attempts at a task, oldest first")
+    attempts.add_argument("id", help="the task")
+    attempts.set_defaults(run=list_attempts)
     explain = commands.add_parser("explain", help="show which transitions are open and what blocks the others")
     explain.add_argument("collection", help="tasks, runs, workers, …")
     explain.add_argument("id", help="the entity")
@@ -93,6 +97,16 @@ def _show_history(options: Namespace, context: Context) -> None:
     context.print_table(rows, ("version", "at", "trigger", "state", "by", "reason"))
 
 
+def list_attempts(options: Namespace, context: Context) -> None:
+    found = context.client.list_attempts(options.id)
+    if context.as_json:
+        for each in found:
+            context.print_json(each)
+        return
+    names = ("task", "attempt", "worker", "started_at", "ended_at", "ended_by", "exit_code", "error")
+    context.print_table([[each[name] for name in names] for each in found], names)
+
+
 def explain_entity(options: Namespace, context: Context) -> None:
     why = context.client.explain(options.collection, options.id)
     if context.as_json:
@@ -115,8 +129,27 @@ def list_stuck(options: Namespace, context: Context) -> None:
         for each in found:
             context.print_json(each.fields)
         return
-    rows = [(each.entity_type, each.id, each.state, format_duration(each.overdue_seconds), each.why) for each in found]
+    items = list(found)
+    rows = [(each.entity_type, each.id, each.state, format_duration(each.overdue_seconds), each.why) for each in items]
     if rows:
         context.print_table(rows, ("machine", "id", "state", "overdue", "why"))
     else:
         context.print_line("nothing is stuck")
+    for each in items:
+        if each.kind == NEEDS_DECISION:
+            context.print_line(f"{each.entity_type} {each.id} needs a decision:")
+            for action in each.actions:
+                context.print_line(f"  {format_action(action)}")
+
+
+def format_action(action: dict[str, Any]) -> str:
+    """Returns the command that takes an offered action."""
+    collection, id_ = format_line(action["collection"]), format_line(action["id"])
+    match action["action"]:
+        case "retry":
+            return f"statecore retry {collection} {id_}"
+        case "transition":
+            return f"statecore fire {collection} {id_} {format_line(action['trigger'])}"
+        case _:
+            forced = format_line(action["to_state"])
+            return f"statecore override {collection} {id_} {forced} --category stuck --reason …"

@@ -15,6 +15,11 @@ from api.client.stream import CURSOR, OnEpoch
 from .context import Context, format_line
 from .errors import CommandError, Exit
 
+UNDECIDED = "needs a decision"  # the end of the sentence that explains such a run
+LOST = {"failed", "cancelled"}
+# States of tasks that may change without a decision.
+PROGRESSING = ["pending", "queued", "running", "validating", "retrying"]
+
 
 def parse_start(text: str) -> str:
     if not CURSOR.fullmatch(text):
@@ -102,6 +107,8 @@ def _follow_entity(options: Namespace, context: Context, entity_type: str) -> in
     entity = context.client.get(options.collection, options.id)
     if (code := _find_exit_code(context, options, entity.state, final)) is not None:
         return code
+    is_run = entity_type == "run"
+    is_waiting = is_run and _is_waiting_for_decision(context, options.id)
     counts: Counter[str] = Counter()
     for each in _stream(context, position, chosen):
         event = each.event
@@ -113,7 +120,20 @@ def _follow_entity(options: Namespace, context: Context, entity_type: str) -> in
         else:
             counts[f"{event.entity_type} {event.to_state}"] += 1
             context.show_progress(", ".join(f"{what}: {number}" for what, number in counts.most_common(6)))
+        if is_run and (is_waiting or event.to_state in LOST):
+            is_waiting = _is_waiting_for_decision(context, options.id)
     return Exit.DONE
+
+
+def _is_waiting_for_decision(context: Context, run_id: str) -> bool:
+    """Whether the run waits for a decision; raises CommandError if, besides, none of its tasks can progress."""
+    sentence = context.client.explain("runs", run_id).sentence
+    if not sentence.endswith(UNDECIDED):
+        return False
+    if next(iter(context.client.list("tasks", run=run_id, state=PROGRESSING, page_size=1)), None) is None:
+        context.clear_progress()
+        raise CommandError(format_line(sentence), Exit.UNDECIDED)
+    return True
 
 
 def _find_exit_code(context: Context, options: Namespace, state: str, final: set[str]) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from .call import Call, build_path, call, drop_none, paged_call
 from .connection import Connection
 from .readers import (
@@ -17,6 +19,7 @@ from .readers import (
     read_outcome,
     read_page_of,
     read_report_and_claim,
+    read_results_of,
     read_submitted_run,
     read_task,
     read_worker,
@@ -124,6 +127,11 @@ class AgentCalls(Connection):
             "GET", build_path("tasks"), read_page_of(read_task), params={"worker": worker_id, "state": "running"}
         )
 
+    @paged_call
+    def list_attempts(self, task_id: str) -> Call[Page[Json]]:
+        """Yields the attempts at a task and at those it succeeds, oldest first: worker, times, result and output."""
+        return Call("GET", build_path("tasks", task_id, "attempts"), read_page_of(read_object))
+
     @call
     def complete_task(
         self, task_id: str, *, attempt: int, exit_code: int = 0, output: str = "", request_id: str | None = None
@@ -141,10 +149,17 @@ class AgentCalls(Connection):
         error: str,
         exit_code: int | None = None,
         output: str = "",
+        tool_failed: bool | UnsetType | None = UNSET,
         request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Reports a failure; the task is retried while retries remain."""
-        body = {"trigger": "execution_failed", "attempt": attempt, "error": error, "output": output}
+        """Reports a failure; the task is retried while retries remain.
+
+        `tool_failed` is for the circuit breaker of the task's tool, None if the tool was not called. Without it, the
+        exit code decides: the tool works if its command ran to its end.
+        """
+        body: Json = {"trigger": "execution_failed", "attempt": attempt, "error": error, "output": output}
+        if tool_failed is not UNSET:
+            body["tool_failed"] = tool_failed
         return _report(task_id, {**body, **drop_none(exit_code=exit_code)}, request_id)
 
     @call
@@ -188,6 +203,20 @@ class AgentCalls(Connection):
     def delete_checkpoint(self, job_id: str, phase: str) -> Call[None]:
         """Deletes the stored progress of a pipeline job in a phase."""
         return Call("DELETE", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_nothing)
+
+    @call
+    def list_checkpoints(self, job_id: str) -> Call[list[Json]]:
+        """Returns the checkpoints of a pipeline job and its predecessors: `job`, `phase` and `updated_at` of each."""
+        return Call("GET", build_path("pipeline-jobs", job_id, "checkpoints"), read_results_of(read_object))
+
+    @call
+    def resume_pipeline_job(self, job_id: str, *, request_id: str | None = None) -> Call[Json]:
+        """Resumes a job from its checkpoints; returns the `entity` that continues, and its `checkpoints`.
+
+        A crashed job continues in place, a failed one as a successor.
+        """
+        path = build_path("pipeline-jobs", job_id, "resume")
+        return Call("POST", path, read_object, body={}, keyed=True, request_id=request_id)
 
     @call
     def append_job_event(self, job_id: str, event: Mapping[str, Any], *, request_id: str | None = None) -> Call[Json]:

@@ -61,7 +61,7 @@ class AsyncClient(Calls):
         reconnect is passed to `on_outage`; without it, an outage is logged. Raises `PositionTooOld` if the events after
         `after` have been archived, and `EpochEnded` if a failover or a restore lost them; with `on_epoch` the stream
         calls it and continues from now on. The other arguments are filters: `entity_type`, `entity`, `run`, `actor`,
-        `kind`, `severity`, `to_state`.
+        `kind`, `severity`, `from_state`, `to_state`, `event_name`.
         """
         stream = Stream(after, params, self.retry_policy, give_up_after, on_outage, on_epoch)
         while True:

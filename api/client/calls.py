@@ -102,14 +102,20 @@ class Calls(AgentCalls, OperatorCalls):
         dry_run: bool = False,
         expected_version: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        clear_retry_count: bool = False,
+        verified_output: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> Call[Outcome]:
         """Forces a state. `dry_run` returns what would change and changes nothing.
+
+        `clear_retry_count` gives a task all its retries back. `verified_output` (`name`, `sha256`, `bytes`) records
+        which result was checked.
 
         Where a policy requires a second person, nothing changes yet: `approval` of the outcome is the request.
         """
         body = {"to_state": to_state, "reason": reason, "category": category}
         body |= drop_none(dry_run=dry_run or None, expected_version=expected_version, metadata=metadata)
+        body |= drop_none(clear_retry_count=clear_retry_count or None, verified_output=verified_output)
         path = build_path(collection, entity_id, "override")
         return Call("POST", path, read_outcome, body=body, keyed=True, request_id=request_id)
 

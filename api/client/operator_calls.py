@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from .call import Call, build_path, call, paged_call
+from .call import Call, build_path, call, drop_none, paged_call
 from .connection import Connection
 from .readers import (
     read_approval,
@@ -23,6 +23,7 @@ from .readers import (
 from .records import (
     Approval,
     Event,
+    Hold,
     Json,
     Machine,
     Outcome,
@@ -70,6 +71,29 @@ class OperatorCalls(Connection):
         """Yields overrides with their operator and reason."""
         return Call("GET", build_path("overrides"), read_page_of(read_event), params=filters)
 
+    @call
+    def waive_gate(
+        self,
+        gate_id: str,
+        /,
+        *,
+        reason: str,
+        category: str,
+        expires_at: datetime | None = None,
+        dry_run: bool = False,
+        expected_version: int | None = None,
+        request_id: str | None = None,
+    ) -> Call[Outcome]:
+        """Lets what waits for a gate treat it as passed, until `expires_at` or for good; the gate keeps its state.
+
+        Where a policy requires a second person, nothing changes yet: `approval` of the outcome is the request.
+        """
+        until = None if expires_at is None else expires_at.isoformat()
+        body = {"reason": reason, "category": category}
+        body |= drop_none(expires_at=until, dry_run=dry_run or None, expected_version=expected_version)
+        path = build_path("gates", gate_id, "waive")
+        return Call("POST", path, read_outcome, body=body, keyed=True, request_id=request_id)
+
     @paged_call
     def list_approvals(self, /, **filters: Any) -> Call[Page[Approval]]:
         """Yields requests for approval, newest first; `status="pending"` those that wait for a decision."""
@@ -91,6 +115,34 @@ class OperatorCalls(Connection):
         """Denies a request of another account."""
         path = build_path("approvals", approval_id, "deny")
         return Call("POST", path, read_approval, body={"comment": comment}, keyed=True, request_id=request_id)
+
+    @paged_call
+    def list_holds(self, /, **filters: Any) -> Call[Page[Hold]]:
+        """Yields holds, newest first; `status="active"` those in effect."""
+        return Call("GET", build_path("holds"), read_page_of(read_as(Hold)), params=filters)
+
+    @call
+    def get_hold(self, hold_id: str) -> Call[Hold]:
+        """Returns one hold."""
+        return Call("GET", build_path("holds", hold_id), read_as(Hold))
+
+    @call
+    def place_hold(
+        self, scope: str, *, reason: str, expires_at: datetime | None = None, request_id: str | None = None
+    ) -> Call[Hold]:
+        """Holds work: no task within the scope is claimed until the hold expires or is released.
+
+        The scope is `everything`, `phase:ID`, `run:ID`, `capability:NAME` or `tool:NAME`.
+        """
+        expiry = {"expires_at": expires_at.isoformat()} if expires_at else {}
+        body = {"scope": scope, "reason": reason, **expiry}
+        return Call("POST", build_path("holds"), read_as(Hold), body=body, keyed=True, request_id=request_id)
+
+    @call
+    def release_hold(self, hold_id: str, *, reason: str, request_id: str | None = None) -> Call[Hold]:
+        """Ends a hold."""
+        path = build_path("holds", hold_id, "release")
+        return Call("POST", path, read_as(Hold), body={"reason": reason}, keyed=True, request_id=request_id)
 
     @paged_call
     def list_events(self, /, after: int | str = 0, **filters: Any) -> Call[Page[PositionedEvent]]:
@@ -151,6 +203,12 @@ class OperatorCalls(Connection):
         return Call("PUT", build_path("patches", patch_id, "compensation"), read_object, body=plan)
 
     @call
+    def validate_compensation(self, patch_id: str, plan: Mapping[str, Any]) -> Call[Json]:
+        """Checks a compensation plan and stores nothing; raises `Invalid` with an error for each wrong field."""
+        path = build_path("patches", patch_id, "compensation")
+        return Call("PUT", path, read_object, body=plan, params={"dry_run": "true"})
+
+    @call
     def approve_compensation(self, patch_id: str, *, digest: str, request_id: str | None = None) -> Call[Json]:
         """Approves the plan with this digest; refused if the plan was replaced after you read it."""
         path = build_path("patches", patch_id, "compensation", "approve")
@@ -164,6 +222,22 @@ class OperatorCalls(Connection):
         path = build_path("patches", patch_id, "compensation", "request")
         body = {"reason": reason, "revert_commit": revert_commit} if revert_commit else {"reason": reason}
         return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
+
+    @call
+    def pause_run(
+        self, run_id: str, *, reason: str, until: datetime | None = None, request_id: str | None = None
+    ) -> Call[Json]:
+        """Pauses the workstreams of a run until they are resumed or until the given time."""
+        body = {"reason": reason, **({"until": until.isoformat()} if until else {})}
+        return Call(
+            "POST", build_path("runs", run_id, "pause"), read_object, body=body, keyed=True, request_id=request_id
+        )
+
+    @call
+    def resume_run(self, run_id: str, *, reason: str, request_id: str | None = None) -> Call[Json]:
+        """Resumes the paused workstreams of a run."""
+        path = build_path("runs", run_id, "resume")
+        return Call("POST", path, read_object, body={"reason": reason}, keyed=True, request_id=request_id)
 
     @call
     def drain_worker(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:

@@ -49,6 +49,7 @@ class Task(Entity, kw_only=True):
     worker: str | None = None
     payload: Any = None
     required_capabilities: list[str] = []
+    tool: str = ""
     expected_exit_codes: list[int] = msgspec.field(default_factory=lambda: [0])
     timeout_sec: float = 1800
     heartbeat_sec: float = 60
@@ -59,6 +60,8 @@ class Task(Entity, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     last_error: str = ""
+    # The attempt before this one, in the answer to a claim: attempt, exit_code, error, output, and patch if it had one.
+    previous: dict[str, Any] | None = None
 
 
 class Worker(Entity, kw_only=True):
@@ -78,6 +81,7 @@ class Event(Record, kw_only=True):
     kind: str
     version: int
     timestamp: datetime
+    event_name: str = ""
     actor: str = ""
     severity: str = "info"
     from_state: str | None = None
@@ -122,6 +126,21 @@ class Approval(Record, kw_only=True):
     decided_at: datetime | None = None
     comment: str | None = None
     event_id: str | None = None
+
+
+class Hold(Record, kw_only=True):
+    """An order of an operator to give out no new work within a scope."""
+
+    id: str
+    scope: str
+    status: str
+    reason: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    ended_at: datetime | None = None
+    released_by: str | None = None
+    release_reason: str | None = None
 
 
 class Outcome(Record, kw_only=True):
@@ -213,8 +232,15 @@ class StuckEntity(Record, kw_only=True):
     entity_type: str
     id: str
     state: str
+    kind: str = "overdue"
     why: str = ""
     overdue_seconds: float = 0.0
+    recovery: Json = {}
+
+    @property
+    def actions(self) -> list[Json]:
+        """What the caller may do now; each has `action` (`retry`, `transition`, `override`), `collection` and `id`."""
+        return list(self.recovery.get("actions") or ())
 
 
 class Machine(Record, kw_only=True):

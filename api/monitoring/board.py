@@ -13,7 +13,7 @@ from statecore.records.alert import acknowledge
 from statecore.records.token import Scope
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from ..access import VIEW_ALERT, actor_of, narrow_to_visible, require_permission, visible_types
+from ..access import VIEW_ALERT, actor_of, narrow_to_visible, reads_only, require_permission, visible_types
 from ..pages import BAD_CURSOR
 from ..query_params import RequestParams
 from ..request import Request
@@ -37,14 +37,16 @@ class Stats(ApiView):
 
 class Stuck(ApiView):
     def get(self, request: Request) -> HttpResponse:
-        """List entities that are overdue or need a decision, the longest waiting first."""
+        """List entities that are overdue or need a decision, the longest waiting first, with the caller's actions."""
         params = RequestParams(request, "entity_type", "cursor", "page_size")
         chosen, visible = params.get_texts("entity_type")[-1:], visible_types(request)
         narrow_to_visible(chosen, visible)
         after, size = _read_cursor(params), params.get_page_size()
         page = stuck.read_page(size, after=after, entity_type=chosen[0] if chosen else None, visible=visible)
         following = params.build_url(cursor=str(page.next_cursor)) if page.next_cursor else None
-        return json_response({"next": following, "previous": None, "results": [item.as_dict() for item in page.items]})
+        actor = None if reads_only(request) else actor_of(request)
+        results = [stuck.serialize_item(item, actor) for item in page.items]
+        return json_response({"next": following, "previous": None, "results": results})
 
 
 def _read_cursor(params: RequestParams) -> stuck.ListCursor | None:

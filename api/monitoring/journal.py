@@ -27,7 +27,7 @@ from ..request import Request
 from ..responses import json_response
 from ..views import ApiView
 
-FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity")
+FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity", "from_state", "to_state", "event_name")
 RANGE_SIZE = 1_000
 
 

@@ -11,6 +11,7 @@ from django.core import validators
 from django.db import models
 from django.db.backends.base.operations import BaseDatabaseOperations
 
+from statecore.kernel import repositories
 from statecore.kernel.ids import DOT_SEGMENTS, ID_PATTERN
 from statecore.kernel.transition import INT_MAX, INT_MIN, Param
 from statecore.kernel.validation import (
@@ -20,6 +21,7 @@ from statecore.kernel.validation import (
     validate_json_object,
     validate_word_list,
 )
+from statecore.records.phase import validate_repositories
 
 Schema = dict[str, Any]
 
@@ -34,6 +36,11 @@ WORDS: Schema = {
     "items": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": NO_NUL},
     "uniqueItems": True,
 }
+REPOSITORIES: Schema = {
+    "type": "array",
+    "items": {"type": "string", "pattern": f"^{repositories.NAME.pattern}$"},
+    "uniqueItems": True,
+}
 EXIT_CODES: Schema = {
     "type": "array",
     "items": {"type": "integer", "minimum": -255, "maximum": 255},
@@ -43,6 +50,7 @@ AFFINITY: Schema = {"type": "object", "properties": {"workstreams": WORDS}}
 SHAPES = {
     validate_json_object: ANY_OBJECT,
     validate_word_list: WORDS,
+    validate_repositories: REPOSITORIES,
     validate_exit_codes: EXIT_CODES,
     validate_affinity: AFFINITY,
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import approvals
+from api import approvals, holds
 from api.monitoring import board, journal, machines, proofs
-from statecore.journal import ENTITY_KINDS
+from statecore.journal import ENTITY_KINDS, event_names
 from statecore.journal.accounts import Action
 from statecore.kernel import registry
 from statecore.kernel.transition import Severity
+from statecore.records import hold
 from statecore.records.alert import NOTE_LENGTH
 from statecore.records.approval import COMMENT_LENGTH, Status
 
@@ -83,6 +84,7 @@ def describe_mermaid(view: Any, method: str) -> Operation:
 
 def describe_stats(view: Any, method: str) -> Operation:
     shares = {"transitions_per_minute": NUMBER, "failure_rate": NUMBER, "override_rate": NUMBER}
+    expiry = {"expires_at": nullable(TIME)}
     response = obj(
         {
             "epoch": COUNT,
@@ -99,9 +101,10 @@ def describe_stats(view: Any, method: str) -> Operation:
                 }
             ),
             "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
+            "holds": array(obj({**dict.fromkeys(("id", "scope", "reason", "created_by"), STRING), **expiry})),
         }
     )
-    return Operation("Read counts, rates, overdue entities and alerts", {200: response})
+    return Operation("Read counts, rates, overdue entities, alerts and active holds", {200: response})
 
 
 def describe_stuck(view: Any, method: str) -> Operation:
@@ -146,6 +149,9 @@ def describe_events(view: Any, method: str) -> Operation:
             repeatable("actor"),
             repeatable("kind", ENTITY_KINDS),
             repeatable("severity", [*map(str, Severity)]),
+            repeatable("from_state"),
+            repeatable("to_state"),
+            repeatable("event_name", event_names.list_names()),
             query("since", TIME),
             query("until", TIME),
             query("after", RESUME, "A position of the current epoch, or `EPOCH-POSITION`."),
@@ -245,6 +251,38 @@ def describe_deny(view: Any, method: str) -> Operation:
         {200: obj({"approval": ref("Approval")})},
         body=body_schema(approvals.Decision.Fields, comment=text(COMMENT_LENGTH)),
         body_is_optional=True,
+        conflicts=True,
+    )
+
+
+def describe_holds(view: Any, method: str) -> Operation:
+    if method == "GET":
+        status = query("status", {"type": "string", "enum": list(hold.Status.values)})
+        before = query("before", ID, "Return holds with a lower id.")
+        return Operation("List holds, newest first", {200: page_of(ref("Hold"))}, parameters=[status, before, SIZE])
+    reason = {**text(hold.REASON_LENGTH), "minLength": 1}
+    return Operation(
+        "Hold work: no task within the scope is claimed until the hold ends",
+        {201: ref("Hold")},
+        body=body_schema(holds.Holds.Fields, scope=SCOPE, reason=reason, expires_at=nullable(TIME)),
+        description="The scope is `everything`, `phase:ID`, `run:ID`, `capability:NAME` or `tool:NAME`. Running tasks "
+        "continue and report. Without `expires_at` the hold lasts until it is released.",
+    )
+
+
+SCOPE: Schema = {"type": "string", "pattern": "^(everything|(phase|run|capability|tool):[^\\u0000]+)$"}
+
+
+def describe_hold(view: Any, method: str) -> Operation:
+    return Operation("Read one hold", {200: ref("Hold")})
+
+
+def describe_release(view: Any, method: str) -> Operation:
+    reason = {**text(hold.REASON_LENGTH), "minLength": 1}
+    return Operation(
+        "Release a hold",
+        {200: ref("Hold")},
+        body=body_schema(holds.Release.Fields, reason=reason),
         conflicts=True,
     )
 
@@ -361,6 +399,9 @@ DESCRIPTIONS: dict[type, Any] = {
     approvals.Approval: describe_approval,
     approvals.Approve: describe_approve,
     approvals.Deny: describe_deny,
+    holds.Holds: describe_holds,
+    holds.Hold: describe_hold,
+    holds.Release: describe_release,
     journal.Verify: describe_verify,
     proofs.Key: describe_key,
     proofs.NewestCheckpoint: describe_checkpoint,

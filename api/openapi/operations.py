@@ -84,14 +84,15 @@ def describe_collection(view: collections.Collection, method: str) -> Operation:
 
 def _describe_patch_submission(flow: Flow) -> Operation:
     plain = schemas.creation_body(flow)
-    task = {"task": nullable(ID), "attempt": VERSION}
+    task = {"task": nullable(ID), "attempt": VERSION, "based_on": nullable(ID)}
     return Operation(
         "Submit a patch",
         {201: schemas.created(flow)},
         body={**plain, "properties": {**plain["properties"], **task}, "required": ["patch"]},
         conflicts=True,
         description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
-        "and the validation of the task waits for it. Without a task, `workstream` is required.",
+        "and the validation of the task waits for it. With `based_on`, a quarantined patch, it is its successor, and "
+        "the quarantined one is dropped. Without either, `workstream` is required.",
     )
 
 
@@ -117,7 +118,9 @@ def describe_transitions(view: collections.Transitions, method: str) -> Operatio
     flow = view.flow
     if method == "GET":
         responses: dict[int, Schema | None] = {200: schemas.page_of(ref("Event"), archived=schemas.ARCHIVED)}
-        return Operation("List the events of an entity, oldest first", responses, parameters=[AFTER, SIZE])
+        states = {"type": "array", "items": {"type": "string", "enum": list(flow.states)}, "minItems": 1}
+        chosen = query("to_state", states, "Only the events that lead to one of these states.")
+        return Operation("List the events of an entity, oldest first", responses, parameters=[chosen, AFTER, SIZE])
     return Operation(
         "Fire a trigger", {200: schemas.transition_result(flow)}, body=schemas.trigger_body(flow), conflicts=True
     )
@@ -134,6 +137,7 @@ def describe_override(view: collections.Override, method: str) -> Operation:
         "reason": {**REASON, "minLength": 10},
         "metadata": ANY_OBJECT,
         "expected_version": VERSION,
+        "verified_output": nullable(schemas.part_schema(collections.VerifiedOutput)),
     }
     body = schemas.body_schema(collections.Override.Fields, **overrides)
     return Operation(
@@ -143,6 +147,24 @@ def describe_override(view: collections.Override, method: str) -> Operation:
         conflicts=True,
         description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
         "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`.",
+    )
+
+
+def describe_waive(view: collections.Waive, method: str) -> Operation:
+    fields = {
+        "category": {"type": "string", "enum": list(Category.values)},
+        "reason": {**REASON, "minLength": 10},
+        "expires_at": nullable(TIME),
+        "expected_version": VERSION,
+    }
+    return Operation(
+        "Waive a gate",
+        {200: schemas.transition_result(view.flow), 202: obj({"approval": ref("Approval")})},
+        body=schemas.body_schema(collections.Waive.Fields, **fields),
+        conflicts=True,
+        description="The gate keeps its state; what waits for it treats it as passed until `expires_at`, or for good. "
+        "Takes the permission to waive gates. If the policy `test_gate->waived`, or one that protects a state which "
+        "follows, requires a second person, the response is 202 with a request for approval.",
     )
 
 
@@ -223,6 +245,7 @@ def describe_submit(view: agents.Submit, method: str) -> Operation:
             "workstreams": {"type": "array", "items": stream, "minItems": 1},
             "gates": {"type": "array", "items": item},
             "start": FLAG,
+            "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
             "request_id": schemas.REQUEST_ID,
         },
         ["phase", "workstreams"],
@@ -287,6 +310,9 @@ def _empty_body() -> Schema:
     return obj({"request_id": schemas.REQUEST_ID}, [], closed=True)
 
 
+PREVIOUS = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
+
+
 def describe_claim(view: claims.Claim, method: str) -> Operation:
     result = {
         **HELD,
@@ -301,7 +327,9 @@ def describe_claim(view: claims.Claim, method: str) -> Operation:
     alone = schemas.body_schema(claims.ClaimFields, max=most, reports={"type": "array", "maxItems": 0})
     reporting = schemas.body_schema(claims.ClaimFields, max=most, reports=reports, wait={"const": 0})
     reporting["required"] = ["reports"]
-    tasks = {"type": "array", "items": ref("Task")}
+    previous = obj({**PREVIOUS, "patch": STRING}, list(PREVIOUS))
+    claimed = {"allOf": [ref("Task"), obj({"previous": nullable(previous)}, ["previous"])]}
+    tasks = {"type": "array", "items": claimed}
     response = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
     return Operation(
         "Claim tasks",
@@ -336,6 +364,44 @@ def describe_checkpoint(view: agents.Checkpoint, method: str) -> Operation:
     if method == "GET":
         return Operation("Read a stored checkpoint", {200: ANY_OBJECT}, description=headers)
     return Operation("Store a checkpoint", {200: ANY_OBJECT}, body=ANY_OBJECT, body_is_optional=True, conflicts=True)
+
+
+CHECKPOINT = obj({"job": STRING, "phase": STRING, "updated_at": TIME})
+
+
+def describe_checkpoints(view: agents.Checkpoints, method: str) -> Operation:
+    return Operation("List the checkpoints of a pipeline job, oldest first", {200: page_of(CHECKPOINT)})
+
+
+def describe_job_resumption(view: agents.Resume, method: str) -> Operation:
+    response = obj(
+        {"entity": schemas.entity_with_links(view.flow), "checkpoints": {"type": "array", "items": CHECKPOINT}}
+    )
+    return Operation(
+        "Resume a pipeline job from its checkpoints",
+        {200: response},
+        body=_empty_body(),
+        body_is_optional=True,
+        conflicts=True,
+        description="A job in a working stage that recovery has released, or that the caller holds, is resumed in "
+        "place; a failed one by its holder, as a successor.",
+    )
+
+
+def describe_attempts(view: agents.Attempts, method: str) -> Operation:
+    attempt = {
+        "task": STRING,
+        "attempt": COUNT,
+        "worker": nullable(STRING),
+        "started_at": TIME,
+        "ended_at": nullable(TIME),
+        "ended_by": nullable(STRING),
+        "exit_code": {"type": ["integer", "null"]},
+        "error": STRING,
+        "output": STRING,
+        "patch": nullable(STRING),
+    }
+    return Operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(obj(attempt))})
 
 
 def describe_job_events(view: agents.JobEvents, method: str) -> Operation:
@@ -377,10 +443,33 @@ def describe_compensation(view: operators.Compensation, method: str) -> Operatio
     return Operation(
         "Store the compensation plan of a patch, replacing an earlier one",
         {200: COMPENSATION},
+        parameters=[query("dry_run", FLAG, "Validate the plan and store nothing.")],
         body=ANY_OBJECT,
         body_is_optional=True,
         conflicts=True,
     )
+
+
+def describe_pause(view: Any, method: str) -> Operation:
+    body = schemas.body_schema(operators.PauseRun.Fields, reason=REASON, until=nullable(TIME))
+    return Operation(
+        "Pause the workstreams of a run",
+        {200: _paused_run()},
+        body=body,
+        conflicts=True,
+        description="Workstreams that are ready, executing or blocked are paused: none of their tasks is claimed. "
+        "Running tasks continue. With `until` they resume automatically at that time.",
+    )
+
+
+def describe_resume(view: Any, method: str) -> Operation:
+    body = schemas.body_schema(operators.ResumeRun.Fields, reason=REASON)
+    return Operation("Resume the paused workstreams of a run", {200: _paused_run()}, body=body, conflicts=True)
+
+
+def _paused_run() -> Schema:
+    results = {"type": "array", "items": schemas.BULK_RESULT}
+    return obj({"changed": FLAG, "workstreams": results, "entity": ANY_OBJECT})
 
 
 def describe_approval(view: operators.Approval, method: str) -> Operation:
@@ -401,6 +490,8 @@ def describe_drain(view: operators.Drain, method: str) -> Operation:
 DESCRIPTIONS: dict[type, Any] = {
     operators.Compensation: describe_compensation,
     operators.Approval: describe_approval,
+    operators.PauseRun: describe_pause,
+    operators.ResumeRun: describe_resume,
     operators.Rollback: describe_rollback,
     operators.Drain: describe_drain,
     collections.Collection: describe_collection,
@@ -408,6 +499,7 @@ DESCRIPTIONS: dict[type, Any] = {
     collections.Transitions: describe_transitions,
     collections.Explain: describe_explain,
     collections.Override: describe_override,
+    collections.Waive: describe_waive,
     collections.Retry: describe_retry,
     collections.Renewal: describe_renewal,
     bulk.BulkTransitions: describe_bulk,
@@ -421,5 +513,8 @@ DESCRIPTIONS: dict[type, Any] = {
     agents.Acquire: describe_acquire,
     agents.Report: describe_report,
     agents.Checkpoint: describe_checkpoint,
+    agents.Checkpoints: describe_checkpoints,
+    agents.Resume: describe_job_resumption,
+    agents.Attempts: describe_attempts,
     agents.JobEvents: describe_job_events,
 }

@@ -9,9 +9,11 @@ from django.db import models
 
 from statecore.journal import KEY_LENGTH, EventKind
 from statecore.kernel import registry
+from statecore.kernel.entity import UNSHOWN
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Refusal
 from statecore.kernel.transition import Severity
+from statecore.records import hold
 from statecore.records.approval import Status
 from statecore.transitions import editable_fields
 from statecore.transitions.change import REASON_LIMIT
@@ -63,7 +65,8 @@ def component_name(flow: Flow) -> str:
 
 
 def record_schema(model: type[models.Model]) -> Schema:
-    return obj({field.name: response_field(field) for field in model._meta.concrete_fields})
+    columns = [field for field in model._meta.concrete_fields if field.name not in UNSHOWN]
+    return obj({field.name: response_field(field) for field in columns})
 
 
 def entity_schema(flow: Flow) -> Schema:
@@ -131,11 +134,21 @@ def trigger_body(flow: Flow, *choices: dict[str, Schema]) -> Schema:
 
 def body_schema(body: type[Body], **overrides: Schema) -> Schema:
     """Return the schema of a body; `overrides` replace the schemas that its Python types give."""
+    properties, required = _read_fields(body)
+    return obj({**properties, **overrides, "request_id": REQUEST_ID}, required, closed=True)
+
+
+def part_schema(part: type[Body]) -> Schema:
+    """Return the schema of an object inside a body."""
+    return obj(*_read_fields(part), closed=True)
+
+
+def _read_fields(body: type[Body]) -> tuple[dict[str, Schema], list[str]]:
+    """Return the schemas of the fields, and the names of those that are required."""
     found = msgspec.json.schema(body)
     made: Schema = found["$defs"][found["$ref"].rpartition("/")[2]]
     properties = {name: _without_title(schema) for name, schema in made["properties"].items()}
-    properties |= {**overrides, "request_id": REQUEST_ID}
-    return obj(properties, made.get("required", []), closed=True)
+    return properties, made.get("required", [])
 
 
 def _without_title(schema: Schema) -> Schema:
@@ -145,6 +158,7 @@ def _without_title(schema: Schema) -> Schema:
 EVENT: Schema = obj(
     {
         "event_id": STRING,
+        "event_name": STRING,
         "entity_type": STRING,
         "entity_id": STRING,
         "sequence": COUNT,
@@ -222,6 +236,13 @@ APPROVAL: Schema = obj(
         "comment": nullable(STRING), "event_id": nullable(STRING),
     }
 )  # fmt: skip
+HOLD: Schema = obj(
+    {
+        "id": STRING, "scope": STRING, "status": {"type": "string", "enum": list(hold.Status.values)}, "reason": STRING,
+        "created_by": STRING, "created_at": TIME, "expires_at": nullable(TIME), "ended_at": nullable(TIME),
+        "released_by": nullable(STRING), "release_reason": nullable(STRING),
+    }
+)  # fmt: skip
 BULK_JOB: Schema = obj(
     {
         "id": STRING, "entity_type": STRING, "trigger": STRING, "reason": STRING, "actor": STRING, "total": COUNT,
@@ -264,4 +285,5 @@ def _problem(status: int, codes: list[str]) -> Schema:
 
 def components() -> dict[str, Schema]:
     made = {component_name(flow): entity_schema(flow) for flow in registry.flows()}
-    return {**made, **problems(), "Event": EVENT, "Explanation": EXPLANATION, "Approval": APPROVAL, "BulkJob": BULK_JOB}
+    plain = {"Event": EVENT, "Explanation": EXPLANATION, "Approval": APPROVAL, "BulkJob": BULK_JOB, "Hold": HOLD}
+    return {**made, **problems(), **plain}

@@ -23,6 +23,12 @@ def add_commands(commands: Any) -> None:
     recover.add_argument(
         "--minutes", type=float, default=MINUTES, help=f"treat tasks that run longer as stuck ({MINUTES:g})"
     )
+    recover.add_argument(
+        "--then",
+        choices=("retry", "fail"),
+        help="what follows when all tasks have ended and some will not complete: retry those, or fail the workstream "
+        "(the commands are printed)",
+    )
     _add_rollback(playbooks)
     _add_rollback(commands)
     reset = playbooks.add_parser("reset-breaker", help="check a tool, and close its breaker if it works")
