@@ -51,6 +51,8 @@ def machine_drawing(
                 "taken": (source, target) in was_taken,
                 "forced": (source, target) in was_forced,
             }
+            # A transition that stays in its state has no line.
             for (source, target), label in drawn.items()
+            if source != target
         ],
     }

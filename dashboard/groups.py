@@ -20,7 +20,7 @@ VIEWER, OPERATOR, SUPERVISOR, DISPLAY = "viewer", "operator", "supervisor", "dis
 ACTIONS = {
     VIEWER: ("view",),
     OPERATOR: ("view", "operate"),
-    SUPERVISOR: ("view", "operate", "override"),
+    SUPERVISOR: ("view", "operate", "override", "waive"),
     DISPLAY: ("view",),  # what the board needs; the middleware limits a display to the wall
 }
 DISPLAY_ACTIONS = {VIEWER: ("view",), OPERATOR: ("view",), SUPERVISOR: ("view", "add", "change")}
@@ -28,6 +28,7 @@ VIEW_ACCOUNTS = "view_accounts"
 RECORDS = (
     "alert",
     "event",
+    "hold",
     "phase",
     "patch",
     "compensationstep",
@@ -63,7 +64,7 @@ def _default_codenames(group: str) -> set[str]:
     found |= {f"view_{record}" for record in RECORDS}
     found |= {f"{action}_display" for action in DISPLAY_ACTIONS[group]}
     if group != VIEWER:
-        found |= {"change_alert", "add_phase", "change_phase"}
+        found |= {"change_alert", "add_hold", "change_hold", "add_phase", "change_phase"}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
 
 

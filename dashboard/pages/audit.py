@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard import navigation, permissions, rendering
 from dashboard.queries.time_limit import TimedOut, time_limit
-from statecore.journal import ENTITY_KINDS, accounts
+from statecore.journal import ENTITY_KINDS, accounts, event_names
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint
 from statecore.journal.epochs import list_epochs
@@ -30,10 +30,11 @@ from .query_params import get_number, get_text, get_time
 
 PAGE_SIZE, EXPORT_BATCH = 50, 500
 FILTERS = (
-    *("machine", "entity", "actor", "channel", "kind", "severity", "run", "from_state", "to_state", "since", "until"),
+    *("machine", "entity", "actor", "channel", "kind", "severity", "run", "from_state", "to_state", "event_name"),
+    *("since", "until"),
 )
-# The second name is what the page of an alert about failures links to.
-SEVERITIES = [(value, value) for value in map(str, Severity)] + [("error,critical", "error or critical")]
+FAILURES = "failures"  # errors and entered failure states, which an alert about failures counts and links to
+SEVERITIES = [*map(str, Severity), FAILURES]
 
 
 @require_safe
@@ -51,6 +52,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "channels": [*map(str, Channel)],
         "kinds": ENTITY_KINDS,
         "severities": SEVERITIES,
+        "event_names": event_names.list_names(),
         "states": sorted({state for flow in machines for state in flow.states}, key=str.lower),
         "query": urlencode({name: value for name, value in given.items() if value}),
         "is_filtered": any(given.values()),
@@ -113,7 +115,7 @@ def _read_filters(request: HttpRequest) -> history.Filters:
     """Limited to machines the user may see, whatever the URL names."""
     flows = permissions.require_visible_machines(request)
     visible, machine = [flow.entity_type for flow in flows], get_text(request, "machine")
-    severities = get_text(request, "severity").split(",")
+    severity, name = get_text(request, "severity"), get_text(request, "event_name")
     return history.Filters(
         entity_type=[machine] if machine in visible else visible,
         entity=_as_list(get_text(request, "entity")),
@@ -121,9 +123,11 @@ def _read_filters(request: HttpRequest) -> history.Filters:
         actor=_as_list(get_text(request, "actor")),
         channel=[value for value in [get_text(request, "channel")] if value in [*map(str, Channel)]],
         kind=[value for value in [get_text(request, "kind")] if value in ENTITY_KINDS],
-        severity=[value for value in severities if value in [*map(str, Severity)]],
+        severity=[value for value in severity.split(",") if value in [*map(str, Severity)]],
+        failures=severity == FAILURES,
         from_state=_spellings(flows, get_text(request, "from_state")),
         to_state=_spellings(flows, get_text(request, "to_state")),
+        event_name=[value for value in [name] if value in event_names.list_names()],
         since=get_time(request, "since"),
         until=get_time(request, "until"),
     )

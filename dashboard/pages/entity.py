@@ -13,26 +13,35 @@ from dashboard import permissions, rendering
 from dashboard.diagram import machine_drawing
 from dashboard.navigation import machine_name
 from dashboard.queries import approvals, entities, history, related, runs
+from dashboard.queries.liveness import read_liveness
 from statecore.journal import Anchor, Event
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head
 from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
-from statecore.kernel.entity import Entity
+from statecore.kernel.entity import UNSHOWN, Entity
 from statecore.machines.run import Run
+from statecore.machines.task import Task
 from statecore.operations import integrity
+from statecore.read_models import attempts
 from statecore.read_models.diagrams.tones import state_styles
 from statecore.read_models.distrust import find_unverified
+from statecore.read_models.stuck import Explanation
 from statecore.read_models.stuck.explain import explain_entity
 from statecore.scheduling import deadlines
+from statecore.scheduling.expectations import expected_duration
+from statecore.transitions.retry import may_retry
 
 from .approvals import waits_for
 from .lookup import get_entity
 from .query_params import get_number
 
-TABS = {"history": "History", "related": "Related", "data": "Data"}
+TABS = {"history": "History", "attempts": "Attempts", "related": "Related", "data": "Data"}
 # Shown elsewhere on the page, or in the data tab.
-NOT_DETAILS = {"id", "state", "version", "chain_head", "metadata", "state_entered_at", "created_at", "updated_at"}
+NOT_DETAILS = UNSHOWN | {
+    "id", "state", "waived", "waiver", "version", "chain_head", "metadata",
+    "state_entered_at", "created_at", "updated_at", "last_heartbeat", "progress",
+}  # fmt: skip
 MAX_DETAIL_LENGTH = 200
 SECONDS = ("_sec", "_seconds")
 
@@ -42,7 +51,7 @@ def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpRespons
     # Read first: events after this position arrive over the socket.
     position = head()
     found = get_entity(request, collection, entity_id)
-    tab = _get_tab(request)
+    tab = _get_tab(request, found)
     context = {"entity": found, "flow": found.flow, "tab": tab, **TAB_CONTEXTS[tab](request, found)}
     if rendering.is_fragment(request):
         return rendering.render(request, f"dashboard/parts/{tab}.html", context)
@@ -50,9 +59,13 @@ def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpRespons
     return rendering.render(request, "dashboard/entity.html", context)
 
 
-def _get_tab(request: HttpRequest) -> str:
+def _get_tab(request: HttpRequest, entity: Entity) -> str:
     given = request.GET.get("tab", "history")
-    return given if given in TABS else "history"
+    return given if given in _list_tabs(entity) else "history"
+
+
+def _list_tabs(entity: Entity) -> dict[str, str]:
+    return {name: title for name, title in TABS.items() if name != "attempts" or isinstance(entity, Task)}
 
 
 def _history_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -66,11 +79,21 @@ def _related_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     return {"relations": related.list_relations(entity, permissions.visible_types(request))}
 
 
+def _attempts_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    found = attempts.list_attempts(entity) if isinstance(entity, Task) else []
+    return {"attempts": [{"try": number, **each} for number, each in enumerate(found, 1)][::-1]}
+
+
 def _data_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     return {"json": json.dumps(entity.as_dict(), indent=2, ensure_ascii=False)}
 
 
-TAB_CONTEXTS = {"history": _history_context, "related": _related_context, "data": _data_context}
+TAB_CONTEXTS = {
+    "history": _history_context,
+    "attempts": _attempts_context,
+    "related": _related_context,
+    "data": _data_context,
+}
 
 
 def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -92,15 +115,18 @@ def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "parents": entities.list_parents(entity),
         "details": list_details(entity),
         "is_final": flow.is_final(entity.state),
-        "deadline": flow.deadline(entity.state),
+        "deadline": expected_duration(flow, entity.state),
         "overdue": deadlines.compute_overdue(entity, now()),
         "clock": deadlines.get_clock_start(entity),
+        "liveness": read_liveness(entity, now()),
         "may_operate": _is_allowed(request, entity, "operate"),
         "may_force": bool(targets),
+        "may_waive": flow.may_be_waived() and not successor and _is_allowed(request, entity, "waive"),
+        "waivers": related.list_waivers(entity, visible),
         "successor": successor,
         "requests": [(each, waits_for(each)) for each in approvals.list_pending_of(entity)],
         "may_replay": isinstance(entity, Run) and {part.flow.entity_type for part in runs.PARTS} <= visible,
-        "tabs": [(name, title, name == _get_tab(request)) for name, title in TABS.items()],
+        "tabs": [(name, title, name == _get_tab(request, entity)) for name, title in _list_tabs(entity).items()],
         "looks": {
             state: {"tone": look.tone.value, "word": look.word}
             for state, look in state_styles(flow.entity_type).items()
@@ -155,8 +181,26 @@ def why(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
         "automatic_transitions": [each for each in closed if Kind.OPERATOR not in each.actors],
         "is_final": entity.flow.is_final(entity.state),
         "may_force": _is_allowed(request, entity, "override"),
+        "retryable": _find_retryable(request, explanation),
     }
     return rendering.render(request, "dashboard/parts/why.html", context)
+
+
+def _find_retryable(request: HttpRequest, explanation: Explanation) -> Entity | None:
+    """The root cause, if it has ended and the user may retry it."""
+    root = explanation.waiting_on[-1].entity if explanation.waiting_on else None
+    if root is None or root == explanation.entity or not _is_allowed(request, root, "operate"):
+        return None
+    return root if may_retry(root, permissions.get_actor(request)) else None
+
+
+@require_safe
+def liveness(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
+    """Fragment: last contact, lease and progress; 204 if the entity expects no heartbeats now."""
+    found = read_liveness(get_entity(request, collection, entity_id), now())
+    if found is None:
+        return HttpResponse(status=204)
+    return rendering.render(request, "dashboard/parts/liveness.html", {"liveness": found})
 
 
 @require_safe

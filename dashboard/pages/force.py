@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from dashboard import permissions, rendering
@@ -19,7 +18,7 @@ from dashboard.queries import entities
 from statecore import transitions
 from statecore.kernel.entity import Entity
 from statecore.kernel.refusals import Refusal
-from statecore.kernel.second_person import policies_for
+from statecore.transitions.override import protecting_policies
 
 from . import forms
 from .lookup import get_entity
@@ -37,10 +36,8 @@ def force(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
         context = {**_context(request, entity, to_state), **_preview(request, entity, to_state)}
         return rendering.render(request, PREVIEW if rendering.is_fragment(request) else TEMPLATE, context)
     outcome, refusal = forms.call(lambda: _override(request, entity, to_state))
-    if outcome is not None and (requested := outcome.as_dict().get("approval")):
-        return HttpResponseRedirect(reverse("console:approval", args=[requested["id"]]))
     if outcome is not None:
-        return forms.redirect_to_receipt(outcome)
+        return forms.redirect_after_force(outcome)
     assert refusal is not None  # noqa: S101 - one of the two
     latest = get_entity(request, collection, entity_id, "override")
     context = {**_context(request, latest, to_state), **_preview(request, latest, to_state)}
@@ -76,15 +73,7 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
         )
     except Refusal as refusal:
         return {"impossible": refusal}
-    result, visible = outcome.as_dict(), permissions.visible_types(request)
-    caused = [event for event in result["caused"] if event["entity_type"] in visible]
-    policies = policies_for((event["entity_type"], event["to_state"]) for event in (result["event"], *result["caused"]))
-    return {
-        "preview": result["event"],
-        "caused": caused,
-        "has_unseen": len(caused) < len(result["caused"]),
-        "policies": policies,
-    }
+    return forms.preview_context(request, outcome, protecting_policies(outcome))
 
 
 def _context(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from dashboard import rendering
+from dashboard import permissions, rendering
 from statecore.kernel.refusals import Refusal, StaleVersion
+from statecore.kernel.second_person import Policy
 from statecore.kernel.transition import Param
 from statecore.transitions import Outcome, RequestKey
 
 NOT_HASHED = ("csrfmiddlewaretoken",)
+LOCAL_TIME = re.compile(r"[0-9-]{10}T[0-9:]{5,8}")
 
 
 def make_key() -> str:
@@ -48,6 +51,25 @@ def redirect_to_receipt(outcome: Outcome) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:receipt", args=[event["event_id"]]))
 
 
+def redirect_after_force(outcome: Outcome) -> HttpResponse:
+    """To the request, if another person decides."""
+    if requested := outcome.as_dict().get("approval"):
+        return HttpResponseRedirect(reverse("console:approval", args=[requested["id"]]))
+    return redirect_to_receipt(outcome)
+
+
+def preview_context(request: HttpRequest, outcome: Outcome, policies: list[Policy]) -> dict[str, Any]:
+    """What a dry run has caused, as far as the user may see it, and the policies that protect it."""
+    result, visible = outcome.as_dict(), permissions.visible_types(request)
+    caused = [event for event in result["caused"] if event["entity_type"] in visible]
+    return {
+        "preview": result["event"],
+        "caused": caused,
+        "has_unseen": len(caused) < len(result["caused"]),
+        "policies": policies,
+    }
+
+
 def render_refusal(request: HttpRequest, template: str, context: dict[str, Any], refusal: Refusal) -> HttpResponse:
     """The same form with what the user typed; after a conflict, with the entity's current state."""
     shown = {**context, "refusal": refusal, "is_stale": isinstance(refusal, StaleVersion)}
@@ -63,9 +85,14 @@ def read_fields(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str
     return {param.name: _convert(param, text) for param, text in texts.items() if text or param.required}
 
 
+def read_time(text: str) -> str | None:
+    """The time of a field; without a script it has no zone and means UTC."""
+    return (f"{text}Z" if LOCAL_TIME.fullmatch(text) else text) or None
+
+
 def _convert(param: Param, text: str) -> Any:
     if param.type is str:
-        return text
+        return read_time(text) or "" if param.name == "until" else text
     try:
         return json.loads(text.lower() if param.type is bool else text)
     except (ValueError, RecursionError):

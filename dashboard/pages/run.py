@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from dashboard import permissions, rendering
-from dashboard.queries import feed, runs
+from dashboard.queries import feed, liveness, runs
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head
+from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import FINAL, Task
+from statecore.machines.workstream import PAUSABLE, Workstream
+from statecore.machines.workstream import State as WorkstreamState
 
 from .query_params import get_number
+
+WORKING_SECONDS = 3
 
 
 @require_safe
 def run(request: HttpRequest, run_id: str) -> HttpResponse:
     # Read first: events after this position arrive over the socket.
     position = head()
-    found = _get_run(request, run_id)
+    found = get_run(request, run_id)
     drawn = runs.list_parts(found)
     counts = runs.count_parts(found)
     tasks = counts[Task.flow.entity_type]
@@ -36,17 +44,45 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
         "journal_url": reverse("console:run_journal", args=[found.pk]),
         "here_machine": Run.flow.entity_type,
         "archived": list_anchors(Run.flow.entity_type, found.pk).first(),
+        **_list_working(found),
+        "pause": _find_pause(request, found),
     }
     return rendering.render(request, "dashboard/run.html", context)
 
 
+def _find_pause(request: HttpRequest, run: Run) -> str:
+    """The name of the page to pause or resume the run; empty if there is nothing to pause or the user may not."""
+    if not permissions.is_allowed(request.user, Workstream.flow, "operate"):
+        return ""
+    states = set(Workstream.objects.filter(run=run.pk).values_list("state", flat=True).distinct())
+    if WorkstreamState.PAUSED in states:
+        return "resume_run"
+    return "pause_run" if states & PAUSABLE else ""
+
+
+@require_safe
+def working(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Fragment: the tasks and gates that are worked on, with last contact and progress."""
+    return rendering.render(request, "dashboard/parts/working.html", _list_working(get_run(request, run_id)))
+
+
+def _list_working(run: Run) -> dict[str, Any]:
+    """Read once in some seconds, however many viewers there are."""
+
+    def read() -> dict[str, Any]:
+        shown, count = liveness.list_working(run, now())
+        return {"working": shown, "working_count": count}
+
+    return dict(cache.get_or_set(f"console:working:{run.pk}", read, WORKING_SECONDS) or {})
+
+
 @require_safe
 def journal(request: HttpRequest, run_id: str) -> JsonResponse:
-    events, has_more = runs.list_events(_get_run(request, run_id), get_number(request, "after") or 0)
+    events, has_more = runs.list_events(get_run(request, run_id), get_number(request, "after") or 0)
     return JsonResponse({"events": events, "more": has_more})
 
 
-def _get_run(request: HttpRequest, run_id: str) -> Run:
+def get_run(request: HttpRequest, run_id: str) -> Run:
     # The page shows entities of all these machines.
     for flow in (Run.flow, *(part.flow for part in runs.PARTS)):
         permissions.require_action(request, flow, "view")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -86,18 +87,23 @@ def _row(request: HttpRequest, item: stuck_list.Item) -> dict[str, Any]:
 
 
 def _list_actions(request: HttpRequest, item: stuck_list.Item) -> list[tuple[str, str, str]]:
-    """Label, title and URL of each suggested action that the user may take: a retry of the root cause, or a trigger."""
-    entity, root = item.entity, item.recovery.retry
-    actions = []
-    if root is not None and permissions.is_allowed(request.user, root.flow, "operate"):
-        noun, args = labels.noun(root.flow.entity_type), [root.flow.collection, root.pk]
-        actions.append((f"Retry {noun}", f"Retry {noun} {root.pk}", reverse("console:retry", args=args)))
-    if permissions.is_allowed(request.user, entity.flow, "operate"):
-        for trigger in item.recovery.triggers:
-            args = [entity.flow.collection, entity.pk, trigger]
-            label = labels.action_label(entity.flow, trigger, entity.state)
-            actions.append((label, label, reverse("console:transition", args=args)))
-    return actions
+    """Label, title and URL of each action that applies and that the user may take."""
+    if settings.STATECORE_READ_ONLY:
+        return []
+    return [_link_offer(offer) for offer in stuck_list.list_offers(item, permissions.get_actor(request))]
+
+
+def _link_offer(offer: stuck_list.Offer) -> tuple[str, str, str]:
+    flow, pk = offer.entity.flow, offer.entity.pk
+    noun, args = labels.noun(flow.entity_type), [flow.collection, pk]
+    match offer.action:
+        case stuck_list.Action.RETRY:
+            return f"Retry {noun}", f"Retry {noun} {pk}", reverse("console:retry", args=args)
+        case stuck_list.Action.TRANSITION:
+            label = labels.action_label(flow, offer.trigger, offer.entity.state)
+            return label, f"{label} {pk}", reverse("console:transition", args=[*args, offer.trigger])
+    url = f"{reverse('console:force', args=args)}?{urlencode({'to': offer.to_state})}"
+    return f"Fail {noun}", f"Force {noun} {pk} to {labels.humanize_state(offer.to_state)}", url
 
 
 @require_POST

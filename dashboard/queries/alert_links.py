@@ -38,7 +38,7 @@ def find_link(alert: Alert) -> Link | None:
 
 
 def _failures(alert: Alert) -> Link:
-    return _events(alert, "failure_minutes", severity="error,critical")
+    return _events(alert, "failure_minutes", severity="failures")
 
 
 def _retries(alert: Alert) -> Link:

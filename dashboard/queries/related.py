@@ -6,10 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from statecore.kernel.entity import Entity
+from statecore.machines.task import Task
+from statecore.machines.test_gate import TestGate
+from statecore.machines.workstream import Workstream
 
 MAX_SHOWN = 25
 
@@ -27,6 +31,20 @@ def list_relations(entity: Entity, visible: Collection[str]) -> list[Relation]:
     fields = sorted(entity._meta.get_fields(), key=lambda field: (not field.concrete, field.many_to_many or False))
     found = [_relation(entity, field) for field in fields if _is_visible_machine(field, visible)]
     return [relation for relation in found if relation.entities]
+
+
+def list_waivers(entity: Entity, visible: Collection[str]) -> list[TestGate]:
+    """The gate itself if it was waived, or the waived gates of a task or workstream."""
+    if isinstance(entity, TestGate):
+        return [entity] if entity.waiver else []
+    if TestGate.flow.entity_type not in visible:
+        return []
+    waived = TestGate.objects.filter(waiver__isnull=False).order_by("pk")
+    if isinstance(entity, Workstream):
+        return list(waived.filter(workstream=entity)[:MAX_SHOWN])
+    if isinstance(entity, Task):
+        return list(waived.filter(Q(exit_of=entity) | Q(entry_of=entity)).distinct()[:MAX_SHOWN])
+    return []
 
 
 def _is_visible_machine(field: Any, visible: Collection[str]) -> bool:

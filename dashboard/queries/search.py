@@ -167,9 +167,9 @@ def _overdue(flow: Flow, value: str, at: datetime) -> Q:
         raise ValueError("use yes, or a multiple of the deadline like 2x")
     factor, found = float(times[1]) if times else 1.0, Q(pk__in=[])
     for state in flow.states:
-        if (deadline := flow.deadline(state)) is not None and not flow.is_final(state):
+        if flow.deadline(state) is not None and not flow.is_final(state):
             try:
-                rows = deadlines.select_past_deadline(flow, state, at, deadline * factor)
+                rows = deadlines.select_stuck(flow, state, at, factor)
             except OverflowError:
                 raise ValueError("the multiple is too large") from None
             found |= Q(pk__in=rows.order_by().values("pk"))

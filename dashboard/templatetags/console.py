@@ -132,6 +132,21 @@ def elapsed(at: datetime) -> SafeString:
     )
 
 
+@register.simple_tag
+def countdown(until: datetime | str | None) -> SafeString:
+    """The time left until a moment, kept current by a script to the second."""
+    if not until:
+        return mark_safe('<span class="muted">until released</span>')
+    end = datetime.fromisoformat(until) if isinstance(until, str) else until
+    left, exact = max(end - now(), timedelta()), rfc3339(end)
+    return format_html(
+        '<time class="num" datetime="{}" title="{}" data-format="countdown">{} left</time>',
+        exact,
+        exact,
+        phrasing.format_duration(left),
+    )
+
+
 def format_ago(since: timedelta) -> str:
     """`3 min ago`, or `in 3 min` for a time in the future."""
     if since < timedelta():

@@ -1,12 +1,14 @@
 // The page of an entity: a new event updates the heading at once; the rest is refreshed on request.
 import { drawAll } from "./diagram.js";
 import { follow } from "./events.js";
+import { followHeartbeats } from "./heartbeats.js";
 import { chip, forcedMark, readJson } from "./marks.js";
 import { timeElement } from "./times.js";
 
 drawAll(readJson("drawing"));
 const looks = readJson("looks");
 const { machine, entity } = document.body.dataset;
+const refreshHeartbeats = followHeartbeats();
 
 follow({ entity_type: machine, entity }, (events) => {
   const last = events.at(-1);
@@ -17,6 +19,7 @@ follow({ entity_type: machine, entity }, (events) => {
   document.querySelector(".title [data-entered]").replaceChildren(timeElement(last.timestamp, "length"));
   if (events.some((event) => event.kind === "override") && !document.querySelector(".title .mark-forced")) head.after(forcedMark());
   document.getElementById("news").classList.remove("hidden");
+  refreshHeartbeats();
 }, () => location.reload());
 
 document.getElementById("news").addEventListener("click", () => location.reload());

@@ -1,6 +1,7 @@
 // Keeps the overview current: numbers from the board, feed lines from events.
 import { watch } from "./board.js";
 import { follow } from "./events.js";
+import { showHolds } from "./holds.js";
 import { chip, element, forcedMark, readJson } from "./marks.js";
 import { showBoard } from "./tiles.js";
 import { clock, timeElement } from "./times.js";
@@ -11,6 +12,7 @@ const LINES = 60;
 
 function show(board) {
   showBoard(board);
+  showHolds(board.holds);
   draw(board.minutes);
 }
 

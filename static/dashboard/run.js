@@ -1,6 +1,7 @@
 // The replay of a run: its journal is loaded once, and any moment is the fold of the events before it.
 import { Graph, layout } from "../vendor/dagre.esm.js";
 import { follow } from "./events.js";
+import { followHeartbeats } from "./heartbeats.js";
 import { chip, errorNote, readJson, svg, use } from "./marks.js";
 import { connection } from "./freshness.js";
 import { moment } from "./times.js";
@@ -12,6 +13,7 @@ const parts = new Map(drawn.nodes.map((node) => [keyOf(node.type, node.id), node
 const runKey = keyOf("run", document.body.dataset.run);
 const slider = document.getElementById("time");
 const STEPS = Number(slider.max);
+followHeartbeats();
 let journal = [];
 let isLive = true;
 

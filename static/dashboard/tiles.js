@@ -72,7 +72,7 @@ function showNotices(board) {
 
 // The counts beside the navigation.
 export function showTallies(board) {
-  for (const [name, path] of [["stuck", "stuck.listed"], ["alerts", "alerts.open"]]) {
+  for (const [name, path] of [["stuck", "stuck.listed"], ["alerts", "alerts.open"], ["holds", "holds.length"]]) {
     const [tally, count] = [document.querySelector(`[data-tally="${name}"]`), numberAt(board, path)];
     if (!tally) continue;
     set(tally, count || "");

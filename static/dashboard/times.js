@@ -20,7 +20,16 @@ export function moment(when, hasDay) {
   return hasDay ? `${when.toDateString().slice(4, 10)} ${clock(when).slice(0, 5)}` : clock(when);
 }
 
-const FORMATS = { clock, ago, length: (when) => length((Date.now() - when.getTime()) / 1000) };
+// `1:02:03 left`: to the second, because someone waits for it.
+export function countdown(when, at = Date.now()) {
+  const seconds = Math.max(0, Math.ceil((when.getTime() - at) / 1000));
+  if (seconds >= 172_800) return `${length(seconds)} left`;
+  const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+  const parts = hours ? [hours, String(minutes).padStart(2, "0")] : [minutes];
+  return `${[...parts, String(rest).padStart(2, "0")].join(":")} left`;
+}
+
+const FORMATS = { clock, ago, countdown, length: (when) => length((Date.now() - when.getTime()) / 1000) };
 
 export function updateTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-format]")) {

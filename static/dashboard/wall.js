@@ -1,6 +1,7 @@
 // The wall: rotates pages, follows the board, dims stale numbers, reloads on a new build and daily.
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
+import { showHolds } from "./holds.js";
 import { readJson } from "./marks.js";
 import { set, writeShort, showBoard } from "./tiles.js";
 import { ago, clock, updateTimes } from "./times.js";
@@ -38,8 +39,11 @@ function fitAll() {
   for (const box of figures) write(box, smallest);
   document.querySelectorAll("[data-page]:not([hidden]) .tile").forEach(fit);
 }
+let holds = [];
 function show(board) {
   showBoard(board, writeShort);
+  holds = board.holds;
+  showHolds(holds);
   fitAll();
 }
 addEventListener("resize", fitAll);
@@ -71,6 +75,7 @@ function refresh() {
   set(document.getElementById("clock"), dayAndTime.format(Date.now()));
   document.body.classList.toggle("stale", isStale);
   for (const tile of tiles) showAge(tile, isStale);
+  if (showHolds(holds)) fitAll();
   updateTimes();
 }
 setInterval(refresh, 1000);
