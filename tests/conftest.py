@@ -134,22 +134,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """Keeps SQLite in a file, which processes and threads share as they do in production."""
+def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> Iterator[None]:
+    """Gives this process a copy of the migrated database; on SQLite it is a file, as in production.
+
+    Replaces Django's flush after transactional tests: it is slow, and the write guard's triggers refuse it.
+    """
     from django.conf import settings
-
-    if DATABASE == "sqlite":
-        test = settings.DATABASES["default"].setdefault("TEST", {})
-        test["NAME"] = str(settings.STATECORE_HOME / "test.sqlite3")
-
-
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Replaces Django's flush after transactional tests: it is slow, and the write guard's triggers refuse it."""
+    from django.db import connections
     from django.test import TransactionTestCase
 
-    from tests.support import emptying, roles
+    from tests.support import databases, emptying, roles
 
+    name = f"test_{WORKER or 'main'}" if DATABASE == "postgres" else str(settings.STATECORE_HOME / "test.sqlite3")
+    databases.create(name, migrated=True)
+    settings.DATABASES["default"]["NAME"] = name
     with django_db_blocker.unblock():
         if DATABASE == "postgres":
             roles.create()
@@ -158,6 +156,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: emptying.empty("default", groups))
         yield
+    with django_db_blocker.unblock():
+        connections.close_all()
 
 
 @pytest.fixture(autouse=True)

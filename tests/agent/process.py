@@ -12,7 +12,7 @@ from typing import Any
 from statecore import scheduling, transitions
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from tests.support import world
+from tests.support import forked, world
 from tests.support.sequencer import ROOT
 from tests.support.waiting import until
 
@@ -23,7 +23,7 @@ class AgentProcess:
     def __init__(self, folder: Path, url: str, token: str, *words: str, name: str = "agent", **environ: str) -> None:
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
+            self.process = forked.Popen(
                 [sys.executable, "-m", "api.cli", "agent", "--name", name, "--heartbeat", "0.2", "--wait", "5", *words],
                 cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
                 env={**os.environ, "STATECORE_URL": url, "STATECORE_TOKEN": token, **environ},

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.sequencer import database_url
-from tests.support.waiting import until
+from tests.support.waiting import is_listening, until
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = "statecore.project.wsgi:application"
@@ -60,6 +60,8 @@ def _answers(address: str, process: subprocess.Popen[bytes]) -> bool:
     if process.poll() is not None:
         raise AssertionError(f"the server ended with {process.returncode}")
     try:
-        return httpx.get(f"{address}/healthz", timeout=1).status_code == 200
+        return (
+            is_listening(address.rpartition(":")[2]) and httpx.get(f"{address}/healthz", timeout=5).status_code == 200
+        )
     except httpx.TransportError:
         return False

@@ -303,3 +303,22 @@ def test_a_task_waits_for_the_last_patch_that_was_handed_in(agent: Caller, phase
     expect_ok(agent.post("patches/", given), 201)
     last = expect_ok(Caller("operate").post("patches/", given), 201)
     assert Task.objects.get(pk=task["id"]).patch_id == last["id"]
+
+
+def test_a_report_may_say_whether_the_tool_failed(agent: Caller, phase: Phase) -> None:
+    tasks = [{"id": name, "tool": "aider", "max_retries": 0} for name in "abcd"]
+    workstreams = [{"id": "ws", "tasks": tasks}]
+    expect_ok(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": workstreams, "start": True}), 201)
+    claim = f"workers/{registered(agent)}/claim/"
+    (task,) = expect_ok(agent.post(claim))["tasks"]
+    assert task["tool"] == "aider"
+    failures = []
+    for tool_failed in (True, None, False):
+        report = {"task": task["id"], "attempt": 1, "trigger": "execution_failed", "error": "broken"}
+        (task,) = expect_ok(agent.post(claim, {"reports": [{**report, "tool_failed": tool_failed}]}))["tasks"]
+        failures.append(expect_ok(agent.get("breakers/aider/"))["failure_count"])
+    assert failures == [1, 1, 0]
+    last = {"trigger": "execution_failed", "attempt": 1, "error": "broken"}
+    expect_refusal(agent.post(f"tasks/{task['id']}/transitions/", {**last, "tool_failed": "yes"}), 400, "invalid")
+    expect_ok(agent.post(f"tasks/{task['id']}/transitions/", {**last, "tool_failed": None}))
+    assert expect_ok(Caller("operate").patch("breakers/aider/", {"concurrency_limit": 4}))["concurrency_limit"] == 4

@@ -263,6 +263,26 @@ def test_an_override_is_an_event_of_its_own_with_the_operators_name(operator: Ca
     assert answer["entity"]["state"] == "failed"
 
 
+def test_an_override_clears_the_retry_count_and_records_the_verified_output(operator: Caller) -> None:
+    task, checked = world.running_task(), {"name": "report.txt", "sha256": "0" * 64, "bytes": 9}
+    world.touched(task, retry_count=2)
+    body = {"to_state": "completed", "reason": world.REASON, "category": "crashed_worker", "verified_output": checked}
+
+    expect_refusal(
+        operator.post(f"tasks/{task.pk}/override/", {**body, "verified_output": {**checked, "bytes": 0}}),
+        400,
+        "invalid",
+    )
+    done = expect_ok(operator.post(f"tasks/{task.pk}/override/", {**body, "clear_retry_count": True}))
+    assert done["entity"]["retry_count"] == 0
+    assert done["event"]["metadata"].items() >= {
+        "clear_retry_count": True, "verified_output": "report.txt", "sha256": "0" * 64, "bytes": 9,
+    }.items()  # fmt: skip
+    breaker = world.created("CircuitBreaker", id="grep")
+    refused = {"to_state": "OPEN", "reason": world.REASON, "category": "other", "clear_retry_count": True}
+    expect_refusal(operator.post(f"breakers/{breaker.pk}/override/", refused), 400, "invalid")
+
+
 def test_a_dry_run_of_an_override_lists_the_cascade_and_changes_nothing(operator: Caller) -> None:
     task = world.task()
     before = world.trace(task)

@@ -18,6 +18,7 @@ from statecore.read_models.board.stuck_counts import cache
 from statecore.records import Alert
 from statecore.storage import triggers
 from tests.api.callers import Caller, expect_ok, expect_refusal
+from tests.liveness.cases import hold_task
 from tests.support import world
 from tests.support.plans import insert_copies
 from tests.support.sequencer import catch_up
@@ -87,6 +88,34 @@ def test_what_is_stuck(story, settings) -> None:
     expect_refusal(Caller("read").get("stuck/?entity_type=cat"), 404, "not_found")
 
 
+DECISION = [
+    ("read", []),
+    ("agent", []),
+    ("operate", [("retry", "task"), ("transition", "workstream")]),
+    ("override", [("retry", "task"), ("transition", "workstream"), ("override", "workstream")]),
+]
+
+
+@pytest.mark.parametrize(("scope", "offered"), DECISION, ids=[scope for scope, _offered in DECISION])
+def test_a_decision_is_offered_as_the_calls_that_the_caller_may_make(
+    scope: str, offered: list[tuple[str, str]], home
+) -> None:
+    caller = Caller(scope)
+    task = hold_task()
+    world.forced(task, "failed")
+
+    found = [each for each in expect_ok(caller.get("stuck/"))["results"] if each["kind"] == "needs a decision"]
+    (actions,) = [each["recovery"]["actions"] for each in found if each["entity_type"] == "workstream"]
+    assert [(each["action"], each["entity_type"]) for each in actions] == offered
+    for each in reversed(actions):
+        body = {"transition": {"trigger": each.get("trigger")}, "retry": {}}.get(
+            each["action"], {"to_state": each.get("to_state"), "reason": world.REASON, "category": "stuck"}
+        )
+        call = "transitions" if each["action"] == "transition" else each["action"]
+        dry = caller.post(f"{each['collection']}/{each['id']}/{call}/", {**body, "dry_run": True})
+        assert dry.status_code in (200, 201), dry.content
+
+
 @pytest.mark.parametrize("size", [120, 500])
 def test_the_stuck_list_is_paged_to_its_end(story, size: int) -> None:
     insert_copies(world.queued_task(), 600)
@@ -149,6 +178,35 @@ def test_events_by_what_they_are(story) -> None:
     assert expect_ok(caller.get(f"events/?since={rfc3339(now())}"))["results"] == []
     for wrong in ("severity=loud", "entity_type=cat", "after=-1", "since=yesterday", "ordering=name", "page_size=501"):
         expect_refusal(caller.get(f"events/?{wrong}"), 400, "invalid")
+
+
+def test_events_by_their_state_and_name(story) -> None:
+    caller, task = Caller("read"), story["task"]
+
+    def find(path: str) -> list[tuple[str, str]]:
+        results = expect_ok(caller.get(path))["results"]
+        return [(each["event"]["entity_id"], each["event"]["to_state"]) for each in results]
+
+    assert find("events/?to_state=cancelled&to_state=idle") == [(task.pk, "cancelled"), (story["worker"].pk, "idle")]
+    assert find("events/?from_state=queued") == [(task.pk, "cancelled")]
+    assert find("events/?event_name=manual_state_override") == [(task.pk, "cancelled")]
+    assert find("events/?event_name=task_queued") == [(task.pk, "queued")]
+    expect_refusal(caller.get("events/?event_name=task_vanished"), 400, "invalid")
+
+
+def test_a_history_by_state_is_paged_forth_and_back(home) -> None:
+    breaker, caller = world.created("CircuitBreaker", id="grep"), Caller("read")
+    for state in ("OPEN", "CLOSED", "OPEN", "HALF_OPEN", "OPEN"):
+        world.forced(breaker, state)
+
+    def read(path: str) -> tuple[list[int], dict[str, Any]]:
+        page = expect_ok(caller.get(path.partition("/api/v1/")[2] or path))
+        return [event["sequence"] for event in page["results"]], page
+
+    first, page = read("breakers/grep/transitions/?to_state=OPEN&page_size=2")
+    second, last = read(page["next"])
+    assert (first, second, last["next"]) == ([2, 4], [6], None)
+    assert read(last["previous"])[0] == [2, 4]
 
 
 def test_what_was_forced(story) -> None:

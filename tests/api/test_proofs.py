@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 
+import orjson
 import pytest
 from django.contrib.auth.models import Permission, User
 
 from statecore.journal import Event, Position
 from statecore.transparency.checkpoint import open_checkpoint
-from statecore.transparency.merkle import verify_consistency
-from statecore.transparency.notes import VerifierKey
+from statecore.transparency.merkle import HASH_SIZE, prove_inclusion, verify_consistency
+from statecore.transparency.notes import VerifierKey, encode
 from statecore.transparency.proofs import InvalidProof, verify_proof
 from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
@@ -43,6 +44,18 @@ def test_an_outsider_verifies_a_proof_with_the_key_only() -> None:
     for changed in ({"body": proof["body"].replace("queued", "failed")}, {"position": proof["position"] - 1}):
         with pytest.raises(InvalidProof):
             verify_proof({**proof, **changed}, read_key(caller))
+
+
+def test_a_proof_is_smaller_than_2_kb_at_a_million_events() -> None:
+    """Beside the event itself. The size of the tree only changes the number of hashes, so the tree need not exist."""
+    event_id, caller = signed_task(), Caller("read")
+    proof = expect_ok(caller.get(f"audit/proof/?event={event_id}"))
+    path = prove_inclusion(proof["position"] - 1, 1_000_000, lambda first, last: bytes(HASH_SIZE))
+
+    sent = orjson.dumps({**proof, "position": 1_000_000, "inclusion": [encode(node) for node in path]})
+
+    assert len(path) == 20
+    assert len(sent) - len(proof["body"]) < 2_000
 
 
 def test_the_checkpoint_is_a_signed_note() -> None:

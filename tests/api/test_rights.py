@@ -80,14 +80,16 @@ def needed_more(method: str, path: str) -> set[str]:
     """Returns the scopes that are not sufficient for this call."""
     if method in READ_ONLY:
         return set()
-    if path.endswith("/override/") or path.startswith(("approvals/", "audit/cosignatures/")):
+    if path.endswith(("/override/", "/waive/")) or path.startswith(("approvals/", "audit/cosignatures/")):
         # An empty body or an unknown request is refused first; other tests send complete ones.
         return set()
     if path.endswith("/compensation/approve/"):
         return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}
-    if path.startswith("phases/") or (method, path) in {("post", "gates/"), ("post", "breakers/")}:
+    if path.startswith(("phases/", "holds/")) or (path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")):
+        return {"read", "agent", "integrate"}
+    if (method, path) in {("post", "gates/"), ("post", "breakers/")}:
         return {"read", "agent", "integrate"}
     if path.startswith(("patches/", "gates/")) and path.endswith(("transitions/", "heartbeat/")):
         return {"read"}
@@ -103,6 +105,21 @@ def test_an_override_takes_the_scope_and_the_permission_for_that_machine(flow: A
         )
         assert answer["required"] == flow.permission("override")
     expect_refusal(Caller("override").post(f"{flow.collection}/nothing/override/", body), 404, "not_found")
+
+
+def test_a_waiver_takes_the_scope_override_and_the_permission() -> None:
+    gate, body = world.gate(), {"reason": "long enough a reason", "category": "other"}
+    for scope in ("read", "agent", "operate", "integrate"):
+        answer = expect_refusal(Caller(scope).post(f"gates/{gate.pk}/waive/", body), 403, "permission_denied")
+        assert answer["required"] == "statecore.waive_testgate"
+    forcing = Caller("override", user=plain_user("forcing", "override_testgate"))
+    expect_refusal(forcing.post(f"gates/{gate.pk}/waive/", body), 403, "permission_denied")
+    naive = {**body, "expires_at": "2100-01-01T00:00:00"}
+    expect_refusal(Caller("override").post(f"gates/{gate.pk}/waive/", naive), 400, "invalid")
+    answer = expect_ok(
+        Caller("override").post(f"gates/{gate.pk}/waive/", {**naive, "expires_at": "2100-01-01T00:00:00Z"})
+    )
+    assert (answer["entity"]["state"], answer["entity"]["waiver"]["expires_at"][:4]) == ("PENDING", "2100")
 
 
 def plain_user(name: str, *permissions: str) -> User:

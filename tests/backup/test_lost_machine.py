@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import pytest
 from api.client import Client
 from statecore.project.environment import ROOT
 from tests.project.test_supervisor import Site, are_gone
+from tests.support import forked
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ PLAN = {
 
 def manage(site: Site, *words: str) -> str:
     command = [sys.executable, str(ROOT / "manage.py"), *words]
-    ended = subprocess.run(command, env=site.variables, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    ended = forked.run(command, env=site.variables, cwd=ROOT, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout.strip()
 
@@ -62,7 +62,7 @@ def claim_and_complete(client: Client, worker: str) -> str:
 def test_a_restored_export_continues_the_plan_on_another_host(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    first, second = Site(tmp_path), Site(tmp_path_factory.mktemp("elsewhere"))
+    first, second = (Site(each, migrated=True) for each in (tmp_path, tmp_path_factory.mktemp("elsewhere")))
     exports = tmp_path_factory.mktemp("backup")
     with doomed_installation(first) as client:
         client.create("phases", id="PH-1")

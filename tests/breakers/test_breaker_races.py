@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from statecore.kernel.actors import Actor
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
+from statecore.machines.task import Task
 from statecore.scheduling import breakers
 from tests.races.records import assert_consistent, path
 from tests.support import world
 from tests.support.together import run_concurrently
+from tests.work.agents import Agent, submit, task, workstream
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CROWD, EACH = 8, 5
@@ -75,3 +78,40 @@ def test_two_sweeps_at_once_half_open_it_once() -> None:
     cooled_down()
     assert sum(run_concurrently([breakers.half_open_due] * 4)) == 1
     assert path(assert_consistent(CircuitBreaker.objects.get()))[-1] == ("cooldown_expires", "HALF_OPEN")
+
+
+def crowd_of_agents() -> list[Agent]:
+    submit(workstream("a", *(task(f"a{number}", tool="aider") for number in range(CROWD))))
+    return [Agent(f"agent-{number}") for number in range(CROWD)]
+
+
+def count_running(agents: list[Agent]) -> int:
+    answers = run_concurrently([agent.claim for agent in agents])
+    running = Task.objects.filter(state="running").count()
+    assert sum(len(answer) for answer in answers) == running
+    return running
+
+
+def test_concurrent_claims_do_not_exceed_the_limit_of_a_tool() -> None:
+    world.created("CircuitBreaker", id="aider", concurrency_limit=3)
+    assert count_running(crowd_of_agents()) == 3
+
+
+def test_concurrent_claims_let_one_probe_through() -> None:
+    cooled_down()
+    breakers.half_open_due()
+    assert count_running(crowd_of_agents()) == 1
+    assert CircuitBreaker.objects.get().probe_by.startswith("task:")
+
+
+def test_concurrent_first_claims_create_one_breaker() -> None:
+    assert count_running(crowd_of_agents()) == CROWD
+    assert path(assert_consistent(CircuitBreaker.objects.get())) == [("created", "CLOSED")]
+
+
+def test_concurrent_failures_of_tasks_are_all_counted() -> None:
+    world.created("CircuitBreaker", id="aider", failure_threshold=1000)
+    agents = crowd_of_agents()
+    held = {agent: agent.claim()[0] for agent in agents}
+    run_concurrently([partial(agent.fail, held[agent]) for agent in agents])
+    assert CircuitBreaker.objects.get().failure_count == CROWD

@@ -10,11 +10,9 @@ from typing import Any
 
 def prepare() -> None:
     from django.contrib.auth.models import User
-    from django.core.management import call_command
 
     from tests.browser.site import PASSWORD
 
-    call_command("migrate", verbosity=0, interactive=False)
     for name in ("viewer", "operator", "supervisor"):
         person(name, name)
     User.objects.create_superuser("admin", password=PASSWORD)
@@ -107,6 +105,22 @@ def grow(run: str, task: str) -> None:
     transitions.create(Task, actor=THE_SYSTEM, id=task, workstream=Workstream.objects.get(pk=f"{run}-w"))
 
 
+def work(run: str, fraction: float, detail: str) -> str:
+    """Starts a task of the run and reports progress; a repeated call only reports."""
+    from statecore import scheduling
+    from statecore.machines.task import Task
+    from tests.support import world as people
+
+    if not Task.objects.filter(run=run, state="running").exists():
+        # Not by a claim, which may choose a task of another test.
+        worker = people.idle_worker(capabilities=[run])
+        people.fire(Task.objects.filter(run=run, state="queued")[0], "worker_started", worker=worker.pk)
+    task = Task.objects.get(run=run, state="running")
+    reported = {(task.pk, task.attempt): {"fraction": fraction, "detail": detail}}
+    scheduling.record_heartbeat(task.worker_id, actor=people.AGENT, progress=reported)
+    return str(task.pk)
+
+
 def state(machine: str, entity_id: str) -> dict[str, Any]:
     from statecore.kernel import registry
 
@@ -129,7 +143,7 @@ def board() -> dict[str, Any]:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
-    for command in (prepare, person, plan, grow, age, force, retry, create, state, events, board)
+    for command in (prepare, person, plan, grow, age, force, retry, create, work, state, events, board)
 }
 
 

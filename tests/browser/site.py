@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from statecore.project.commands import WEB
-from tests.support import redis
+from tests.support import forked, redis
 from tests.support.sequencer import ROOT, end
-from tests.support.waiting import read_line, until
+from tests.support.waiting import is_listening, read_line, until
 from tests.support.web import free_port
 
 PASSWORD = "correct horse battery"
@@ -76,7 +76,7 @@ class Site:
 
         assert self.web.poll() is None, (self.home / "web.log").read_text()
         try:
-            return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
+            return is_listening(self.port) and httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -84,7 +84,7 @@ class Site:
         env = {**self.environ, **(environ or {})}
         with (self.home / f"{name}.log").open("ab") as log:
             streams = {"stdout": log, **streams}
-            process = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=env, stderr=log, **streams)
+            process = forked.Popen([sys.executable, *words], cwd=ROOT, env=env, stderr=log, **streams)
         for stream in filter(None, (process.stdin, process.stdout)):
             self.stack.callback(stream.close)
         self.stack.callback(end, process, signal.SIGKILL)

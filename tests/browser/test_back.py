@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.browser.visits import Visits
+
 LONG_NAME = "agent-of-the-night-shift-0123456789abcdef"
 
 
-def test_going_back_shows_the_page_and_not_the_part_that_was_fetched_last(site: Any, visit: Callable[..., Any]) -> None:
+def test_going_back_shows_the_page_and_not_the_part_that_was_fetched_last(site: Any, visit: Visits) -> None:
     site.do("plan", run="back", tasks=1)
     page = visit("/machines/tasks/?q=back")
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
@@ -25,9 +26,7 @@ def test_going_back_shows_the_page_and_not_the_part_that_was_fetched_last(site: 
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
 
 
-def test_a_fragment_after_the_session_has_expired_shows_it_and_keeps_typed_text(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_fragment_after_the_session_has_expired_shows_it_and_keeps_typed_text(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/show-t3/force/")
     page.fill("#reason", "half of a long sentence")
     page.context.clear_cookies()
@@ -36,10 +35,10 @@ def test_a_fragment_after_the_session_has_expired_shows_it_and_keeps_typed_text(
     expect(page.locator("#preview")).to_contain_text("your session has expired")
     expect(page.locator("#reason")).to_have_value("half of a long sentence")
     assert not page.locator("#id_password").count()
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the refused fragment
+    visit.expect_errors()  # the browser reports the refused fragment
 
 
-def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit: Visits) -> None:
     page = visit("/admin/statecore/task/show-t5/change/", who="admin")
 
     expect(page.locator(".field-state .readonly")).to_have_text("failed")
@@ -50,7 +49,7 @@ def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit
     expect(page.get_by_role("link", name="Force a state")).to_be_visible()
 
 
-def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Visits) -> None:
     from tests.browser.site import PASSWORD
 
     site.do("plan", run="wide", tasks=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +9,13 @@ from playwright.sync_api import expect
 
 from tests.browser.test_live import is_live
 from tests.browser.test_memory import TAP
+from tests.browser.visits import Visits
 
 SCRIPT = "**/uPlot.iife.min.js"
 
 
 @pytest.fixture
-def elsewhere(visit: Callable[..., Any]) -> Any:
+def elsewhere(visit: Visits) -> Any:
     """A page other than the overview, so that routes can be set up first."""
     return visit("/start/")
 
@@ -34,9 +34,7 @@ def test_it_is_drawn_without_a_socket(site: Any, elsewhere: Any) -> None:
 
 
 @pytest.mark.parametrize("sockets", [True, False], ids=["live", "alone"])
-def test_it_is_drawn_after_its_script_failed_once(
-    sockets: bool, site: Any, elsewhere: Any, visit: Callable[..., Any]
-) -> None:
+def test_it_is_drawn_after_its_script_failed_once(sockets: bool, site: Any, elsewhere: Any, visit: Visits) -> None:
     if not sockets:
         elsewhere.route_web_socket("**/ws/**", lambda socket: socket.close())
     elsewhere.route(SCRIPT, lambda route: route.abort(), times=1)
@@ -45,7 +43,7 @@ def test_it_is_drawn_after_its_script_failed_once(
     expect(elsewhere.locator("#rates canvas")).to_have_count(1)
     expect(elsewhere.locator("#rates canvas")).to_be_visible()
     assert elsewhere.locator("head link[href*=uPlot]").count() == 1
-    assert visit.errors.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    assert visit.errors.pop().startswith("Failed to load resource")
 
 
 # Replaces the chart library and records what it draws.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
 from tests.browser.test_live import is_live
+from tests.browser.visits import Visits
 
 # As on the page of a run that is too large to draw: all but one task are left out of the graph, before scripts run.
 DRAW_ONE_TASK = """document.addEventListener("readystatechange", () => {
@@ -20,7 +20,7 @@ DRAW_ONE_TASK = """document.addEventListener("readystatechange", () => {
 });"""
 
 
-def test_the_progress_of_a_run_counts_tasks_that_are_not_drawn(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_progress_of_a_run_counts_tasks_that_are_not_drawn(site: Any, visit: Visits) -> None:
     site.do("plan", run="large", tasks=5)
     site.do("force", machine="task", entity_id="large-t4", to_state="cancelled")
     page = visit("/machines/runs/?q=large")
@@ -34,9 +34,7 @@ def test_the_progress_of_a_run_counts_tasks_that_are_not_drawn(site: Any, visit:
     assert page.evaluate("document.getElementById('progress').max") == 5
 
 
-def test_chips_of_a_search_are_not_overwritten_by_the_totals_of_the_machine(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_chips_of_a_search_are_not_overwritten_by_the_totals_of_the_machine(site: Any, visit: Visits) -> None:
     site.do("plan", run="chips", tasks=3)
     page = visit("/machines/tasks/?q=run:chips")
     is_live(page)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.site import log_in
+from tests.browser.visits import Visits
 
 
-def test_the_search_completes_and_is_kept_in_the_url(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_search_completes_and_is_kept_in_the_url(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/")
     page.keyboard.press("/")
     page.keyboard.type("sta")
@@ -31,7 +31,7 @@ def test_the_search_completes_and_is_kept_in_the_url(site: Any, visit: Callable[
     expect(page.locator("#q")).to_have_value("state:failed run:show")
 
 
-def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any]) -> None:
+def test_everything_can_be_reached_by_keys(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/?q=run:show&order=id")
     page.keyboard.press("j")
     page.keyboard.press("j")
@@ -48,7 +48,7 @@ def test_everything_can_be_reached_by_keys(site: Any, visit: Callable[..., Any])
     expect(page.get_by_role("heading", level=1)).to_have_text("Stuck")
 
 
-def test_shortcuts_are_inactive_while_the_help_is_open(visit: Callable[..., Any]) -> None:
+def test_shortcuts_are_inactive_while_the_help_is_open(visit: Visits) -> None:
     page = visit("/alerts/")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -59,7 +59,7 @@ def test_shortcuts_are_inactive_while_the_help_is_open(visit: Callable[..., Any]
     expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
 
 
-def test_shift_and_tab_leave_the_search(visit: Callable[..., Any]) -> None:
+def test_shift_and_tab_leave_the_search(visit: Visits) -> None:
     page = visit("/machines/tasks/")
     page.keyboard.press("/")
     page.keyboard.type("sta")
@@ -70,7 +70,7 @@ def test_shift_and_tab_leave_the_search(visit: Callable[..., Any]) -> None:
     expect(page.locator("#q")).to_have_value("sta")
 
 
-def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit: Callable[..., Any]) -> None:
+def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/?q=run:later-walked")
     expect(page.locator("[data-empty=no-match]")).to_be_visible()
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
@@ -83,7 +83,7 @@ def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit
 
 
 @pytest.mark.parametrize("path", ["/audit/", "/overrides/", "/tokens/", "/stuck/"])
-def test_the_selected_row_of_every_list_is_in_the_url(path: str, visit: Callable[..., Any]) -> None:
+def test_the_selected_row_of_every_list_is_in_the_url(path: str, visit: Visits) -> None:
     page = visit(path)
     if path == "/tokens/":
         page.get_by_label("Name").fill("to be chosen")
@@ -96,7 +96,7 @@ def test_the_selected_row_of_every_list_is_in_the_url(path: str, visit: Callable
     expect(page.locator("tr[aria-selected]")).to_have_count(1)
 
 
-def test_without_a_clipboard_the_text_is_selected(visit: Callable[..., Any], site: Any) -> None:
+def test_without_a_clipboard_the_text_is_selected(visit: Visits, site: Any) -> None:
     """As over plain HTTP, where the browser offers no clipboard."""
     page = visit("/alerts/")
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
@@ -111,7 +111,7 @@ def test_without_a_clipboard_the_text_is_selected(visit: Callable[..., Any], sit
     expect(page.get_by_role("button", name="Copy command").first).to_be_visible()
 
 
-def test_without_access_no_socket_is_opened_repeatedly(site: Any, visit: Callable[..., Any]) -> None:
+def test_without_access_no_socket_is_opened_repeatedly(site: Any, visit: Visits) -> None:
     """A refused socket would write an error to the console and fail this test."""
     site.do("person", name="nobody", group="")
     page = visit("/login/?next=/tokens/", who="stranger")
@@ -124,9 +124,7 @@ def test_without_access_no_socket_is_opened_repeatedly(site: Any, visit: Callabl
     assert sockets == []
 
 
-def test_without_access_to_events_the_page_shows_its_time_and_opens_no_socket(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_without_access_to_events_the_page_shows_its_time_and_opens_no_socket(site: Any, visit: Visits) -> None:
     """The numbers stay live; a refused socket would write an error to the console and fail this test."""
     site.do("person", name="deaf", group="", may=["view_task"])
     page = visit("/login/", who="stranger")
@@ -143,7 +141,7 @@ def test_without_access_to_events_the_page_shows_its_time_and_opens_no_socket(
     assert {socket.url.rpartition("/ws/")[2] for socket in sockets} == {"board/"}
 
 
-def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_view_is_saved_and_found_by_others(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/?q=state:failed", who="operator")
     page.locator("#views-menu summary").click()
     page.get_by_label("Save this search as").fill("What failed")
@@ -157,7 +155,7 @@ def test_a_view_is_saved_and_found_by_others(site: Any, visit: Callable[..., Any
     expect(other.locator("#q")).to_have_value("state:failed")
 
 
-def test_many_entities_are_changed_by_a_locked_selection(site: Any, visit: Callable[..., Any]) -> None:
+def test_many_entities_are_changed_by_a_locked_selection(site: Any, visit: Visits) -> None:
     for number in range(3):
         site.do("plan", run=f"many-{number}", tasks=1)
     page = visit("/machines/runs/?q=many-", who="operator")
@@ -175,7 +173,7 @@ def test_many_entities_are_changed_by_a_locked_selection(site: Any, visit: Calla
     assert site.do("state", machine="run", entity_id="many-late")["state"] == "running"
 
 
-def test_the_chosen_theme_is_kept(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_chosen_theme_is_kept(site: Any, visit: Visits) -> None:
     page = visit("/start/", who="viewer", color_scheme="light")
     page.locator("details.menu summary").click()
     page.get_by_role("button", name="Dark").click()
@@ -186,14 +184,14 @@ def test_the_chosen_theme_is_kept(site: Any, visit: Callable[..., Any]) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(12, 15, 20)"
 
 
-def test_an_entity_page_verifies_its_history(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_entity_page_verifies_its_history(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/show-t5/")
     page.get_by_role("button", name="Verify history").click()
 
     expect(page.locator("#proof")).to_contain_text("Verified")
 
 
-def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_token_is_shown_once_and_revoked(site: Any, visit: Visits) -> None:
     page = visit("/tokens/", who="operator")
     page.get_by_label("Name").fill("from the browser")
     page.get_by_role("button", name="Create token").click()
@@ -204,7 +202,7 @@ def test_a_token_is_shown_once_and_revoked(site: Any, visit: Callable[..., Any])
     expect(page.get_by_role("row", name="from the browser")).to_contain_text("revoked")
 
 
-def test_single_keys_can_be_switched_off(site: Any, visit: Callable[..., Any]) -> None:
+def test_single_keys_can_be_switched_off(site: Any, visit: Visits) -> None:
     page = visit("/alerts/")
     page.locator("#help-open").click()
     page.get_by_label("Enable shortcuts").uncheck()
@@ -216,7 +214,7 @@ def test_single_keys_can_be_switched_off(site: Any, visit: Callable[..., Any]) -
     expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
 
 
-def test_the_audit_reads_times_in_the_zone_of_the_viewer(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_audit_reads_times_in_the_zone_of_the_viewer(site: Any, visit: Visits) -> None:
     page = visit("/audit/", timezone_id="Asia/Tokyo")
     page.get_by_label("Since").fill("2026-01-01T09:30")
     page.get_by_role("button", name="Search").click()
@@ -226,7 +224,7 @@ def test_the_audit_reads_times_in_the_zone_of_the_viewer(site: Any, visit: Calla
     expect(page.locator("tbody tr").first).to_be_visible()
 
 
-def test_the_journal_is_verified_and_exported(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_journal_is_verified_and_exported(site: Any, visit: Visits) -> None:
     page = visit("/audit/?entity=show-t5")
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#verified")).to_contain_text("Recent events verified")
@@ -238,7 +236,7 @@ def test_the_journal_is_verified_and_exported(site: Any, visit: Callable[..., An
     assert len(lines) == len(site.do("events", machine="task", entity_id="show-t5"))
 
 
-def test_an_acknowledgement_is_visible_to_others(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_acknowledgement_is_visible_to_others(site: Any, visit: Visits) -> None:
     page, other = visit("/stuck/", who="operator"), visit("/stuck/", who="viewer")
     mine, theirs = (each.get_by_role("row").filter(has_text="show-t1") for each in (page, other))
     expect(theirs.first).to_contain_text("not acknowledged")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
+
+from tests.browser.visits import Visits
 
 REASON = "the worker is gone and will not come back"
 
@@ -16,7 +17,7 @@ def choose(page: Any, state: str) -> None:
     page.wait_for_selector(f'#preview [data-to="{state}"]')
 
 
-def test_a_state_is_forced_from_the_diagram_to_the_receipt(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_state_is_forced_from_the_diagram_to_the_receipt(site: Any, visit: Visits) -> None:
     site.do("plan", run="force-one", tasks=2)
     page = visit("/machines/tasks/force-one-t1/")
     page.locator('[data-node="cancelled"]').click()
@@ -38,7 +39,7 @@ def test_a_state_is_forced_from_the_diagram_to_the_receipt(site: Any, visit: Cal
     expect(page.locator("main dl.facts")).to_contain_text("still in effect")
 
 
-def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Visits) -> None:
     site.do("plan", run="force-look", tasks=3)
     before = site.do("state", machine="run", entity_id="force-look")
     page = visit("/machines/runs/force-look/force/")
@@ -50,7 +51,7 @@ def test_the_preview_changes_nothing_and_names_what_follows(site: Any, visit: Ca
     assert site.do("state", machine="run", entity_id="force-look") == before
 
 
-def test_a_conflict_keeps_the_typed_text_and_shows_the_current_state(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_conflict_keeps_the_typed_text_and_shows_the_current_state(site: Any, visit: Visits) -> None:
     site.do("plan", run="force-race", tasks=1)
     page = visit("/machines/tasks/force-race-t1/force/?to=failed")
     page.get_by_label("emergency").check()
@@ -61,12 +62,12 @@ def test_a_conflict_keeps_the_typed_text_and_shows_the_current_state(site: Any, 
     expect(page.locator("#refusal")).to_contain_text("The state changed while you were editing")
     expect(page.locator("#reason")).to_have_value(REASON)
     expect(page.get_by_label("emergency")).to_be_checked()
-    assert visit.errors.pop().startswith("Failed to load resource")  # type: ignore[attr-defined]
+    assert visit.errors.pop().startswith("Failed to load resource")
     page.locator("#force-button").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
 
 
-def test_a_form_submitted_twice_makes_one_change(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_form_submitted_twice_makes_one_change(site: Any, visit: Visits) -> None:
     site.do("plan", run="force-twice", tasks=1)
     page = visit("/machines/tasks/force-twice-t1/force/?to=cancelled")
     page.get_by_label("other").check()
@@ -82,9 +83,7 @@ def test_a_form_submitted_twice_makes_one_change(site: Any, visit: Callable[...,
     assert len(forced) == 1
 
 
-def test_a_protected_state_is_requested_by_one_person_and_approved_by_another(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_a_protected_state_is_requested_by_one_person_and_approved_by_another(site: Any, visit: Visits) -> None:
     site.do("plan", run="force-two", tasks=2)
     page = visit("/machines/tasks/force-two-t1/force/")
     choose(page, "completed")
@@ -108,14 +107,14 @@ def test_a_protected_state_is_requested_by_one_person_and_approved_by_another(
     expect(colleague.locator('[data-tally="approvals"]')).to_have_text("")
 
 
-def test_an_impossible_override_shows_the_reason(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_impossible_override_shows_the_reason(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/show-t1/force/?to=nowhere")
 
     expect(page.locator("#preview")).to_contain_text("This state cannot be forced")
     expect(page.locator("#force-button")).to_be_disabled()
 
 
-def test_a_final_entity_offers_a_retry_and_then_its_successor(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_final_entity_offers_a_retry_and_then_its_successor(site: Any, visit: Visits) -> None:
     site.do("plan", run="over", tasks=2)
     site.do("force", machine="task", entity_id="over-t2", to_state="failed")
     page = visit("/machines/tasks/over-t2/")
@@ -134,7 +133,7 @@ def test_a_final_entity_offers_a_retry_and_then_its_successor(site: Any, visit: 
     expect(page.locator("main dl.facts").first).to_contain_text("over-t2")
 
 
-def test_a_failed_preview_shows_one_error(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_failed_preview_shows_one_error(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/show-t1/force/")
     page.route("**/force/?to=*", lambda route: route.abort())
     for state in ("failed", "blocked"):
@@ -142,17 +141,17 @@ def test_a_failed_preview_shows_one_error(site: Any, visit: Callable[..., Any]) 
         expect(page.locator("#preview [data-empty=error]")).to_have_count(1)
     expect(page.locator("#preview")).to_contain_text("The server cannot be reached")
     expect(page.locator("#force-button")).to_be_disabled()
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the failed request
+    visit.expect_errors()  # the browser reports the failed request
 
 
-def test_forcing_is_offered_only_with_the_permission(site: Any, visit: Callable[..., Any]) -> None:
+def test_forcing_is_offered_only_with_the_permission(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/show-t1/", who="operator")
 
     expect(page.get_by_role("link", name="Force a state")).to_have_count(0)
     expect(page.locator('[data-node="cancelled"]')).not_to_have_attribute("href", re.compile("."))
 
 
-def test_a_transition_ends_on_its_receipt(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_transition_ends_on_its_receipt(site: Any, visit: Visits) -> None:
     site.do("plan", run="plain", tasks=1)
     page = visit("/machines/runs/plain/", who="operator")
     page.get_by_role("link", name="Cancel run").click()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
 from tests.browser.test_live import is_live
 from tests.browser.test_memory import TAP
+from tests.browser.visits import Visits
 from tests.support.waiting import until
 
 
-def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visit: Visits) -> None:
     site.do("plan", run="away", tasks=1)
     page = visit("/machines/tasks/?q=run:away")
     is_live(page)
@@ -27,7 +27,7 @@ def test_a_disconnected_page_shows_its_time_and_stops_its_clocks(site: Any, visi
     expect(shown).to_have_text(contact)
     site.open_web()
     is_live(page)
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # the browser reports the unreachable server
 
 
 COLOURS = """() => {
@@ -37,7 +37,7 @@ COLOURS = """() => {
 }"""
 
 
-def test_a_logged_out_page_links_to_the_login(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_logged_out_page_links_to_the_login(site: Any, visit: Visits) -> None:
     page = visit("/stuck/")
     expect(page.locator("#freshness time")).to_be_visible()
     page.context.clear_cookies()
@@ -47,10 +47,10 @@ def test_a_logged_out_page_links_to_the_login(site: Any, visit: Callable[..., An
 
     page.get_by_role("link", name="Log in").click()
     expect(page).to_have_url(f"{site.url}/login/?next=/stuck/")
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # the browser reports the unreachable server
 
 
-def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, visit: Visits) -> None:
     page = visit("/", viewport={"width": 360, "height": 740})
     is_live(page)
     expect(page.locator(".tally.loud").first).to_have_count(1)
@@ -69,10 +69,10 @@ def test_a_disconnected_page_is_grey_and_shows_its_time_on_a_phone(site: Any, vi
     assert page.evaluate("document.querySelector('.top').scrollWidth <= innerWidth")
     site.open_web()
     is_live(page)
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # the browser reports the unreachable server
 
 
-def test_an_idle_page_resumes_from_the_position_of_all_events(site: Any, visit: Callable[..., Any]) -> None:
+def test_an_idle_page_resumes_from_the_position_of_all_events(site: Any, visit: Visits) -> None:
     page = visit("/start/")
     page.add_init_script(TAP)
     page.goto(f"{site.url}/machines/runs/?q=show")
@@ -90,7 +90,7 @@ def start(page: Any) -> int:
     return int(page.evaluate("document.body.dataset.position"))
 
 
-def test_a_run_whose_journal_fails_to_load_shows_an_error_and_retries(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_whose_journal_fails_to_load_shows_an_error_and_retries(site: Any, visit: Visits) -> None:
     page = visit("/start/")
     page.route("**/journal/**", lambda route: route.fulfill(status=500, body="broken"), times=2)
     page.goto(f"{site.url}/runs/show/")
@@ -101,11 +101,11 @@ def test_a_run_whose_journal_fails_to_load_shows_an_error_and_retries(site: Any,
     expect(page.locator('[data-part="task show-t5"]')).to_have_attribute("data-state", "failed")
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#play")).to_be_enabled()
-    assert {each[:23] for each in visit.errors} == {"Failed to load resource"}  # type: ignore[attr-defined]
-    visit.expect_errors()  # type: ignore[attr-defined]
+    assert {each[:23] for each in visit.errors} == {"Failed to load resource"}
+    visit.expect_errors()
 
 
-def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Visits) -> None:
     site.do("plan", run="worded", tasks=2)
     page = visit("/runs/worded/")
     page.wait_for_selector("body[data-ready]")
@@ -118,7 +118,7 @@ def test_a_run_shows_every_state_as_a_word_and_a_shape(site: Any, visit: Callabl
     expect(page.locator("#gantt .word").first).to_be_visible()
 
 
-def test_an_invalid_row_in_the_url_breaks_nothing_else(visit: Callable[..., Any]) -> None:
+def test_an_invalid_row_in_the_url_breaks_nothing_else(visit: Visits) -> None:
     page = visit("/machines/tasks/?q=run:show#%E0%A4%A")
 
     is_live(page)
@@ -126,7 +126,7 @@ def test_an_invalid_row_in_the_url_breaks_nothing_else(visit: Callable[..., Any]
     expect(page.get_by_role("dialog")).to_contain_text("next row")
 
 
-def test_only_entities_that_the_search_finds_count_as_new(site: Any, visit: Callable[..., Any]) -> None:
+def test_only_entities_that_the_search_finds_count_as_new(site: Any, visit: Visits) -> None:
     site.do("plan", run="found", tasks=2)
     page = visit("/machines/tasks/?q=state:failed")
     is_live(page)
@@ -138,9 +138,7 @@ def test_only_entities_that_the_search_finds_count_as_new(site: Any, visit: Call
     expect(page.locator('tr[data-id="found-t1"]')).to_be_visible()
 
 
-def test_events_that_a_search_cannot_check_are_announced_as_possible_matches(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_events_that_a_search_cannot_check_are_announced_as_possible_matches(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/?q=actor:nobody-yet")
     expect(page.locator("[data-empty=no-match]")).to_be_visible()
     is_live(page)
@@ -154,7 +152,7 @@ MANY = """(count) => window.tell("/ws/events/", { type: "events", events: Array.
     sequence: 1, timestamp: new Date().toISOString() } })) })"""
 
 
-def test_new_rows_are_counted_up_to_a_thousand(site: Any, visit: Callable[..., Any]) -> None:
+def test_new_rows_are_counted_up_to_a_thousand(site: Any, visit: Visits) -> None:
     page = visit("/start/")
     page.add_init_script(TAP)
     page.goto(f"{site.url}/machines/tasks/?q=many-")
@@ -174,7 +172,7 @@ HIDE = """(word) => {
 }"""
 
 
-def test_a_hidden_page_disconnects_and_catches_up(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_hidden_page_disconnects_and_catches_up(site: Any, visit: Visits) -> None:
     site.do("plan", run="hidden", tasks=1)
     page = visit("/")
     closed: list[Any] = []
@@ -191,7 +189,7 @@ def test_a_hidden_page_disconnects_and_catches_up(site: Any, visit: Callable[...
     expect(state).to_have_text("failed")
 
 
-def test_a_run_announces_parts_created_later(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_announces_parts_created_later(site: Any, visit: Visits) -> None:
     site.do("plan", run="grows", tasks=1)
     page = visit("/runs/grows/")
     page.wait_for_selector("body[data-ready]")
@@ -212,7 +210,7 @@ PLACES = """async (rate) => {
 }"""
 
 
-def test_the_states_keep_their_places_when_the_traffic_changes(visit: Callable[..., Any]) -> None:
+def test_the_states_keep_their_places_when_the_traffic_changes(visit: Visits) -> None:
     page = visit("/machines/tasks/")
     quiet = page.evaluate(PLACES, 0)
     assert page.locator(".edge .rate").count() == 0
@@ -221,7 +219,7 @@ def test_the_states_keep_their_places_when_the_traffic_changes(visit: Callable[.
     assert page.locator(".edge .rate").count() > 5
 
 
-def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: Callable[..., Any]) -> None:
+def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: Visits) -> None:
     site.do("plan", run="timed", tasks=1)
     page = visit("/machines/tasks/?q=run:timed", timezone_id="Asia/Tokyo", locale="en-GB")
 
@@ -231,9 +229,7 @@ def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: 
     expect(time).to_have_attribute("title", re.compile(r"\d\d:\d\d:\d\d GMT\+9$"))
 
 
-def test_the_stuck_page_notices_another_entry_in_a_list_of_the_same_length(
-    site: Any, visit: Callable[..., Any]
-) -> None:
+def test_the_stuck_page_notices_another_entry_in_a_list_of_the_same_length(site: Any, visit: Visits) -> None:
     for run in ("swap-old", "swap-new"):
         site.do("plan", run=run, tasks=1, needs=["gpu"])
     site.do("age", machine="task", entity_id="swap-old-t1", seconds=9000)

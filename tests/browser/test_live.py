@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
+
+from tests.browser.visits import Visits
 
 
 def is_live(page: Any) -> None:
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
 
 
-def test_two_browsers_see_each_others_changes(site: Any, visit: Callable[..., Any]) -> None:
+def test_two_browsers_see_each_others_changes(site: Any, visit: Visits) -> None:
     site.do("plan", run="both", tasks=1)
     watching, acting = (
         visit("/machines/tasks/both-t1/", who="viewer"),
@@ -29,7 +30,7 @@ def test_two_browsers_see_each_others_changes(site: Any, visit: Callable[..., An
     expect(watching.locator("#timeline")).to_contain_text("to be seen by the other one")
 
 
-def test_a_row_changes_in_place_and_new_ones_wait_behind_a_button(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_row_changes_in_place_and_new_ones_wait_behind_a_button(site: Any, visit: Visits) -> None:
     site.do("plan", run="rows", tasks=1)
     page = visit("/machines/tasks/?q=rows")
     is_live(page)
@@ -46,7 +47,7 @@ def test_a_row_changes_in_place_and_new_ones_wait_behind_a_button(site: Any, vis
     expect(page.locator('tr[data-id="rows-t1"] [data-chip]')).to_have_text("failed")
 
 
-def test_the_overview_follows_the_counts(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_overview_follows_the_counts(site: Any, visit: Visits) -> None:
     page = visit("/")
     is_live(page)
     shown = page.locator('[data-machine="pipeline_job"] [data-total]')
@@ -57,7 +58,7 @@ def test_the_overview_follows_the_counts(site: Any, visit: Callable[..., Any]) -
     expect(page.locator("#feed")).to_contain_text("pipeline job")
 
 
-def test_the_number_beside_stuck_is_the_length_of_its_list(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_number_beside_stuck_is_the_length_of_its_list(site: Any, visit: Visits) -> None:
     site.do("plan", run="undecided", tasks=2)
     site.do("force", machine="task", entity_id="undecided-t1", to_state="failed")
     page, overview = visit("/stuck/"), visit("/")
@@ -72,7 +73,7 @@ def test_the_number_beside_stuck_is_the_length_of_its_list(site: Any, visit: Cal
     expect(page.locator("[data-outdated-by]")).to_be_visible()
 
 
-def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Visits) -> None:
     page = visit("/")
     is_live(page)
     site.do("plan", run="gap-before", tasks=1)
@@ -94,10 +95,10 @@ def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Callab
     ]
     assert len(seen) == len(set(seen))
     assert set(made) <= set(seen)
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # the browser reports the unreachable server
 
 
-def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_is_replayed_by_the_slider(site: Any, visit: Visits) -> None:
     site.do("plan", run="replay", tasks=3)
     site.do("force", machine="task", entity_id="replay-t1", to_state="failed")
     page = visit("/runs/replay/")
@@ -110,3 +111,19 @@ def test_a_run_is_replayed_by_the_slider(site: Any, visit: Callable[..., Any]) -
     expect(page.locator("#moment")).to_contain_text("At ")
     page.get_by_role("button", name="Now").click()
     expect(now).to_have_attribute("data-state", "failed")
+
+
+def test_heartbeats_and_progress_appear_without_a_reload(site: Any, visit: Visits) -> None:
+    site.do("plan", run="beats", tasks=1, needs=["beats"])
+    task = site.do("work", run="beats", fraction=0.25, detail="step 1 of 4")
+    entity, run = visit(f"/machines/tasks/{task}/", who="viewer"), visit("/runs/beats/", who="viewer")
+    for page in (entity, run):
+        expect(page.locator("[data-heartbeats]")).to_contain_text("25 %")
+    site.do("work", run="beats", fraction=0.5, detail="step 2 of 4")
+
+    for page in (entity, run):
+        expect(page.locator("[data-heartbeats]")).to_contain_text("50 %")
+        expect(page.locator("[data-heartbeats]")).to_contain_text("step 2 of 4")
+    site.do("force", machine="task", entity_id=task, to_state="failed")
+    expect(entity.locator("[data-heartbeats]")).to_be_hidden()
+    expect(run.locator("[data-heartbeats]")).to_contain_text("No task or gate is being worked on.")

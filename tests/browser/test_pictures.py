@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.browser.visits import Visits
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 IS_KEPT = bool(os.environ.get("STATECORE_TEST_PICTURES"))
@@ -39,7 +41,7 @@ def _work_under_way(site: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_for_the_documentation(name: str, visit: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_picture_for_the_documentation(name: str, visit: Visits, tmp_path: Path) -> None:
     path, theme, (width, height) = PICTURES[name]
     page = visit(path, viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
     page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.browser.visits import Visits
 
 COLOURS = """() => [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((share) => {
   const bar = share.closest("[data-machine]").querySelector(`[data-bar="${share.dataset.state}"]`);
@@ -17,9 +18,7 @@ COLOURS = """() => [...document.querySelectorAll("[data-machine] .counts [data-s
 
 @pytest.mark.parametrize("path", ["/", "/wall/"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_mark_before_a_number_has_the_colour_of_its_part_of_the_bar(
-    path: str, theme: str, visit: Callable[..., Any]
-) -> None:
+def test_the_mark_before_a_number_has_the_colour_of_its_part_of_the_bar(path: str, theme: str, visit: Visits) -> None:
     page = visit(path, color_scheme=theme)
     pairs = page.evaluate(COLOURS)
 
@@ -33,7 +32,7 @@ STICKING_OUT = """() => [...document.querySelectorAll("#graph .node")].map((node
 }).filter((by) => by > 0)"""
 
 
-def test_a_long_id_stays_within_its_box_in_the_graph_of_a_run(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_long_id_stays_within_its_box_in_the_graph_of_a_run(site: Any, visit: Visits) -> None:
     site.do("plan", run="boxes", tasks=1)
     site.do("grow", run="boxes", task="task_01M7MNQGN6RPRXX5SNA9QWYFSY")
     site.do("grow", run="boxes", task="WWWWWWWWWW")
@@ -46,7 +45,7 @@ def test_a_long_id_stays_within_its_box_in_the_graph_of_a_run(site: Any, visit: 
 TICKS = "#gantt text[text-anchor]"
 
 
-def test_the_bar_of_a_waiting_part_grows_until_now(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_bar_of_a_waiting_part_grows_until_now(site: Any, visit: Visits) -> None:
     site.do("plan", run="waits", tasks=1)
     page = visit("/start/")
     page.clock.install()
@@ -63,7 +62,7 @@ def test_the_bar_of_a_waiting_part_grows_until_now(site: Any, visit: Callable[..
     assert len(days) > 1, "a run of more than a day says of which day a time is"
 
 
-def test_the_bars_of_a_finished_run_do_not_grow(site: Any, visit: Callable[..., Any]) -> None:
+def test_the_bars_of_a_finished_run_do_not_grow(site: Any, visit: Visits) -> None:
     site.do("plan", run="ended", tasks=1)
     site.do("force", machine="run", entity_id="ended", to_state="canceled")
     page = visit("/start/")
@@ -85,7 +84,7 @@ FORCED_BACK = """async () => {
 }"""
 
 
-def test_times_below_a_short_run_are_all_different(site: Any, visit: Callable[..., Any]) -> None:
+def test_times_below_a_short_run_are_all_different(site: Any, visit: Visits) -> None:
     site.do("plan", run="short", tasks=1)
     site.do("force", machine="run", entity_id="short", to_state="canceled")
     page = visit("/runs/short/")
@@ -96,7 +95,7 @@ def test_times_below_a_short_run_are_all_different(site: Any, visit: Callable[..
     assert len(set(ticks)) == len(ticks)
 
 
-def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) -> None:
+def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Visits) -> None:
     """A forced edge widens the diagram."""
     page = visit("/machines/tasks/show-t1/")
     page.wait_for_selector(".diagram svg")
@@ -105,14 +104,14 @@ def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Callable[..., Any]) ->
     assert page.locator(".diagram").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
 
 
-def test_the_board_of_the_admin_wraps_what_does_not_fit(visit: Callable[..., Any]) -> None:
+def test_the_board_of_the_admin_wraps_what_does_not_fit(visit: Visits) -> None:
     page = visit("/admin/", who="admin", viewport={"width": 420, "height": 800})
 
     boards = page.locator(".console-board .module").first
     assert boards.evaluate("(board) => board.scrollWidth - board.clientWidth") <= 0
 
 
-def test_suggested_actions_are_separate_from_the_cause(visit: Callable[..., Any]) -> None:
+def test_suggested_actions_are_separate_from_the_cause(visit: Visits) -> None:
     page = visit("/machines/tasks/show-t1/")
     why, moves = page.locator("#why > section").nth(0), page.locator("#why > section").nth(1)
     expect(moves).to_be_visible()
@@ -124,7 +123,7 @@ PHONE = {"width": 360, "height": 740}
 STICKS_OUT = "(box) => box.scrollWidth - box.clientWidth"
 
 
-def test_a_run_is_drawn_within_the_width_of_a_phone(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_run_is_drawn_within_the_width_of_a_phone(site: Any, visit: Visits) -> None:
     site.do("plan", run="phone", tasks=9)
     page = visit("/runs/phone/", viewport=PHONE)
     page.wait_for_selector("body[data-ready=yes]")
@@ -140,7 +139,7 @@ def test_a_run_is_drawn_within_the_width_of_a_phone(site: Any, visit: Callable[.
 
 
 @pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 800}], ids=["phone", "desk"])
-def test_a_retry_has_the_name_of_what_it_retries(size: dict[str, int], site: Any, visit: Callable[..., Any]) -> None:
+def test_a_retry_has_the_name_of_what_it_retries(size: dict[str, int], site: Any, visit: Visits) -> None:
     run = f"tries-{size['width']}"
     site.do("plan", run=run, tasks=2)
     site.do("force", machine="task", entity_id=f"{run}-t2", to_state="failed")
@@ -152,7 +151,7 @@ def test_a_retry_has_the_name_of_what_it_retries(size: dict[str, int], site: Any
     expect(page.locator("#gantt .label", has_text=f"{run}-t2 · try 2")).to_have_count(1)
 
 
-def test_the_cause_comes_before_the_diagram_on_a_phone(visit: Callable[..., Any]) -> None:
+def test_the_cause_comes_before_the_diagram_on_a_phone(visit: Visits) -> None:
     page = visit("/machines/tasks/show-t1/", viewport=PHONE)
     cause, diagram = page.locator("#why"), page.locator("[data-drawing]")
     expect(cause).to_contain_text("Actions")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import expect
 
 from tests.browser.site import PASSWORD, log_in
 from tests.browser.test_every_page import violations
+from tests.browser.visits import Visits
 
 EVIL = """<img src=x onerror="console.error('evil')"><script>console.error('evil')</script>"><svg onload=alert(1)>"""
 
@@ -22,7 +22,7 @@ def code_from(page: Any) -> str:
     return f"{totp(base64.b32decode(text)):06}"
 
 
-def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, visit: Callable[..., Any]) -> None:
+def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, visit: Visits) -> None:
     site.do("person", name="careful")
     page = visit("/login/?next=/second-factor/", who="stranger")
     log_in(page, "careful")
@@ -49,7 +49,7 @@ def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, vi
     expect(other.get_by_role("heading", level=1)).to_have_text("Stuck")
 
 
-def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) -> None:
+def test_markup_in_any_field_stays_text(site: Any, visit: Visits) -> None:
     """A script that ran, or that the policy blocked, would be reported as an error."""
     site.do("plan", run="evil", tasks=2)
     page = visit("/machines/tasks/evil-t1/force/?to=failed")
@@ -89,7 +89,7 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Callable[..., Any]) ->
     expect(evil.locator("main")).to_contain_text("No display shows this code")
 
 
-def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_state_is_forced_by_keys_alone(site: Any, visit: Visits) -> None:
     site.do("plan", run="keys", tasks=1)
     page = visit("/machines/tasks/?q=run:keys")
     page.keyboard.press("j")
@@ -125,7 +125,7 @@ def test_a_state_is_forced_by_keys_alone(site: Any, visit: Callable[..., Any]) -
     expect(page.get_by_role("heading", level=1)).to_have_text("Manual override")
 
 
-def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Visits) -> None:
     """In the list of a machine, rows change in place and new ones are counted once."""
     site.do("plan", run="restart", tasks=2)
     page = visit("/machines/tasks/?q=restart")
@@ -143,10 +143,10 @@ def test_a_restart_leaves_no_row_out_and_none_twice(site: Any, visit: Callable[.
     expect(page.locator("tbody tr")).to_have_count(5)
     ids = page.locator("tbody tr").evaluate_all("rows => rows.map((row) => row.dataset.id)")
     assert sorted(ids) == ["restart-2-t1", "restart-2-t2", "restart-2-t3", "restart-t1", "restart-t2"]
-    visit.expect_errors()  # type: ignore[attr-defined]  # the browser reports the unreachable server
+    visit.expect_errors()  # the browser reports the unreachable server
 
 
-def test_a_violation_of_the_content_security_policy_is_reported(visit: Callable[..., Any]) -> None:
+def test_a_violation_of_the_content_security_policy_is_reported(visit: Visits) -> None:
     """An inline style violates the policy, which would fail every test here."""
     page = visit("/login/", who="stranger")
 
@@ -157,5 +157,5 @@ def test_a_violation_of_the_content_security_policy_is_reported(visit: Callable[
     page.route("**/login/", with_a_style)
     page.reload()
     assert page.locator("p:text-is('x')").count() == 1
-    assert any("style" in each for each in visit.errors)  # type: ignore[attr-defined]
-    visit.expect_errors()  # type: ignore[attr-defined]
+    assert any("style" in each for each in visit.errors)
+    visit.expect_errors()

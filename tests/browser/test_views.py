@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.visits import Visits
 from tests.support.waiting import until
 
 COUNTS = """() => [...document.querySelectorAll("[data-machine] .counts [data-state]")].map((each) =>
@@ -52,7 +52,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_an_open_page_shows_the_same_as_a_new_one(name: str, site: Any, visit: Callable[..., Any]) -> None:
+def test_an_open_page_shows_the_same_as_a_new_one(name: str, site: Any, visit: Visits) -> None:
     path, shown = VIEWS[name]
     run = f"view-{name}"
     site.do("plan", run=run, tasks=3)

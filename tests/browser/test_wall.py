@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_memory import TAP
+from tests.browser.visits import Visits
 
 SCALES = ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 
@@ -21,7 +21,7 @@ OPENS = """(path) => new Promise((resolve) => {
 })"""
 
 
-def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
+def pair(site: Any, visit: Visits, name: str, **looks: Any) -> Any:
     wall, console = visit("/wall/pair/", who="stranger", **looks), visit("/displays/")
     console.get_by_label("Code on the display").fill(wall.locator("#code").inner_text().lower())
     console.get_by_label("Location").fill(name)
@@ -32,7 +32,7 @@ def pair(site: Any, visit: Callable[..., Any], name: str, **looks: Any) -> Any:
     return wall, console
 
 
-def test_a_display_is_paired_with_its_code_and_unpaired(site: Any, visit: Callable[..., Any]) -> None:
+def test_a_display_is_paired_with_its_code_and_unpaired(site: Any, visit: Visits) -> None:
     wall, console = pair(site, visit, "Kitchen")
     expect(wall.locator("#freshness")).to_have_attribute("data-state", "live")
     console.reload()
@@ -41,7 +41,7 @@ def test_a_display_is_paired_with_its_code_and_unpaired(site: Any, visit: Callab
         assert wall.request.get(f"{site.url}{path}").status == 403, path
     assert wall.evaluate(OPENS, "/ws/board/")
     assert not wall.evaluate(OPENS, "/ws/events/")
-    visit.expect_errors()  # type: ignore[attr-defined]  # the refused WebSocket
+    visit.expect_errors()  # the refused WebSocket
 
     console.get_by_role("row", name="Kitchen").get_by_role("button", name="Unpair").click()
     expect(console.get_by_role("row", name="Kitchen")).to_contain_text("unpaired")
@@ -74,9 +74,7 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tiles:not([hidde
 
 @pytest.mark.parametrize("size", [(1920, 1080), (3840, 2160)], ids=["1080p", "4K"])
 @pytest.mark.parametrize("scale", SCALES)
-def test_nothing_scrolls_and_no_number_is_cut_off(
-    scale: str, size: tuple[int, int], site: Any, visit: Callable[..., Any]
-) -> None:
+def test_nothing_scrolls_and_no_number_is_cut_off(scale: str, size: tuple[int, int], site: Any, visit: Visits) -> None:
     page = visit("/login/", viewport={"width": size[0], "height": size[1]})
     page.add_init_script(TAP)
     page.clock.install()
@@ -92,7 +90,7 @@ def test_nothing_scrolls_and_no_number_is_cut_off(
         page.clock.run_for(20_000)
 
 
-def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Callable[..., Any]) -> None:
+def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Visits) -> None:
     page = visit("/wall/")
     shown = page.evaluate("""async () => {
       const { writeShort } = await import(document.querySelector("link[href*=tiles]").href);
@@ -108,7 +106,7 @@ def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Callable[..., A
 
 
 @pytest.mark.parametrize("machines", ["task", "task,run", "task,run,worker", "task,run,worker,test_gate"])
-def test_few_tiles_fill_the_display(machines: str, visit: Callable[..., Any]) -> None:
+def test_few_tiles_fill_the_display(machines: str, visit: Visits) -> None:
     page = visit(f"/wall/?machines={machines}", viewport={"width": 1920, "height": 1080})
     right = page.evaluate(
         "Math.max(...[...document.querySelectorAll('.tile')].map((tile) => tile.getBoundingClientRect().right))"
@@ -118,7 +116,7 @@ def test_few_tiles_fill_the_display(machines: str, visit: Callable[..., Any]) ->
     assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
 
 
-def test_pages_rotate_and_an_unpaired_display_shows_a_new_code(site: Any, visit: Callable[..., Any]) -> None:
+def test_pages_rotate_and_an_unpaired_display_shows_a_new_code(site: Any, visit: Visits) -> None:
     wall, console = pair(site, visit, "Stairs", viewport={"width": 1920, "height": 1080})
     page = wall.locator("[data-page]")
     expect(page.nth(0)).to_be_visible()
@@ -133,4 +131,4 @@ def test_pages_rotate_and_an_unpaired_display_shows_a_new_code(site: Any, visit:
     wall.clock.fast_forward(31_000)
     wall.wait_for_url("**/wall/pair/")  # automatically, at its next heartbeat
     expect(wall.locator("#code")).to_be_visible()
-    visit.expect_errors()  # type: ignore[attr-defined]  # its sockets were refused
+    visit.expect_errors()  # its sockets were refused

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import forked
 from tests.support.site import ROOT
 
 REASON = ("--reason", "seen to be wrong by hand", "--category", "other")
@@ -36,9 +37,9 @@ class Statecore:
         }  # fmt: skip
 
     def __call__(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> Result:
-        ended = subprocess.run(
-            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, input=stdin, capture_output=True, text=True,
-            env={name: value for name, value in {**self.environ, **environ}.items() if value}, timeout=60, check=False,
+        ended = forked.run(
+            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, stdin=stdin, timeout=60,
+            env={name: value for name, value in {**self.environ, **environ}.items() if value},
         )  # fmt: skip
         assert "Traceback" not in ended.stderr, ended.stderr
         assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
@@ -46,7 +47,7 @@ class Statecore:
 
     def start(self, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
         """Start a command without waiting for it to finish."""
-        return subprocess.Popen(
+        return forked.Popen(
             [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL,
             stderr=stderr,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.circuit_breaker import CircuitBreaker
 from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
@@ -29,7 +30,7 @@ from tests.agent.process import claim_as_w1, state, submit, task
 from tests.cli.process import REASON, Statecore
 from tests.executors.support import patch, reload
 from tests.executors.work_tree import HELLO, WorkTree, diff_replacing
-from tests.support import world
+from tests.support import forked, world
 from tests.support.sequencer import ROOT
 from tests.support.site import Site
 from tests.support.waiting import until
@@ -88,6 +89,21 @@ def test_a_live_task_is_reset_and_a_final_one_gets_a_successor(statecore: Statec
     assert task("t1").successor.retry_count == 0
 
 
+def test_a_reset_clears_the_retry_count_on_request_and_the_event_shows_it(statecore: Statecore) -> None:
+    submit({"id": "t1", "max_retries": 2})
+    world.touched(task("t1"), retry_count=2)
+
+    statecore("fail-task", "t1", *REASON, "--dry-run")
+    statecore("override", "tasks", "t1", "blocked", *REASON)
+    assert task("t1").retry_count == 2
+    statecore("reset-task", "t1", *REASON, "--clear-retry-count")
+
+    assert task("t1").retry_count == 0
+    forced = Event.objects.filter(entity_id="t1", kind="override").latest("sequence").as_dict()
+    assert forced["metadata"]["clear_retry_count"] is True
+    assert forced["metadata"]["retry_count"] == 0
+
+
 def test_a_blocked_task_is_unblocked(statecore: Statecore) -> None:
     submit({"id": "t1", "required_capabilities": ["git"]}, {"id": "t2", "depends_on": ["t1"]})
 
@@ -108,8 +124,18 @@ def test_a_task_blocked_by_a_failed_gate_is_not_unblocked_and_the_command_gives_
     output = statecore("unblock-task", "t1", *REASON, code=3).err
 
     assert "nothing was changed: task t1 would be blocked again by the failed gate g" in output
-    assert "statecore retry gates g" in output
+    assert "statecore retry gates g, or waive it: statecore waive-gate g" in output
     assert (state("t1"), Event.objects.filter(entity_id="t1").count()) == ("blocked", before)
+
+
+def test_a_failed_gate_is_waived_for_some_hours(statecore: Statecore) -> None:
+    submit({"id": "t1", "entry_gates": ["g"]}, gates=[{"id": "g", "gate_type": "UNIT", "command": "pytest"}])
+    world.forced(TestGate.objects.get(), "FAILED")
+
+    assert "dry run: task t1: blocked → pending" in statecore("waive-gate", "g", *REASON, "--dry-run").out
+    assert "test_gate g: FAILED → FAILED (waived)" in statecore("waive-gate", "g", *REASON, "--hours", "2").out
+    assert state("t1") == "queued"
+    assert TestGate.objects.get().waiver["expires_at"] is not None
 
 
 def test_workstreams_are_validated_and_failed(statecore: Statecore) -> None:
@@ -160,7 +186,7 @@ def test_a_terminal_shows_the_dry_run_and_prompts_for_confirmation(
     submit({"id": "t1"})
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "wb", buffering=0) as terminal:
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, "-m", "api.cli", "fail-task", "t1", *REASON], cwd=ROOT, env=statecore.environ,
             stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
         )  # fmt: skip
@@ -185,12 +211,26 @@ def test_a_stuck_workstream_is_recovered(statecore: Statecore) -> None:
     dry = statecore(*recover, "--dry-run")
     assert "failing them" in dry.err
     assert "dry run: task t1: running → failed" in dry.out
-    assert "dry run: workstream w1: executing → validating" in dry.out
     assert state("t1") == "running"
 
-    statecore(*recover)
+    assert "statecore retry tasks t1" in statecore(*recover).err
     assert state("t1") == "failed"
-    assert Workstream.objects.get().state == "validating"
+    assert Workstream.objects.get().state == "executing"
+
+
+@pytest.mark.parametrize(("then", "ends", "tasks"), [("retry", "executing", 2), ("fail", "failed", 1)])
+def test_a_recovered_workstream_is_never_in_a_state_that_no_operator_can_leave(
+    statecore: Statecore, then: str, ends: str, tasks: int
+) -> None:
+    submit({"id": "t1"})
+    claim_as_w1()
+    recover = ("playbook", "recover-workstream", "w1", "--reason", "stuck since the outage", "--minutes", "0")
+
+    assert f"{then}ing" in statecore(*recover, "--then", then, "--dry-run").err
+    statecore(*recover, "--then", then)
+    assert (Workstream.objects.get().state, Task.objects.count()) == (ends, tasks)
+    if then == "retry":
+        statecore("fire", "workstreams", "w1", "workstream_cancelled", "--reason", "not needed any more")
 
 
 def test_the_playbook_skips_a_workstream_that_is_still_progressing(statecore: Statecore) -> None:

@@ -11,7 +11,7 @@ import time_machine
 from statecore.kernel.clock import now
 from tests.agent.process import submit
 from tests.cli.process import Statecore
-from tests.support import world
+from tests.support import forked, world
 from tests.support.plans import insert_copies
 from tests.support.sequencer import ROOT
 from tests.support.waiting import read_line
@@ -108,7 +108,7 @@ def test_stuck_respects_its_limit(statecore: Statecore) -> None:
 def test_a_closed_pipe_is_not_an_error(statecore: Statecore) -> None:
     submit(*({"id": f"t{n}", "payload": {"text": "x" * 2000}} for n in range(200)))
     words = [sys.executable, "-m", "api.cli", "get", "tasks", "--limit", "0", "--json"]
-    listing = subprocess.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    listing = forked.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert listing.stdout
     assert listing.stderr
     read_line(listing.stdout)

@@ -13,8 +13,8 @@ from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from tests.agent.process import claim_as_w1, state, submit, task
 from tests.cli.process import Statecore
+from tests.support import forked, world
 from tests.support import sequencer as sequencers
-from tests.support import world
 from tests.support.sequencer import ROOT
 from tests.support.waiting import until
 
@@ -121,7 +121,7 @@ def test_watch_follows_a_run_to_its_final_state(statecore: Statecore, tmp_path: 
     claim_as_w1()
     words = [sys.executable, "-m", "api.cli", "watch", "runs", "r1", "--until", "succeeded", "--json"]
     with sequencers.running(tmp_path):
-        watching = subprocess.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, text=True)
+        watching = forked.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, text=True)
         # The watch may begin before or after the override; it must see the final state in both cases.
         transitions.override(Task, "t1", "completed", actor=world.operator(), reason=world.REASON, category="other")
         until(lambda: Run.objects.get().state == "succeeded")
@@ -154,3 +154,14 @@ def test_bulk_transitions_rows_and_lists_the_refused(statecore: Statecore) -> No
     statecore("bulk", "pipeline-jobs", "analyze", code=2)
     (report,) = statecore("--json", "bulk", "pipeline-jobs", "analyze", "-f", "id=j1", code=1).json
     assert (report["total"], report["refused"]) == (1, 1)
+
+
+def test_watch_ends_on_a_run_that_waits_for_a_decision(statecore: Statecore) -> None:
+    submit({"id": "t1", "max_retries": 0}, {"id": "t2", "depends_on": ["t1"]})
+    claim_as_w1()
+    transitions.transition(
+        Task, "t1", "execution_failed", actor=world.AGENT, params={"attempt": 1, "error": "it broke"}
+    )
+    message = statecore("watch", "runs", "r1", code=9).err
+    assert "task t1" in message
+    assert message.rstrip().endswith("needs a decision")

@@ -116,7 +116,7 @@ def test_the_calls_of_operators_and_displays_work(site: Site, tmp_path: Path) ->
         assert [event.position for event in client.list_events(page_size=2)] == list_entity_positions()
         assert client.get_run_at("r1", datetime.now(UTC))
         assert client.verify_journal()
-        assert list(client.list_alerts()) == []
+        assert {alert["rule"] for alert in client.list_alerts()} <= {"needs_decision"}
         assert list(client.list_stuck()) is not None
         assert client.fire_for_many("tasks", "user_cancelled", ids=["t1", "t2"], reason="not needed")["total"] == 2
         assert client.drain_worker("w1").state == "shutdown"

@@ -71,7 +71,7 @@ def change_a_guard(run: dict) -> None:
     ("change", "needed", "enough", "too_little"),
     [
         (drop_a_transition, "major", "2.0.0", "1.9.0"),
-        (add_a_state, "major", "2.0.0", "1.1.0"),
+        (add_a_state, "minor", "1.1.0", "1.0.1"),
         (add_a_transition, "minor", "1.1.0", "1.0.9"),
         (change_a_guard, "patch", "1.0.1", "1.0.0"),
     ],

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from tests.support import forked
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
@@ -50,7 +52,7 @@ class Victim:
 
 class Nursery:
     def __init__(self, url: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-m", "tests.crash.nursery"], cwd=ROOT, env={**os.environ, "DATABASE_URL": url},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
         )  # fmt: skip

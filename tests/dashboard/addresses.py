@@ -5,12 +5,14 @@ A route that is neither in LISTED nor in NOT_PAGES is a page for viewers: it mus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django.urls import reverse
 
 from dashboard.urls import urlpatterns
 from tests.dashboard.scene import Scene, last_forced, pending_approval
+from tests.support import world
 
 ANYBODY, VIEW, OPERATE, OVERRIDE = "anybody", "view", "operate", "override"
 
@@ -35,6 +37,7 @@ LISTED = [
     Page("approvals", VIEW),
     Page("approval", VIEW, "pending approval"),
     Page("approval_preview", OVERRIDE, "pending approval"),
+    Page("holds", VIEW),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
@@ -43,20 +46,25 @@ LISTED = [
     Page("machine", VIEW, ("tasks",)),
     Page("entity", VIEW, TASK),
     Page("why", VIEW, TASK),
+    Page("liveness", VIEW, "running task"),
     Page("views", VIEW, ("tasks",)),
     Page("proof", VIEW, TASK),
     Page("run", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
+    Page("run_working", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),
     Page("matching", OPERATE, ("tasks",)),
     Page("transition", OPERATE, ("runs", "scene", "run_canceled")),
     Page("retry", OPERATE, TASK),
+    Page("pause_run", OPERATE, ("scene",)),
+    Page("resume_run", OPERATE, ("scene",)),
     Page("force", OVERRIDE, TASK),
+    Page("waive", OVERRIDE, "new gate"),
 ]
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
-    *("decide", "proof_file", "end_session"),
+    *("decide", "proof_file", "end_session", "release_hold"),
     *("save_view", "delete_view", "select", "bulk", "bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
@@ -77,7 +85,14 @@ def unlisted() -> list[Page]:
 PAGES = [*LISTED, *unlisted()]
 
 
+CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
+    "forced event": lambda: (last_forced(),),
+    "pending approval": lambda: (pending_approval(),),
+    "new gate": lambda: ("gates", world.gate().pk),
+    "running task": lambda: ("tasks", world.running_task().pk),
+}
+
+
 def address(place: Page, scene: Scene) -> str:
-    created = {"forced event": last_forced, "pending approval": pending_approval}
-    args = (created[place.args](),) if isinstance(place.args, str) else place.args
+    args = CREATED[place.args]() if isinstance(place.args, str) else place.args
     return reverse(f"console:{place.name}", args=args)

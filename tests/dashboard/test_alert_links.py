@@ -82,7 +82,7 @@ def test_overrides_of_the_last_minutes(viewer: Client, scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ("failure_rate", {"severity": "error,critical"}),
+        ("failure_rate", {"severity": "failures"}),
         ("retry_rate", {"machine": "task", "from_state": "running", "to_state": "retrying"}),
         ("quarantined_patches", {"machine": "patch_ledger", "to_state": "quarantined"}),
     ],

@@ -75,7 +75,7 @@ def test_the_stuck_page_links_the_actions_that_apply(people: dict[str, Any], sce
     assert row["actions"] == [
         ("Retry task", "Retry task halted-t1", reverse("console:retry", args=["tasks", "halted-t1"])),
         *(
-            (label, label, reverse("console:transition", args=["workstreams", "halted", trigger]))
+            (label, f"{label} halted", reverse("console:transition", args=["workstreams", "halted", trigger]))
             for label, trigger in (
                 ("Skip workstream", "workstream_skipped"),
                 ("Cancel workstream", "workstream_cancelled"),

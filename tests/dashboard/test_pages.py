@@ -29,7 +29,7 @@ from tests.support import world
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
 # Pages whose cost grows with what they show, not with the tables: the stuck list finds the cause of each row, an
 # explanation walks to the root cause, a preview is a real override that is rolled back, a verification reads events.
-DEAR = {"stuck", "why", "force", "approval_preview", "audit_verify"}
+DEAR = {"stuck", "why", "force", "waive", "approval_preview", "audit_verify"}
 
 
 @pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
@@ -51,6 +51,25 @@ def test_a_page_runs_at_most_12_queries(
 def reading(asked: CaptureQueriesContext) -> list[str]:
     """The statements without those that open a savepoint or set a time limit."""
     return [query["sql"] for query in asked if "SAVEPOINT" not in query["sql"] and "set_config" not in query["sql"]]
+
+
+def test_a_gate_is_waived_and_its_task_shows_the_waiver(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["supervisor"])
+    gate = world.gate()
+    task = world.task(workstream=scene.first.workstream_id, entry_gates=[gate.pk])
+    page = reverse("console:entity", args=["gates", gate.pk])
+    form = reverse("console:waive", args=["gates", gate.pk])
+    assert form in client.get(page).content.decode()
+    assert task.pk in client.get(form).content.decode()  # the preview
+
+    refused = client.post(form, {"reason": "too short", "category": "other", "hours": "0"})
+    assert refused.status_code == 422
+    done = client.post(form, {"reason": "the scanner is down today", "category": "other", "hours": "2"})
+
+    assert done.status_code == 302
+    assert "the scanner is down today" in client.get(page).content.decode()
+    assert "Relies on a waiver" in client.get(reverse("console:entity", args=["tasks", task.pk])).content.decode()
+    assert form not in client.get(page).content.decode()
 
 
 def test_user_input_is_escaped_on_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
@@ -363,7 +382,7 @@ def test_overdue_entities_are_counted_in_one_query(scene: Scene) -> None:
 
     with CaptureQueriesContext(connection) as asked:
         counts = count_overdue(now() + timedelta(days=30))
-    assert len(asked) <= 2  # the other query finds breakers that cool down
+    assert len(asked) <= 3  # the other queries find breakers that cool down, and active holds
     assert {(machine, state) for machine, state, count in counts if count} >= {("task", "queued"), ("run", "running")}
 
 

@@ -15,6 +15,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from statecore import scheduling
+from statecore.machines.task import Task
 from statecore.read_models import stuck
 from tests.dashboard.scene import Scene
 from tests.support import world
@@ -176,3 +178,27 @@ def test_alerts_of_the_same_number_have_another_digest(scene: Scene, people: dic
     scene.alert.save()
 
     assert read_digest(client, alerts) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("viewer", []),
+        ("operator", ["Retry task", "Cancel workstream"]),
+        ("supervisor", ["Retry task", "Cancel workstream", "Fail workstream"]),
+    ],
+)
+def test_a_decision_has_a_button_for_each_action_that_the_user_may_take(
+    name: str, labels: list[str], people: dict[str, Any], client: Client
+) -> None:
+    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "undecided", "tasks": [{"id": "lost"}]}]}
+    scheduling.submit_plan(plan, actor=world.operator())
+    task = world.fire(Task.objects.get(pk="lost"), "worker_started", worker=world.idle_worker().pk)
+    world.forced(task, "failed")
+    client.force_login(people[name])
+
+    actions = row(client, task.workstream_id)["actions"]
+    assert [label for label, _title, _url in actions] == labels
+    assert {client.get(url).status_code for _label, _title, url in actions} <= {200}
+    why = client.get(reverse("console:why", args=["workstreams", task.workstream_id]), headers={"HX-Request": "true"})
+    assert (reverse("console:retry", args=["tasks", task.pk]) in why.content.decode()) == bool(labels)

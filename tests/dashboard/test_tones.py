@@ -20,6 +20,7 @@ from statecore.read_models.diagrams.tones import Tone, state_styles
         ("task", "cancelled", Tone.ENDED),
         ("circuit_breaker", "OPEN", Tone.TROUBLED),
         ("workstream", "skipped", Tone.DONE),
+        ("patch_ledger", "quarantined", Tone.FAILED),
     ],
 )
 def test_a_state_has_the_tone_of_its_declaration(machine: str, state: str, tone: Tone) -> None:

@@ -16,6 +16,7 @@ from api.live.long_poll import PATH as CLAIM
 from api.live.stream import PATH as STREAM
 from api.tools.application import PATH as TOOLS
 from statecore.project import environment, process
+from statecore.storage import roles
 from tests.deploy import units
 from tests.deploy.topology import NGINX, OPENSSL, make_certificate
 from tests.deploy.units import DEPLOY, ROOT, SYSTEMD
@@ -135,6 +136,53 @@ def test_executors_share_no_user_home_or_settings_with_the_other_processes() -> 
     shared = {volume for name, other in OWN_SERVICES.items() if name != "executors" for volume in other["volumes"]}
     assert not shared & set(service["volumes"])
     assert service["env_file"] == "executors.env"
+
+
+def role_of(url: str) -> str:
+    return url.removeprefix("postgres://").partition(":")[0]
+
+
+def test_each_process_connects_with_its_role_of_the_database() -> None:
+    """Only `prepare` has the role that owns the tables."""
+    given = {name: role_of(service["environment"]["DATABASE_URL"]) for name, service in OWN_SERVICES.items()}
+    assert given.pop("prepare") == "statecore_owner"
+    assert given.pop("executors") == "statecore_executor"
+    assert set(given.values()) == {"statecore_web"}
+    assert OWN_SERVICES["prepare"]["depends_on"]["roles"] == {"condition": "service_completed_successfully"}
+
+    assert role_of(units.variables()["DATABASE_URL"]) == "statecore_web"
+    assert role_of(units.variables("executors.env")["DATABASE_URL"]) == "statecore_executor"
+    owners = {file.name for file in SYSTEMD.glob("*.service") if "statecore-owner.env" in file.read_text()}
+    assert owners == {"statecore-prepare.service"}
+
+    read = {pod: [secrets_of(each) for each in spec["containers"]] for pod, spec in pods().items()}
+    assert read.pop("statecore-prepare") == [["statecore", "statecore-owner"]]
+    assert not [pod for pod, names in read.items() if "statecore-owner" in {name for each in names for name in each}]
+
+
+def secrets_of(container: dict[str, Any]) -> list[str]:
+    return [each["secretRef"]["name"] for each in container.get("envFrom", ()) if "secretRef" in each]
+
+
+def test_the_shipped_roles_are_those_of_this_version() -> None:
+    comment, _, text = (DEPLOY / "roles.sql").read_text().partition("\n")
+    assert comment.startswith("-- ")
+    assert text == "".join(f"{statement};\n" for statement in roles.write_sql("statecore", "public", "statecore"))
+
+
+def test_compose_sets_a_password_for_each_role_with_a_process() -> None:
+    text = (DEPLOY / "compose" / "passwords.sql").read_text()
+    set_by_psql = re.findall(r"ALTER ROLE (\w+) PASSWORD :'(\w+)'", text)
+    read_from = dict(re.findall(r"\\getenv (\w+) (\w+)", text))
+    service = COMPOSE["services"]["roles"]
+
+    assert {role: read_from[name] for role, name in set_by_psql} == {
+        "statecore_owner": "OWNER_PASSWORD", "statecore_web": "WEB_PASSWORD", "statecore_executor": "EXECUTOR_PASSWORD",
+    }  # fmt: skip
+    assert set(read_from.values()) < set(service["environment"])
+    mounted = {volume.split(":")[1] for volume in service["volumes"]}
+    assert set(re.findall(r"/sql/\S+sql", " ".join(service["command"]))) == mounted
+    assert all((DEPLOY / volume.split(":")[0]).is_file() for volume in service["volumes"])
 
 
 def test_executors_run_no_command_without_a_sandbox() -> None:

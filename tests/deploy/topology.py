@@ -17,10 +17,13 @@ from pathlib import Path
 import httpx
 
 from api.client import Client
+from statecore.storage import roles
 from tests.deploy import units
 from tests.deploy.units import DEPLOY, ROOT, Unit
+from tests.support import forked
+from tests.support import roles as test_roles
 from tests.support.site import free_port
-from tests.support.waiting import until
+from tests.support.waiting import is_listening, until
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 OPENSSL = shutil.which("openssl")
@@ -37,11 +40,13 @@ def _limit_open_files() -> None:
 class Topology:
     def __init__(self, directory: Path, database: str, redis: str) -> None:
         self.directory, self.database = directory, database
+        urls = test_roles.create_in(database)
+        self.owner = urls[roles.OWNER]
         home = directory / "home"
         self.environ = {
             **os.environ,
             **units.variables(),
-            "DATABASE_URL": database,
+            "DATABASE_URL": urls[roles.WEB],
             "REDIS_URL": redis,
             "STATECORE_HOME": str(home),
             "STATECORE_BACKUP_DIR": str(directory / "backups"),
@@ -61,25 +66,27 @@ class Topology:
 
     def start(self) -> None:
         first, *others = self.units
-        assert self.start_unit(first).wait(PATIENCE) == 0, self.log(first.name)
+        # As in /etc/statecore-owner.env, which only the first unit reads.
+        prepare = self.start_unit(first, DATABASE_URL=self.owner)
+        assert prepare.wait(PATIENCE) == 0, self.log(first.name)
         del self.running[first.name]
         self.manage("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
         self.token = self.manage("token", "create", "agent", "--user", "ada", "--scope", "override")
         for unit in others:
             self.start_unit(unit)
         self._start_nginx()
-        until(lambda: self.status("/readyz") == 200, PATIENCE)
+        until(lambda: self.status("/readyz") == 200 and all(map(is_listening, self.ports.values())), PATIENCE)
 
-    def start_unit(self, unit: Unit) -> subprocess.Popen[bytes]:
+    def start_unit(self, unit: Unit, **settings: str) -> subprocess.Popen[bytes]:
         command = unit.command(self.ports.get(unit.instance, unit.instance))
         assert command[0] == units.PYTHON
-        return self._run(unit.name, [sys.executable, *command[1:]])
+        return self._run(unit.name, [sys.executable, *command[1:]], **settings)
 
-    def _run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    def _run(self, name: str, command: list[str], **settings: str) -> subprocess.Popen[bytes]:
         """Starts a command in a new session, so that all its processes can be killed like a systemd unit."""
         with (self.directory / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                command, cwd=ROOT, env=self.environ, stdout=log, stderr=log, start_new_session=True,
+                command, cwd=ROOT, env={**self.environ, **settings}, stdout=log, stderr=log, start_new_session=True,
                 preexec_fn=_limit_open_files,
             )  # fmt: skip
         return self.running[name]
@@ -111,14 +118,7 @@ class Topology:
         self._run("nginx", [*self.nginx, "-g", "daemon off;"])
 
     def manage(self, *words: str, exit_code: int = 0) -> str:
-        ended = subprocess.run(
-            [sys.executable, "manage.py", *words],
-            cwd=ROOT,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        ended = forked.run([sys.executable, "manage.py", *words], cwd=ROOT, env=self.environ, timeout=120)
         assert ended.returncode == exit_code, ended.stdout + ended.stderr
         return ended.stdout.strip()
 

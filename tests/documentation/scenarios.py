@@ -124,12 +124,22 @@ def a_committed_patch(workspace: Workspace, page: str) -> Iterator[None]:
     """
     shop = a_patch(workspace)
     workspace.replacements["/srv/shop"] = str(shop.path)
+    write_repositories(workspace)
     with executors(workspace):
         with override_settings(STATECORE_REPOSITORY=shop.path):
             tasks.run_due_patches()
         until(lambda: PatchLedger.objects.get().state == "committed")
         yield
     assert shop.is_clean()
+
+
+def write_repositories(workspace: Workspace) -> None:
+    """Writes the file of further repositories that the page shows."""
+    workspace.replacements["/srv/docs"] = str(WorkTree(workspace.tmp_path / "docs").path)
+    file = workspace.tmp_path / "repositories.toml"
+    workspace.replacements["/etc/statecore/repositories.toml"] = str(file)
+    (shown,) = (block for block in blocks(ROOT / GATES_AND_PATCHES) if block.language == "toml")
+    file.write_text(workspace.localize(shown.text))
 
 
 @contextmanager

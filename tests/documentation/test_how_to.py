@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,12 @@ NOT_RUN = {
         "apt-get install postgresql redis-server nginx-light git bubblewrap python3-venv sudo",
     ],
     "it needs the user of a real installation": [
-        "sudo -u postgres createuser --pwprompt statecore",
-        "sudo -u postgres createdb --owner statecore statecore",
-        "sudo -u statecore --preserve-env .venv/bin/python manage.py roles --sql > /tmp/roles.sql",
-        "sudo -u postgres psql --set ON_ERROR_STOP=1 --dbname statecore --file /tmp/roles.sql",
+        "sudo -u postgres createdb statecore",
+        "sudo -u postgres psql --set ON_ERROR_STOP=1 --dbname statecore --file - < deploy/roles.sql",
+        (
+            r"sudo -u postgres psql --dbname statecore --command '\password statecore_owner' "
+            r"--command '\password statecore_web'"
+        ),
         "sudo -u statecore --preserve-env .venv/bin/python manage.py createsuperuser",
         "sudo -u statecore --preserve-env .venv/bin/python manage.py doctor",
     ],
@@ -91,6 +94,7 @@ NOT_RUN = {
             "kubectl -n statecore create secret generic statecore --from-literal=DATABASE_URL=… "
             "--from-literal=REDIS_URL=… --from-literal=STATECORE_SECRET_KEY=… --from-literal=STATECORE_METRICS_TOKEN=…"
         ),
+        "kubectl -n statecore create secret generic statecore-owner --from-literal=DATABASE_URL=…",
         "kubectl apply -k deploy/",
         "kubectl apply -k deploy/kubernetes/executors/",
         (
@@ -111,7 +115,12 @@ LONG_RUNNING = {
     "--every 60": 130,
 }
 # Parsers for the other blocks.
-PARSERS: dict[str, Callable[[str], Any]] = {"json": json.loads, "python": ast.parse, "yaml": yaml.safe_load}
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "json": json.loads,
+    "python": ast.parse,
+    "yaml": yaml.safe_load,
+    "toml": tomllib.loads,
+}
 WITH_COMMANDS = [
     name
     for name in (str(page.relative_to(ROOT)) for page in pages())

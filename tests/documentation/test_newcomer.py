@@ -19,7 +19,7 @@ STEP = re.compile(
     r"|^```\n(?P<commands>.*?)^```$",
     re.M | re.S,
 )
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__")
+LEFT_OUT = shutil.ignore_patterns(".*")
 SECONDS = 120
 
 
@@ -38,7 +38,6 @@ def run(commands: str, project: Path) -> str:
         "LC_ALL": "C.UTF-8",
         "STATECORE_HOME": str(project.parent / "home"),
         "STATECORE_SQLITE_SYNCHRONOUS": "OFF",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = subprocess.run(
         ["/bin/bash", "-e", "-c", commands], cwd=project, env=environment, capture_output=True, text=True,
@@ -59,7 +58,7 @@ def follow(step: re.Match[str], project: Path) -> str:
 
 def source_files(project: Path) -> set[str]:
     files = (path.relative_to(project) for path in project.rglob("*") if path.is_file())
-    return {str(path) for path in files if not any(part.startswith(".") for part in path.parts)}
+    return {str(path) for path in files if not any(part.startswith((".", "__pycache__")) for part in path.parts)}
 
 
 def test_the_page_leads_to_a_machine_that_passes_its_tests(project: Path) -> None:

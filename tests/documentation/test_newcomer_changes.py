@@ -17,7 +17,7 @@ from tests.support.site import ROOT
 
 MOST_FILES = 3
 SECONDS = 120
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "vendor")
+LEFT_OUT = shutil.ignore_patterns(".*", "vendor")
 GENERATE = "python manage.py machines --docs"
 CHECK = "python manage.py machines --check"
 TEST = "python -m pytest -q -n 0 -p no:cacheprovider"
@@ -72,7 +72,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One copy for all tests, so that Python compiles its modules once."""
+    """One copy for all tests, with the compiled modules."""
     folder = tmp_path_factory.mktemp("newcomer") / "project"
     shutil.copytree(ROOT, folder, ignore=LEFT_OUT, symlinks=True)
     (folder / ".venv").symlink_to(ROOT / ".venv")

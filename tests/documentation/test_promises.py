@@ -34,3 +34,21 @@ def test_every_guarantee_names_a_test() -> None:
 
     assert len(rows) > 20
     assert [row for row in rows if "`tests/" not in row and row != "| guarantee | tests |"] == []
+
+
+def test_every_promise_of_security_names_a_test() -> None:
+    boundaries = read_rows("## Trust boundaries")
+    assert len(boundaries) > 20
+    assert [row for row in boundaries if "`tests/" not in row] == []
+
+
+def test_every_attack_names_a_test() -> None:
+    attacks = read_rows("## Attacks")
+    assert [row.split(".")[0] for row in attacks] == [f"| {number}" for number in range(1, 13)]
+    assert [row for row in attacks if "`tests/" not in row] == []
+
+
+def read_rows(heading: str) -> list[str]:
+    """Returns the rows of the table below a heading of SECURITY.md, without its header."""
+    section = (ROOT / "SECURITY.md").read_text().split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]

@@ -132,7 +132,7 @@ def test_a_rewritten_history_starts_no_epoch(home: Path, kept: int, lost: list[s
         history[0].members["actor"] = "mallory"
 
     before = (home / "transitions.jsonl").read_bytes(), (home / "checkpoint").read_bytes()
-    rewrite(forge, epoch=1)
+    rewrite(forge)
     assert start_epoch_if_needed() is None
     assert epochs.list_epochs() == []
     assert ((home / "transitions.jsonl").read_bytes(), (home / "checkpoint").read_bytes()) == before
@@ -141,8 +141,14 @@ def test_a_rewritten_history_starts_no_epoch(home: Path, kept: int, lost: list[s
         startup.check_integrity(start_anyway=False)
 
 
-def test_an_interrupted_start_is_repeated(home: Path, kept: int, lost: list[str], monkeypatch) -> None:
-    """The process is killed after it changed the files and before the database committed."""
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["kept", "deleted"])
+def test_an_interrupted_start_is_repeated(
+    home: Path, kept: int, lost: list[str], monkeypatch, is_deleted: bool
+) -> None:
+    """The process is killed after it changed the files and before the database committed.
+
+    If the journal file is deleted then, the next start does not need it: the lost lines are in a file of their own.
+    """
     lose_events_after(kept)
 
     def fail(_position: int) -> None:
@@ -155,6 +161,8 @@ def test_an_interrupted_start_is_repeated(home: Path, kept: int, lost: list[str]
         takeover.start_epoch_if_needed()
     assert not Event.objects.filter(kind="epoch").exists()
     monkeypatch.undo()
+    if is_deleted:
+        (home / "transitions.jsonl").unlink()
     deliver()
 
     (epoch,) = epochs.list_epochs()

@@ -420,6 +420,25 @@ def test_notifications_are_sent_through_apprise(committed, settings, mailbox) ->
 
 
 @apprise_loads_old_modules
+def test_a_notice_is_sent_after_the_gates_and_the_commit(committed, settings, mailbox, work_tree, commands) -> None:
+    settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{mailbox.server_port}/",)
+    gate(gate_type="UNIT", workstream=committed.workstream)
+    plan = make_revert_plan(committed, required_gates=["UNIT"])
+    plan["actions"].insert(0, {"action": "notify"})
+    heads: list[str] = []
+    mailbox.on_request = lambda: heads.append(work_tree.head())
+
+    done = execute(write_and_approve(committed, plan))
+
+    assert heads == [done.revert_commit]
+    assert done.revert_commit in mailbox.received[0]["message"]
+    assert [action for action, _ok in summarize_steps(committed)][2:] == [
+        "started", "git_revert", "required_gate", "commit", "verify_revert", "verify_clean_state", "notify",
+        "rolled_back",
+    ]  # fmt: skip
+
+
+@apprise_loads_old_modules
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("reached", [True, False])
 def test_a_plan_of_notifications_is_executed_by_one_of_two_workers(

@@ -321,12 +321,15 @@ def test_a_gate_runs_in_a_checkout_of_the_newest_commit(commands: Path, work_tre
     assert reload(reads).stdout == f"committed {newest}\n"
 
 
-def test_a_gate_waits_while_a_patch_is_committed(commands: Path, work_tree, settings) -> None:
+def test_a_gate_waits_while_a_patch_is_committed_but_not_while_it_is_tested(
+    commands: Path, work_tree, settings, monkeypatch
+) -> None:
+    monkeypatch.setattr(repository, "COMMIT_TIMEOUT", 0.0)
     settings.STATECORE_GATE_FOLDER = work_tree.path
     waiting = gate()
 
-    with repository.locked():
-        assert not gates.run_gate(waiting.pk)
-
-    assert reload(waiting).state == "PENDING"
-    assert gates.run_gate(waiting.pk)
+    with repository.locked() as opened:
+        with opened.committing():
+            assert not gates.run_gate(waiting.pk)
+        assert reload(waiting).state == "PENDING"
+        assert gates.run_gate(waiting.pk)

@@ -24,6 +24,7 @@ from tests.executors.test_compensation import make_revert_plan, write_and_approv
 from tests.executors.test_sandbox import processes_with
 from tests.executors.work_tree import HELLO, WorkTree, diff_adding, diff_replacing
 from tests.races.contest import operator
+from tests.support import forked
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.once_on("postgres"), pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -123,7 +124,7 @@ def test_a_killed_runner_leaves_neither_a_sandboxed_process_nor_a_checkout(envir
 
 class PausingChildren:
     def __init__(self, environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-m", "tests.executors.pausing_child"], cwd=ROOT, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip

@@ -144,6 +144,8 @@ def test_a_patch_outside_the_scope_of_its_phase_is_quarantined(work_tree) -> Non
     entry = reload(entry)
     assert states_of(entry) == REFUSED
     assert entry.quarantine_metadata == {"check": "scope"}
+    results = world.events_of(entry)[-1]["metadata"]["validation_results"]
+    assert results == {"format": True, "scope": False, "constraints": True, "tests": False}
     assert entry.quarantine_reason == f"hello.txt is not allowed in phase {entry.phase_id}"
 
 
@@ -237,6 +239,7 @@ def test_failing_tests_quarantine_the_patch_and_restore_the_tree(work_tree, comm
     assert entry.quarantine_reason.startswith("Tests failed: ")
     assert entry.quarantine_reason.endswith("ended with exit code 1")
     assert (entry.quarantine_metadata["exit_code"], entry.quarantine_metadata["stdout"]) == (1, "3 failed\n")
+    assert entry.quarantine_metadata["passed"] == []
     assert (work_tree.head(), work_tree.is_clean()) == (base, True)
     assert sorted(file.name for file in work_tree.path.iterdir()) == [".git", "hello.txt"]
 
@@ -371,15 +374,16 @@ def test_a_busy_repository_is_left_to_its_current_user(work_tree) -> None:
     assert run() == 1
 
 
-def test_gates_share_the_repository_and_patches_lock_it_exclusively(work_tree) -> None:
-    patch(diff_adding("new.txt"))
-    folders = (work_tree.path, work_tree.path / "folder")
-    with repository.keep_patches_out(folders[0]), repository.keep_patches_out(folders[1]):
+def test_gates_share_the_newest_commit_and_a_patch_waits_for_them_before_its_commit(work_tree, monkeypatch) -> None:
+    monkeypatch.setattr(repository, "COMMIT_TIMEOUT", 0.0)
+    entry = patch(diff_adding("new.txt"))
+    with repository.without_commits(), repository.without_commits():
         assert run() == 0
+    assert reload(entry).state == "verified"
     assert run() == 1
-    with repository.locked(), pytest.raises(RepositoryBusy), repository.keep_patches_out(work_tree.path):
-        pass
-    with repository.locked(), repository.keep_patches_out(work_tree.path.parent):
+    with (
+        repository.locked() as opened, opened.committing(), pytest.raises(RepositoryBusy), repository.without_commits()
+    ):  # fmt: skip
         pass
 
 

@@ -196,7 +196,7 @@ def test_verification_only_reads_the_repository(committed, mirror) -> None:
     revert = revert_by_hand(mirror)
     objects = sorted(each.name for each in (mirror.path / ".git/objects").rglob("*"))
 
-    reverts.verify_revert(mirror.path, committed.commit_sha, revert)
+    reverts.verify_revert(mirror.path, "main", committed.commit_sha, revert)
 
     assert sorted(each.name for each in (mirror.path / ".git/objects").rglob("*")) == objects
     assert not repository.is_enabled()
@@ -208,3 +208,25 @@ def test_an_agent_proves_nothing(committed, mirror) -> None:
 
     with pytest.raises(PermissionDenied):
         compensation.request(committed.pk, world.AGENT, REASON, revert_commit=revert)
+
+
+def test_a_deleted_file_beside_its_copy_does_not_raise(mirror) -> None:
+    """Git takes a file that was added later for the deleted one under a new name."""
+    mirror.write("leak.txt", "new\n")
+    added = mirror.commit("Add a file")
+    mirror.write("wall.txt", "new\n")
+    mirror.commit("Add another file with the same content")
+    (mirror.path / "leak.txt").unlink()
+    deleted = mirror.commit("Delete the file")
+
+    reverts.verify_revert(mirror.path, "main", added, deleted)
+
+
+def test_a_renamed_file_is_not_reverted(mirror) -> None:
+    mirror.write("leak.txt", "new\n")
+    added = mirror.commit("Add a file")
+    mirror.git("mv", "leak.txt", "leek.txt")
+    renamed = mirror.commit("Rename the file")
+
+    with pytest.raises(RevertNotVerified, match="is still there"):
+        reverts.verify_revert(mirror.path, "main", added, renamed)

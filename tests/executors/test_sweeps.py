@@ -16,7 +16,7 @@ from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.operations.integrity import invariants
 from statecore.reactions import abandoned, sweep
-from statecore.records import Alert, AlertNotice, BulkJob, CompensationStep, Recall
+from statecore.records import Alert, AlertNotice, BulkJob, CompensationStep, Recall, TaskAttempt
 from statecore.records.compensation_step import Action
 from statecore.scheduling import breakers, timers
 from statecore.storage import triggers
@@ -73,6 +73,7 @@ def create_records() -> None:
     request = {"actor_kind": "agent", "endpoint": "/", "body_hash": "", "created_at": past}
     each: dict[Any, Any] = {
         Recall: lambda n: {"worker": worker, "task": task, "attempt": n, "until": future},
+        TaskAttempt: lambda n: {"task": task, "attempt": n, "started_at": past, "ended_at": past},
         IdempotencyRecord: lambda n: {"actor": "ada", "key": str(n), "expires_at": future, **request},
         BulkJob: lambda n: {"id": f"job-{n}", "total": 1, "created_at": past, "finished_at": past, **job},
         AlertNotice: lambda n: {"alert": alert, "receiver": "", "next_try_at": past, "done_at": past},

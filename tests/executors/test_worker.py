@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from celery import current_app
@@ -17,7 +18,7 @@ from statecore import tasks
 from statecore.executors import gates
 from statecore.project.environment import read
 from statecore.project.supervisor import processes
-from tests.executors.support import executing_workstream, gate, patch, reload
+from tests.executors.support import executing_workstream, gate, patch, python, reload
 from tests.executors.test_command import have_ended
 from tests.executors.test_kill import ROOT, environment  # noqa: F401 - a fixture
 from tests.executors.work_tree import diff_adding
@@ -61,6 +62,40 @@ def test_due_gates_and_patches_are_dispatched_and_run(worker, work_tree) -> None
     until(lambda: (reload(good).state, reload(bad).state) == ("PASSED", "FAILED"), timeout=60)
     until(lambda: reload(entry).state == "committed", timeout=60)
     assert work_tree.is_clean()
+
+
+MEET = """
+import os, pathlib, sys, time
+place = pathlib.Path({place!r})
+(place / f"{{os.path.basename(os.getcwd())}}-{{len(os.listdir())}}-{{sys.argv[1:]}}").touch()
+deadline = time.monotonic() + 120
+while len(list(place.iterdir())) < 4:
+    assert time.monotonic() < deadline, "the others did not come"
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def meeting(environment, tmp_path) -> Path:  # noqa: F811
+    """A folder in which two gates and the tests of two patches meet: each ends only when all four have started."""
+    place = tmp_path / "place"
+    place.mkdir()
+    environment["STATECORE_PATCH_TEST_COMMAND"] = python(MEET.format(place=str(place)))
+    return place
+
+
+def test_gates_and_patches_of_one_repository_are_tested_at_the_same_time(meeting, worker, work_tree) -> None:
+    own = [gate(command=f"{python(MEET.format(place=str(meeting)))} {number}") for number in range(2)]
+    entries = [patch(diff_adding(f"{number}.txt")) for number in range(2)]
+    make_validating_task(*own)
+
+    tasks.run_due_patches()
+    tasks.run_due_gates()
+
+    until(lambda: {reload(each).state for each in own} == {"PASSED"}, timeout=150)
+    until(lambda: {reload(each).state for each in entries} == {"committed"}, timeout=60)
+    assert len(list(meeting.iterdir())) == 4
+    assert work_tree.log() == [*(f"Patch {each.patch_id}" for each in reversed(entries)), "The beginning"]
 
 
 def test_a_stopped_worker_returns_its_gate_and_exits_soon(worker, tmp_path) -> None:

@@ -137,3 +137,42 @@ def test_each_filter_uses_an_index(filters: dict[str, Any], index: str, newest_f
     statement, params = pages.build_query(Filters(**filters), 0, None, 100, newest_first=newest_first)
     plan = explain_query(statement, params, without=("bitmapscan", "sort"))
     assert (index if connection.vendor == "postgresql" else ON_SQLITE.get(index, index)) in plan, plan
+
+
+NAMES = [
+    # The names of the specification (001), and one of each other kind.
+    ("task_blocked", lambda: world.fire(world.task(gates=[failed_gate().pk]), "gate_failed")),
+    ("circuit_breaker_opened", lambda: world.open_breaker("grep")),
+    ("patch_quarantined", lambda: world.fire(world.patch(), "validation_failed", error="no")),
+    ("patch_rolled_back", world.rolled_back_patch),
+    ("workstream_failed_quarantine", lambda: fail_by_quarantine()),
+    ("manual_state_override", lambda: world.forced(world.task(), "failed")),
+    ("task_created", world.task),
+    ("gate_failed", lambda: failed_gate()),
+]
+
+
+def failed_gate() -> Any:
+    return world.fire(world.fire(world.gate(), "gate_started"), "gate_failed", exit_code=1)
+
+
+def fail_by_quarantine() -> None:
+    workstream = world.workstream()
+    world.fire(world.patch(workstream=workstream), "validation_failed", error="no")
+    world.fire(workstream, "patch_quarantined")
+
+
+@pytest.mark.usefixtures("machines_in_isolation")
+@pytest.mark.parametrize(("name", "act"), NAMES, ids=[name for name, _act in NAMES])
+def test_events_have_the_names_of_the_specification_and_are_found_by_them(name: str, act: Any) -> None:
+    act()
+    catch_up()
+
+    every = [each["event"] for each in history.read_page(Filters()).events]
+    named = [each["event"] for each in history.read_page(Filters(event_name=[name])).events]
+    assert named == [event for event in every if event["event_name"] == name] != []
+
+
+def test_an_unknown_event_name_is_refused(db) -> None:
+    with pytest.raises(Invalid):
+        history.read_page(Filters(event_name=["task_vanished"]))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.callers import Caller, expect_ok, expect_refusal
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +50,7 @@ WORK: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], dict[str, Any]]
 
 @pytest.fixture
 def phase() -> None:
+    world.idle_supervised_workers("w1")
     expect_ok(Caller("operate").post("phases/", {"id": "PH"}), 201)
 
 

@@ -35,7 +35,7 @@ def read_history() -> list[Forgery]:
     return [Forgery(orjson.loads(body)) for body in bodies]
 
 
-def rewrite(change: Callable[[list[Forgery]], None], epoch: int = 7) -> None:
+def rewrite(change: Callable[[list[Forgery]], None], epoch: int = 1) -> None:
     """Replaces the history, recomputes chains, rows, positions and tree, and puts the triggers back."""
     history = read_history()
     change(history)

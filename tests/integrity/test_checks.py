@@ -72,7 +72,7 @@ def test_a_queued_task_whose_dependency_is_open_is_a_warning() -> None:
     first = world.task()
     second = world.task(workstream=first.workstream_id)
     transitions.transition(Task, second.pk, "scheduler_assigned", actor=THE_SYSTEM)
-    second.depends_on.add(first.pk)
+    world.link(second, "depends_on", first)
     (finding,) = findings_of("queued_tasks_have_their_dependencies")
     assert (finding.severity, finding.entity_id) == ("warning", second.pk)
 

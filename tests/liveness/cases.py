@@ -75,7 +75,7 @@ def hold_task() -> Any:
 
 def hold_supervised_job() -> Any:
     job = report(create("SupervisedJob", task_description="count"), "validate")
-    return report(job, "allocate_resources", workers=["w1"])
+    return report(job, "allocate_resources", workers=world.idle_supervised_workers("sw1"))
 
 
 def take_over_pipeline_job(job: Any) -> object:

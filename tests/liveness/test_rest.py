@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
-from statecore.scheduling import timers
+from statecore.scheduling import claims, heartbeats, timers
 from tests.api.callers import Caller, expect_ok, expect_refusal, member
 from tests.support import world
 
@@ -78,6 +79,20 @@ def test_a_workers_heartbeat_carries_the_progress_of_its_tasks(agent: Caller) ->
     reply = expect_ok(agent.post(f"workers/{worker}/heartbeat/", {"tasks": reported}))
     assert reply["commands"] == [{"cancel": "gone", "attempt": 1}]
     assert expect_ok(agent.get("tasks/t/"))["progress"]["fraction"] == 0.5
+
+
+def test_one_statement_stores_the_progress_of_all_tasks(agent: Caller, django_assert_num_queries: Any) -> None:
+    worker = world.idle_worker(max_concurrent_tasks=5)
+    for _ in range(2):
+        world.queued_task()
+    tasks = claims.claim(worker.pk, actor=THE_SYSTEM)
+    late = world.running_task(by=world.idle_worker())
+    progress = {(task.pk, task.attempt): {"fraction": index / 4} for index, task in enumerate([*tasks, late])}
+    progress[tasks[1].pk, 2] = {"fraction": 1}
+    with django_assert_num_queries(1):
+        heartbeats._store_progress(worker.pk, progress)
+    stored = [(Task.objects.get(pk=task.pk).progress or {}).get("fraction") for task in (*tasks, late)]
+    assert stored == [0, 0.25, None]
 
 
 def test_a_task_is_taken_from_a_silent_agent_after_its_own_limit(agent: Caller, clock: Any) -> None:

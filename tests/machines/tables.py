@@ -34,6 +34,7 @@ class Table:
     initial: str
     more: str = ""
     added: str = ""
+    added_states: str = ""
     forbidden: str = ""
     # Final states that a decision lets an entity leave.
     exits: frozenset[Pair] = frozenset()
@@ -43,7 +44,7 @@ class Table:
 
     @property
     def state_set(self) -> frozenset[str]:
-        return frozenset(self.states.split())
+        return frozenset(f"{self.states} {self.added_states}".split())
 
     @property
     def final_set(self) -> frozenset[str]:
@@ -100,6 +101,7 @@ TABLES["run"] = Table(
 TABLES["workstream"] = Table(
     initial="planned",
     states="planned ready blocked executing validating completed failed cancelled skipped",
+    added_states="paused",
     final="completed failed cancelled skipped",
     counts=(9, 13),
     table="""
@@ -125,11 +127,25 @@ TABLES["workstream"] = Table(
         planned -> failed: patch_quarantined
         ready -> failed: patch_quarantined
         blocked -> failed: patch_quarantined
+        planned -> failed: critical_task_failed
+        ready -> failed: critical_task_failed
+        blocked -> failed: critical_task_failed
+        validating -> failed: critical_task_failed
         planned -> cancelled: cascade_cancelled
         ready -> cancelled: cascade_cancelled
         blocked -> cancelled: cascade_cancelled
         executing -> cancelled: cascade_cancelled
         validating -> cancelled: cascade_cancelled
+        ready -> paused: workstream_paused
+        executing -> paused: workstream_paused
+        blocked -> paused: workstream_paused
+        paused -> ready: workstream_resumed
+        paused -> executing: workstream_resumed
+        paused -> blocked: workstream_resumed
+        paused -> failed: critical_task_failed
+        paused -> failed: patch_quarantined
+        paused -> cancelled: workstream_cancelled
+        paused -> cancelled: cascade_cancelled
     """,
     forbidden="""
         completed -> *
@@ -142,6 +158,9 @@ TABLES["workstream"] = Table(
     """,
     severity={
         "executing -> failed: critical_task_failed": "critical",
+        "paused -> failed: critical_task_failed": "critical",
+        "paused -> failed: patch_quarantined": "error",
+        "planned -> failed: critical_task_failed": "critical",
         "planned -> failed: patch_quarantined": "error",
         "ready -> failed: patch_quarantined": "error",
         "blocked -> failed: patch_quarantined": "error",
@@ -187,6 +206,12 @@ TABLES["task"] = Table(
         running -> cancelled: cascade_cancelled
         validating -> cancelled: cascade_cancelled
         retrying -> cancelled: cascade_cancelled
+        pending -> cancelled: user_cancelled
+        queued -> cancelled: user_cancelled
+        blocked -> cancelled: user_cancelled
+        validating -> cancelled: user_cancelled
+        retrying -> cancelled: user_cancelled
+        validating -> queued: repair_requested
     """,
     forbidden="""
         completed -> *
@@ -213,6 +238,7 @@ TABLES["task"] = Table(
 TABLES["worker"] = Table(
     initial="initializing",
     states="initializing idle busy unresponsive shutdown",
+    added_states="suspended",
     final="shutdown",
     counts=(5, 8),
     table="""
@@ -224,6 +250,15 @@ TABLES["worker"] = Table(
         unresponsive -> shutdown: max_timeout_exceeded
         idle -> shutdown: shutdown_requested
         busy -> shutdown: shutdown_requested
+    """,
+    added="""
+        idle -> suspended: worker_suspended
+        busy -> busy: worker_suspended
+        suspended -> idle: worker_resumed
+        busy -> busy: worker_resumed
+    """,
+    more="""
+        suspended -> shutdown: shutdown_requested
     """,
     forbidden="""
         shutdown -> *

@@ -56,8 +56,8 @@ def running():
     return world.fire(job(), "job_leased", worker="w1")
 
 
-def waiting():
-    return world.fire(running(), "job_waiting", signal="approval")
+def waiting(signal="approval"):
+    return world.fire(running(), "job_waiting", signal=signal)
 
 
 def failed():
@@ -105,6 +105,19 @@ def test_a_wait_names_its_signal_and_lets_the_worker_go():
 
 def test_a_parked_job_still_waits_for_its_signal():
     assert world.fire(waiting(), "job_parked").waiting_for == "approval"
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_another_signal_than_the_awaited_one_is_refused(parked):
+    job = waiting(signal="review")
+    job = world.fire(job, "job_parked") if parked else job
+    with pytest.raises(GuardFailed, match="review"):
+        world.fire(job, "wait_completed", signal="deploy")
+    assert world.fire(job, "wait_completed", signal="review").state == "queued"
+
+
+def test_a_wait_without_a_signal_is_ended_by_any_signal():
+    assert world.fire(waiting(signal=""), "wait_completed", signal="review").state == "queued"
 
 
 def test_a_signal_puts_a_parked_job_back_into_the_queue():

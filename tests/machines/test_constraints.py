@@ -49,7 +49,8 @@ RUN: list[Row] = [
 ]
 
 WORKSTREAM: list[Row] = [
-    ("workstream_state_is_known", "workstream", "planned", {"state": "paused"}),
+    ("workstream_state_is_known", "workstream", "planned", {"state": "resting"}),
+    ("workstream_paused_from_exactly_in_state", "workstream", "ready", {"paused_from": "ready"}),
     *filled_exactly("workstream", "workstream", "completed_at", "executing", {"state": "failed"}),
     ("workstream_completed_at_exactly_in_state", "workstream", "ready", {"state": "skipped"}),
     ("workstream_created_at_before_updated_at", "workstream", "planned", {"updated_at": EARLY}),

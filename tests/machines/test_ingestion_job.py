@@ -8,7 +8,14 @@ import time_machine
 
 from statecore import transitions
 from statecore.kernel.actors import THE_SYSTEM
-from statecore.kernel.refusals import ConstraintViolated, GuardFailed, Invalid, LeaseLost, PermissionDenied
+from statecore.kernel.refusals import (
+    AlreadyInState,
+    ConstraintViolated,
+    GuardFailed,
+    Invalid,
+    LeaseLost,
+    PermissionDenied,
+)
 from statecore.machines.ingestion_job import IngestionJob
 from tests.support import world
 
@@ -152,3 +159,14 @@ def test_forcing_a_running_job_lets_its_worker_go(state):
 
 def test_the_event_has_the_attempts_and_the_worker():
     assert world.last_event(running())["metadata"] == {"attempts": 1, "worker_name": "w1"}
+
+
+@pytest.mark.parametrize("delay", [0, 90])
+def test_a_repeated_retry_with_another_delay_is_refused(delay):
+    waiting = world.fire(failed(), "retry", delay_seconds=60)
+    assert not transitions.transition(
+        IngestionJob, waiting.pk, "retry", actor=THE_SYSTEM, params={"delay_seconds": 60}
+    ).changed
+    with pytest.raises(AlreadyInState):
+        world.fire(waiting, "retry", delay_seconds=delay)
+    assert IngestionJob.objects.get().run_after == NOON + timedelta(seconds=60)

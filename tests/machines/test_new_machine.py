@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +30,7 @@ from tests import toy
 from tests.properties.support import SETTINGS
 from tests.properties.walk import Walk
 from tests.races.records import assert_consistent, path
-from tests.support import world
+from tests.support import forked, world
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,10 +48,7 @@ def turnstile(flow: Flow, db: None) -> Any:
 
 def manage(*arguments: str) -> str:
     """Runs manage.py in a process with the additional machine and returns its output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.toy", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True,
-        check=False, timeout=60,
-    )  # fmt: skip
+    done = forked.run([sys.executable, "-m", "tests.toy", *arguments], cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

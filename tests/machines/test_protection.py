@@ -53,10 +53,11 @@ def like(entity: Any, **changes: Any) -> Any:
 
 
 def a_fixture(path: Path, entity: Any, **changes: Any) -> Path:
+    shown = entity.as_dict()
     fields = {
         field.name: value
         for field in entity._meta.concrete_fields
-        if field.name != "id" and (value := entity.as_dict()[field.name]) is not None
+        if field.name != "id" and (value := shown.get(field.name)) is not None
     }
     row = {"model": entity._meta.label_lower, "pk": entity.pk, "fields": {**fields, **changes}}
     path.write_text(json.dumps([row]))

@@ -31,7 +31,7 @@ def pending(**fields):
 
 
 def running():
-    return world.fire(pending(), "allocate_resources", workers=["sw1"])
+    return world.fire(pending(), "allocate_resources", workers=world.idle_supervised_workers("sw1"))
 
 
 @pytest.mark.parametrize("fields", [{"depth": 6}, {"depth": -1}, {"worker_count": 0}, {"worker_count": 11}])
@@ -84,6 +84,7 @@ def test_a_worker_is_named_by_its_id(stranger):
 
 
 def test_a_running_job_holds_its_workers_each_once():
+    world.idle_supervised_workers("a", "b")
     started = world.fire(pending(worker_count=2), "allocate_resources", workers=["b", "a", "b"])
     assert (started.allocated_workers, started.started_at) == (["b", "a"], NOON)
 

@@ -77,7 +77,7 @@ def test_an_edge_and_its_trigger_are_declared_once(name):
 @every_counted_machine
 def test_the_table_has_as_many_states_and_edges_as_its_change_log_says(name):
     table = TABLES[name]
-    assert (len(table.state_set), len(table.table_pairs)) == table.counts
+    assert (len(table.states.split()), len(table.table_pairs)) == table.counts
 
 
 @every_machine

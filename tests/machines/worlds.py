@@ -138,8 +138,18 @@ def _given(**params: Any) -> Setting:
     return lambda clock, entity: params
 
 
+def _another_signal_than_awaited(clock: Clock, job: Any) -> dict[str, Any]:
+    world.touched(job, waiting_for="review")
+    return {"signal": "deploy"}
+
+
 def _out_of_retries(clock: Clock, task: Any) -> None:
     world.touched(task, retry_count=task.max_retries)
+
+
+def _its_patch_is_rejected(clock: Clock, task: Any) -> None:
+    patch = world.forced(world.patch(workstream=task.workstream_id), "quarantined")
+    world.touched(task, patch=patch, max_repairs=1)
 
 
 def _timed_out_without_retries(clock: Clock, task: Any) -> None:
@@ -149,7 +159,7 @@ def _timed_out_without_retries(clock: Clock, task: Any) -> None:
 
 def _waits_for(name: str, other: Callable[[], Any]) -> Setting:
     def link(clock: Clock, entity: Any) -> None:
-        getattr(entity, name).add(other())
+        world.link(entity, name, other())
 
     return link
 
@@ -163,7 +173,8 @@ def _dependencies_become(state: str) -> Setting:
 
 
 def _no_longer_waits(clock: Clock, gate: Any) -> None:
-    gate.depends_on.set([world.forced(world.gate(), "PASSED")])
+    (old,) = gate.depends_on.all()
+    world.relink(gate, "depends_on", old, world.forced(world.gate(), "PASSED"))
 
 
 def _due_in_an_hour(name: str) -> Setting:
@@ -203,6 +214,10 @@ def _an_idle_worker(clock: Clock, task: Any) -> dict[str, Any]:
     return {"worker": world.idle_worker().pk}
 
 
+def _idle_supervised_worker(clock: Clock, job: Any) -> dict[str, Any]:
+    return {"workers": world.idle_supervised_workers(f"{job.pk}-worker")}
+
+
 def _a_worker_that_is_not_ready(clock: Clock, task: Any) -> dict[str, Any]:
     return {"worker": world.worker().pk}
 
@@ -226,6 +241,9 @@ PREPARE: dict[Key, Setting] = {
     ("workstream", "critical_task_failed", "failed"): _child(world.task, "workstream", "failed", is_critical=True),
     ("workstream", "patch_quarantined", "failed"): _child(world.patch, "workstream", "quarantined"),
     ("workstream", "validation_failed", "failed"): _child(world.gate, "workstream", "FAILED"),
+    ("workstream", "workstream_resumed", "ready"): _with(paused_from="ready"),
+    ("workstream", "workstream_resumed", "executing"): _with(paused_from="executing"),
+    ("workstream", "workstream_resumed", "blocked"): _with(paused_from="blocked"),
     ("task", "dependency_check_failed", "blocked"): _waits_for("depends_on", world.task),
     ("task", "gate_failed", "blocked"): _waits_for("gates", _failed_gate),
     ("task", "dependency_satisfied", "pending"): _dependencies_become("completed"),
@@ -234,11 +252,13 @@ PREPARE: dict[Key, Setting] = {
     ("task", "timeout_exceeded", "retrying"): _later(hours=1),
     ("task", "timeout_exceeded", "failed"): _timed_out_without_retries,
     ("task", "retry_delay_elapsed", "queued"): _later(hours=1),
+    ("task", "repair_requested", "queued"): _its_patch_is_rejected,
     ("worker", "task_assigned", "busy"): _with(current_load=1),
     ("worker", "task_completed", "idle"): _with(current_load=0),
     ("worker", "health_check_timeout", "unresponsive"): _later(minutes=3),
     ("worker", "health_check_recovered", "idle"): _with_recent_heartbeat,
     ("worker", "max_timeout_exceeded", "shutdown"): _later(minutes=6),
+    ("worker", "worker_resumed", "busy"): _with(suspending=True),
     ("patch_ledger", "rollback_requested", "rolled_back"): _an_executed_plan,
     ("test_gate", "dependency_gate_failed", "BLOCKED"): _waits_for("depends_on", _failed_gate),
     ("test_gate", "dependency_gate_passed", "PENDING"): _no_longer_waits,
@@ -247,7 +267,7 @@ PREPARE: dict[Key, Setting] = {
     ("circuit_breaker", "failure_threshold_exceeded", "OPEN"): _with(failure_count=5),
     ("circuit_breaker", "cooldown_expires", "HALF_OPEN"): _later(minutes=2),
     ("ingestion_job", "start", "running"): _later(minutes=2),
-    ("supervised_job", "allocate_resources", "RUNNING"): _given(workers=["sworker-1"]),
+    ("supervised_job", "allocate_resources", "RUNNING"): _idle_supervised_worker,
 }
 
 
@@ -268,6 +288,10 @@ SPOIL: dict[Key, Setting] = {
     ("workstream", "patch_quarantined", "failed"): _child(world.patch, "workstream", "created"),
     ("workstream", "validation_passed", "completed"): _child(world.patch, "workstream", "verified"),
     ("workstream", "validation_failed", "failed"): _child(world.gate, "workstream", "PASSED"),
+    ("workstream", "workstream_paused", "paused"): _given(until="2020-01-01T00:00:00Z"),
+    ("workstream", "workstream_resumed", "ready"): _with(paused_from="planned"),
+    ("workstream", "workstream_resumed", "executing"): _with(paused_from="planned"),
+    ("workstream", "workstream_resumed", "blocked"): _with(paused_from="planned"),
     ("task", "scheduler_assigned", "queued"): _waits_for("depends_on", world.task),
     ("task", "dependency_check_failed", "blocked"): _unchanged,
     ("task", "gate_failed", "blocked"): _waits_for("gates", world.gate),
@@ -279,12 +303,16 @@ SPOIL: dict[Key, Setting] = {
     ("task", "timeout_exceeded", "retrying"): _later(minutes=1),
     ("task", "timeout_exceeded", "failed"): _out_of_retries,
     ("task", "retry_delay_elapsed", "queued"): _unchanged,
+    ("task", "repair_requested", "queued"): _with(max_repairs=1),
     ("task", "validation_passed", "completed"): _waits_for("gates", world.gate),
     ("worker", "task_assigned", "busy"): _unchanged,
     ("worker", "task_completed", "idle"): _unchanged,
     ("worker", "health_check_timeout", "unresponsive"): _later(minutes=1),
     ("worker", "health_check_recovered", "idle"): _unchanged,
     ("worker", "max_timeout_exceeded", "shutdown"): _with_recent_heartbeat,
+    ("worker", "worker_suspended", "suspended"): _given(until="2020-01-01T00:00:00Z"),
+    ("worker", "worker_suspended", "busy"): _given(until="2020-01-01T00:00:00Z"),
+    ("worker", "worker_resumed", "busy"): _unchanged,
     ("patch_ledger", "validation_passed", "validated"): _given(scope_passed=False),
     ("patch_ledger", "accepted_for_merge", "queued"): _forbidden_by_its_phase,
     ("patch_ledger", "apply_retried", "queued"): _with(apply_retries=3),
@@ -309,6 +337,7 @@ SPOIL: dict[Key, Setting] = {
     ("agent_job", "job_leased", "running"): _due_in_an_hour("retry_at"),
     ("agent_job", "job_running", "running"): _due_in_an_hour("retry_at"),
     ("agent_job", "job_waiting", "waiting"): _given(attempt=99),
+    ("agent_job", "wait_completed", "queued"): _another_signal_than_awaited,
     ("agent_job", "job_completed", "completed"): _given(attempt=99),
     ("agent_job", "job_failed", "failed"): _given(attempt=99),
     ("agent_job", "job_cancelled", "cancelled"): _given(attempt=99),
@@ -322,5 +351,10 @@ SPOIL: dict[Key, Setting] = {
     ("pipeline_job", "fail", "FAILED"): _given(error=" "),
 }
 
-# These guards cannot fail in this state: by a constraint, a queued job has no date for its next attempt.
-ALWAYS_HOLD = {("agent_job", "job_leased", "queued"), ("agent_job", "job_running", "queued")}
+# These guards cannot fail in this state: by constraints, a queued job has no date for its next attempt, and only a
+# waiting or parked job has a signal that it waits for.
+ALWAYS_HOLD = {
+    ("agent_job", "job_leased", "queued"),
+    ("agent_job", "job_running", "queued"),
+    *(("agent_job", "wait_completed", state) for state in ("queued", "running", "retrying")),
+}

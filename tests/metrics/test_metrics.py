@@ -18,7 +18,7 @@ from statecore.delivery.sinks.metrics import Metrics
 from statecore.journal import Event, dwell_seconds
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
-from statecore.kernel.refusals import Refusal
+from statecore.kernel.refusals import IdempotencyMismatch, Refusal
 from statecore.read_models import metrics
 from statecore.records import Alert
 from statecore.transitions import RequestKey
@@ -100,6 +100,18 @@ def test_repeated_requests_are_hits_and_first_requests_misses(read) -> None:
         transitions.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, request=key)
     grown = {result: read("statecore_idempotent_requests_total", result=result) - before[result] for result in before}
     assert grown == {"hit": 2, "miss": 1}
+
+
+def test_another_body_under_a_used_key_is_no_hit(read) -> None:
+    run = world.run()
+    transitions.transition(
+        type(run), run.pk, "run_started", actor=THE_SYSTEM, request=RequestKey("k2", "runs", "0" * 64)
+    )
+    before = read("statecore_idempotent_requests_total", result="hit")
+    other = RequestKey("k2", "runs", "1" * 64)
+    with pytest.raises(IdempotencyMismatch):
+        transitions.transition(type(run), run.pk, "run_started", actor=THE_SYSTEM, request=other)
+    assert read("statecore_idempotent_requests_total", result="hit") == before
 
 
 def test_entity_state_gauges_equal_the_counters(read) -> None:

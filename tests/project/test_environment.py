@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from statecore.project import environment
+from statecore.kernel.repositories import RepositorySettings
+from statecore.project import commands, environment
 from statecore.project.refusal import Refused
 
 
@@ -136,6 +137,7 @@ def test_gates_run_in_the_repository_by_default(tmp_path: Path) -> None:
         ("STATECORE_GATE_FOLDER", "/nowhere/at/all"),
         ("STATECORE_REPOSITORY", "/"),
         ("STATECORE_REPOSITORY", __file__),
+        ("STATECORE_COMMANDS_AT_ONCE", "0"),
         ("STATECORE_PATCH_TEST_COMMAND", "pytest 'unclosed"),
         ("STATECORE_PATCH_TEST_COMMAND", "pytest -q"),
     ],
@@ -145,3 +147,64 @@ def test_a_wrong_executor_setting_is_refused_by_its_name(name: str, value: str) 
         environment.read({name: value})
 
     assert name in refusal.value.sentence
+
+
+@pytest.fixture
+def repositories(tmp_path: Path) -> dict[str, str]:
+    """The environment with a default repository and a file of further ones, which tests write."""
+    for name in ("shop", "docs"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    return {
+        "STATECORE_GATE_COMMANDS": "pytest",
+        "STATECORE_REPOSITORY": str(tmp_path / "shop"),
+        "STATECORE_REPOSITORIES": str(tmp_path / "repositories.toml"),
+    }
+
+
+def test_a_file_names_further_repositories(repositories: dict[str, str], tmp_path: Path) -> None:
+    text = f'[docs]\npath = "{tmp_path}/docs"\nbranch = "main"\ntest_command = "pytest -q"\n'
+    (tmp_path / "repositories.toml").write_text(text)
+
+    found = environment.read(repositories).repositories
+
+    assert found == {"docs": RepositorySettings(tmp_path / "docs", "main", "pytest -q")}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("path = ", "cannot be read: invalid value"),
+        ('[default]\npath = "{0}/docs"', "'default', which must be other than default"),
+        ('[Docs]\npath = "{0}/docs"', "'Docs', which must be"),
+        ('[docs]\npath = "{0}"', "which is not the absolute path of a git work tree"),
+        ('[docs]\npath = "docs"', "which is not the absolute path of a git work tree"),
+        ('[docs]\npath = "{0}/shop"', "which STATECORE_REPOSITORY has too"),
+        ('[docs]\npath = "{0}/docs"\n[more]\npath = "{0}/docs"', "which docs has too"),
+        ('[docs]\npath = "{0}/docs"\ntest_command = "make"', "runs 'make', which STATECORE_GATE_COMMANDS does not"),
+        ('[docs]\npath = "{0}/docs"\ncolour = "red"', "must have only the texts path, branch, test_command"),
+    ],
+)
+def test_a_wrong_repository_is_refused(repositories: dict[str, str], tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "repositories.toml").write_text(text.format(tmp_path))
+
+    with pytest.raises(Refused) as refusal:
+        environment.read(repositories)
+
+    assert refusal.value.sentence.startswith("STATECORE_REPOSITORIES ")
+    assert complaint in refusal.value.sentence
+
+
+def test_further_repositories_need_the_default_one_and_a_file(repositories: dict[str, str]) -> None:
+    with pytest.raises(Refused, match="which cannot be read: no such file"):
+        environment.read(repositories)
+    with pytest.raises(Refused, match="needs STATECORE_REPOSITORY"):
+        environment.read({**repositories, "STATECORE_REPOSITORY": ""})
+
+
+def test_the_executors_have_a_thread_for_each_command_and_each_repository(
+    repositories: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "repositories.toml").write_text(f'[docs]\npath = "{tmp_path}/docs"\n')
+    env = environment.read({**repositories, "STATECORE_COMMANDS_AT_ONCE": "6"})
+
+    assert "--concurrency=8" in commands.executors(env)

@@ -30,12 +30,12 @@ def free_port() -> int:
 class Site:
     """A supervisor with its home, database and port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, migrated: bool = False) -> None:
         self.log = directory / "up.log"
         self.port = free_port()
         self.variables = {
             "STATECORE_HOME": str(directory / "home"),
-            "DATABASE_URL": databases.create_database(directory),
+            "DATABASE_URL": databases.create_database(directory, migrated=migrated),
             "PORT": str(self.port),
             "PYTHONPATH": str(ROOT),
             "PATH": os.environ["PATH"],
@@ -111,7 +111,7 @@ def test_it_starts_serves_and_stops_every_process(site: Site, running: psutil.Po
 
 
 def test_the_first_operator_is_created_once(site: Site, tmp_path: Path) -> None:
-    own = Site(tmp_path)
+    own = Site(tmp_path, migrated=True)
     for expected in (1, 0):
         supervisor = own.start()
         supervisor.send_signal(signal.SIGINT)

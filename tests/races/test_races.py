@@ -69,7 +69,7 @@ def test_a_transition_fired_by_many_happens_once(race, crowd) -> None:
 @repeat_race
 def test_one_of_two_exclusive_transitions_succeeds(race) -> None:
     job = world.fire(world.fire(world.created("SupervisedJob", task_description="sort"), "validate"),
-                     "allocate_resources", workers=["w-1"])  # fmt: skip
+                     "allocate_resources", workers=world.idle_supervised_workers("w-1"))  # fmt: skip
 
     success, error = race([fire(job, "success"), fire(job, "error")])
 

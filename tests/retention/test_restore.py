@@ -78,7 +78,8 @@ def test_an_export_from_before_archiving_restores_everything_for_archiving_again
     (again,) = archive_old_events()
 
     assert (again.file, again.sha256, again.anchors) == (record.file, record.sha256, record.anchors)
-    assert read_all_rows()["events"] == remaining
+    # The second archiving is an entry of its own; all other events are the same.
+    assert len(remaining) == len(read_all_rows()["events"]) == len({*remaining} & {*read_all_rows()["events"]}) + 1
     assert integrity.check_all(past.folder()) == []
 
 

@@ -27,6 +27,7 @@ from statecore.operations import integrity
 from statecore.project.environment import ROOT
 from statecore.scheduling import timers
 from tests.crash.conftest import url_of_the_test_database
+from tests.support import forked
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +40,7 @@ def simulation(*options: str) -> Iterator[subprocess.Popen[str]]:
     """Starts a simulation, waits for its first transitions, and kills it afterwards."""
     environment = {**os.environ, "DATABASE_URL": url_of_the_test_database()}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*COMMAND, *options], cwd=ROOT, env=environment, **pipes) as process:
+    with forked.Popen([*COMMAND, *options], cwd=ROOT, env=environment, **pipes) as process:
         try:
             wait_for_transitions(process)
             yield process

@@ -16,6 +16,7 @@ from statecore.delivery.sinks import counters
 from statecore.delivery.sinks.counters import RATE_RETENTION, Counters, Difference, add_counts, reconcile
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
+from statecore.read_models import history
 from statecore.records import (
     OverrideCount,
     SinkCursor,
@@ -186,3 +187,16 @@ def test_a_repair_and_a_delivery_do_not_deadlock() -> None:
         assert repairing.result(30)
 
     assert states("run") == {"pending": 2}, "the extra delivery is kept, the wrong count repaired"
+
+
+@pytest.mark.usefixtures("machines_in_isolation")
+def test_quarantines_and_forced_failures_are_failures_and_the_audit_finds_the_same() -> None:
+    world.fire(world.patch(), "validation_failed", error="it does not apply")
+    world.forced(world.task(), "failed")
+    world.forced(world.task(), "cancelled")
+    world.fire(world.running_task(max_retries=0), "execution_failed", error="exit code 1")
+    catch_up(Counters())
+
+    failures = history.read_page(history.Filters(failures=True)).events
+    assert sorted(each["event"]["to_state"] for each in failures) == ["failed", "failed", "quarantined"]
+    assert sum(TransitionRate.objects.values_list("failures", flat=True)) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from typing import Any, Self
 
 import pytest
@@ -26,29 +27,36 @@ class Watcher:
 
     def __init__(self) -> None:
         self.received: list[dict[str, Any]] = []
-        self.ready, self.stopped = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=lambda: asyncio.run(self._listen()))
+        self.ready = threading.Event()
+        self.loop = asyncio.new_event_loop()
+        self.listening = self.loop.create_task(self._listen())
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            self.loop.run_until_complete(self.listening)
+        self.loop.close()
 
     async def _listen(self) -> None:
+        """Receives without a timeout: one that ends while a message arrives would lose it."""
         layer: Any = get_channel_layer()
         channel = await layer.new_channel()
         await layer.group_add(GROUP, channel)
         self.ready.set()
-        while not self.stopped.is_set():
-            try:
-                self.received.append(await asyncio.wait_for(layer.receive(channel), 0.2))
-            except TimeoutError:
-                continue
-        await layer.flush()
+        try:
+            while True:
+                self.received.append(await layer.receive(channel))
+        finally:
+            await layer.flush()
 
     def __enter__(self) -> Self:
         self.thread.start()
-        assert self.ready.wait(10)
+        assert self.ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stopped.set()
-        self.thread.join(10)
+        self.loop.call_soon_threadsafe(self.listening.cancel)
+        self.thread.join(60)
 
     def last_position(self) -> int:
         return max((message["last"] for message in self.received), default=0)

@@ -107,21 +107,23 @@ class TestAgentJobs:
 class TestSupervised:
     def running(self, *workers: str, **fields: Any) -> Any:
         job = world.created("SupervisedJob", task_description="sort", worker_count=len(workers), **fields)
-        return world.fire(world.fire(job, "validate"), "allocate_resources", workers=[*workers])
+        allocated = world.idle_supervised_workers(*workers)
+        return world.fire(world.fire(job, "validate"), "allocate_resources", workers=allocated)
 
     def worker(self, pk: str) -> Any:
-        return world.fire(world.created("SupervisedWorker", id=pk, workspace_id="space"), "start_task")
+        return world.created("SupervisedWorker", id=pk, workspace_id="space")
 
     def test_an_overdue_worker_is_terminated(self, later) -> None:
-        worker, paused = self.worker("sw1"), world.fire(self.worker("sw2"), "pause")
+        worker, paused = (world.fire(self.worker(pk), "start_task") for pk in ("sw1", "sw2"))
+        paused = world.fire(paused, "pause")
         later(hours=2)
         assert recover(worker).state == "TERMINATED"
         assert assert_consistent(paused).state == "PAUSED"
 
     def test_an_overdue_job_is_canceled(self, later) -> None:
-        job = self.running("elsewhere")
+        job = self.running("sw1")
         later(hours=2)
-        assert recover(job).state == "CANCELED"
+        assert recover(job, count=2).state == "CANCELED"  # and its worker, which is overdue too
 
     def test_a_job_that_waits_for_workers_stays_pending(self, later) -> None:
         job = world.fire(world.created("SupervisedJob", task_description="sort"), "validate")

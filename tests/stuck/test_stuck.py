@@ -19,7 +19,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.reactions import abandoned
 from statecore.read_models import stuck
 from statecore.records import checkpoint
-from statecore.scheduling import deadlines
+from statecore.scheduling import deadlines, expectations
 from tests.machines import worlds
 from tests.support import world
 
@@ -50,7 +50,7 @@ def test_an_item_has_state_deadline_reason_and_suggested_action(later) -> None:
         "deadline_seconds": 600.0,
         "overdue_seconds": 120.0,
         "why": "queued 12 min: there is no live worker",
-        "recovery": {"action": "override", "mode": "operator"},
+        "recovery": {"action": "user_cancelled or override", "mode": "operator"},
         "acknowledged_by": None,
         "acknowledged_at": None,
     }
@@ -73,7 +73,7 @@ def test_overdue_can_require_a_multiple_of_the_deadline(later) -> None:
     world.queued_task(id="t2")
     later(minutes=12)
     assert [pk for pk, _kind in listed()] == ["t1", "t2"]
-    late = deadlines.find_overdue(registry.flow("task"), "queued", now(), 100, beyond=2)
+    late = deadlines.select_stuck(registry.flow("task"), "queued", now(), 2)
     assert [task.pk for task in late] == ["t1"]
 
 
@@ -346,6 +346,7 @@ def test_a_longer_list_takes_no_more_queries(clock) -> None:
     for numbers in (range(5), range(5, 25)):
         create_stuck_rows(numbers)
         clock.shift(timedelta(days=3))
+        expectations.cache.clear()
         with CaptureQueriesContext(connection) as queries:
             shown.append(len(stuck.list_stuck(10_000)))
         counts.append(len(queries))

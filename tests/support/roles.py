@@ -1,7 +1,10 @@
 """The roles of `manage.py roles --sql` on the test database: real processes connect as `web`, tests as a superuser."""
 
 import os
+import re
+from urllib.parse import urlsplit
 
+import psycopg
 from django.db import connection
 
 from statecore.storage import roles
@@ -18,3 +21,15 @@ def create() -> None:
         # Drills without a given database create one.
         cursor.execute(f"ALTER ROLE {PREFIX}_owner CREATEDB")
     roles.grant_rights(connection)
+
+
+def create_in(database: str) -> dict[str, str]:
+    """Creates the roles of an empty database of its own and returns the URL for each."""
+    every_role = (roles.OWNER, *roles.PROCESSES)
+    if not database.startswith("postgres"):
+        return dict.fromkeys(every_role, database)
+    name = urlsplit(database).path.removeprefix("/")
+    with psycopg.connect(database, autocommit=True) as connected:
+        for statement in roles.write_sql(name, "public", name):
+            connected.execute(statement)
+    return {role: re.sub("//[^/@]*@", f"//{name}_{role}@", database) for role in every_role}

@@ -20,7 +20,7 @@ from statecore.delivery.sinks import Sink
 from statecore.delivery.sinks.tree import Tree
 from statecore.journal import Position
 from statecore.kernel.clock import now
-from tests.support import roles
+from tests.support import forked, roles
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +71,7 @@ def database_url(role: str = "web") -> str:
 def start(home: Path, **environ: str) -> subprocess.Popen[bytes]:
     """Starts the real command on the test database."""
     with (home / "sequencer.log").open("ab") as log:
-        return subprocess.Popen(
+        return forked.Popen(
             [sys.executable, "manage.py", "sequencer"],
             cwd=ROOT,
             env={**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), **environ},

@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.waiting import until
+from tests.support import forked
+from tests.support.waiting import is_listening, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +40,7 @@ class Site:
         from statecore.project.commands import WEB
 
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = forked.Popen(
                 [*WEB, "--port", str(self.port)],
                 cwd=ROOT, env=self.environ, stdout=log, stderr=log,
             )  # fmt: skip
@@ -49,7 +50,7 @@ class Site:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            return is_listening(self.port) and httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -1,6 +1,7 @@
 """Waits with a deadline: for a condition, a lock or a line of output."""
 
 import select
+import socket
 import time
 from collections.abc import Callable
 from typing import IO, AnyStr
@@ -31,6 +32,15 @@ def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"{condition} did not become true in {timeout} seconds")
         time.sleep(0.02)
+
+
+def is_listening(port: int | str) -> bool:
+    """Returns whether a process accepts connections; this costs far less than a request that fails."""
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def read_line(stream: IO[AnyStr], timeout: float = 60.0) -> AnyStr:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,15 +16,16 @@ from django.contrib.auth.models import User
 
 from statecore.project.commands import WEB
 from statecore.records import token as tokens
+from tests.support import forked
 from tests.support.sequencer import ROOT, database_url
-from tests.support.waiting import until
+from tests.support.waiting import is_listening, until
 
 
 class Web:
     def __init__(self, home: Path, port: int | None = None, **environ: str) -> None:
         self.home, self.port, self.environ = home, port or free_port(), environ
         with (home / "web.log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = forked.Popen(
                 [sys.executable, *WEB[1:], "--host", "127.0.0.1", "--port", str(self.port)],
                 cwd=ROOT,
                 env={**os.environ, **here(home), **environ},
@@ -48,11 +48,7 @@ class Web:
 
     def listens(self) -> bool:
         assert self.process.poll() is None, self.log
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        return is_listening(self.port)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None:

@@ -13,12 +13,18 @@ from django.db import connection, transaction
 
 from statecore import reactions, transitions
 from statecore.journal import Event
-from statecore.kernel import registry
+from statecore.kernel import evidence, registry
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel, Kind
+from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
+from statecore.kernel.transition import Facts
 from statecore.records import Patch, Phase
 from statecore.scheduling import breakers
 from statecore.storage import write_guard
+from statecore.storage.links import read_links
+from statecore.transitions.edit import amend
+from statecore.transitions.link_rows import insert_links
+from statecore.transitions.relink import replace_links
 from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 AGENT = Actor.agent("agent-7")
@@ -49,8 +55,35 @@ def model(name: str) -> type[Entity]:
     return apps.get_model("statecore", name)  # type: ignore[return-value]
 
 
+def idle_supervised_workers(*names: str) -> list[str]:
+    """Creates the workers that do not exist yet; returns the names."""
+    for name in names:
+        if not model("SupervisedWorker").objects.filter(pk=name).exists():
+            created("SupervisedWorker", id=name, workspace_id="space")
+    return list(names)
+
+
 def created(name: str, **fields: Any) -> Any:
     return transitions.create(model(name), actor=THE_SYSTEM, **fields).entity
+
+
+def link(entity: Any, name: str, *targets: Any) -> None:
+    """Add links to an existing entity, which no call of the product does, recorded as an edit."""
+
+    def step(work: UnitOfWork) -> None:
+        added = [target.pk for target in targets]
+        links = read_links(type(entity), [entity.pk])[entity.pk]
+        digests = evidence.digest_links({**links, name: [*links[name], *added]})
+        amend(work, work.lock(type(entity), entity.pk), {"link_digests": digests}, actor=THE_SYSTEM)
+        insert_links(connection, type(entity), {entity.pk: {name: added}})
+
+    run_in_transaction(step)
+
+
+def relink(entity: Any, name: str, old: Any, new: Any) -> None:
+    """Replace a target of a link, as the retry of the target does."""
+    link, facts = type(entity)._meta.get_field(name), Facts(now(), THE_SYSTEM, {}, "")
+    run_in_transaction(lambda work: replace_links(work, type(entity), link, [entity.pk], (old.pk, new.pk), facts))
 
 
 def phase() -> Phase:

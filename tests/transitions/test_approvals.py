@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, connection, transaction
 
 from statecore import transitions
+from statecore.journal import Event
 from statecore.kernel.actors import THE_SYSTEM, Actor, Channel
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import (
@@ -348,13 +349,16 @@ def test_a_second_decision_is_refused_by_the_database(run: Any) -> None:
         ApprovalDecision.objects.create(approval=made, status="approved", decided_at=now())
 
 
-def test_each_request_and_decision_is_an_audit_note(run: Any) -> None:
+def test_each_request_and_decision_is_an_entry_of_the_journal(run: Any) -> None:
     made = request(run, "succeeded", person("ada"))
     approvals.deny(made.pk, actor=person("bob"), comment="no")
-    notes = AuditNote.objects.filter(kind__startswith="approval_").order_by("pk")
-    assert [(note.kind, note.actor) for note in notes] == [("approval_requested", "ada"), ("approval_decided", "bob")]
-    assert {note.facts["approval"] for note in notes} == {made.pk}
-    assert notes[1].facts["status"] == "denied"
+    entries = Event.objects.filter(kind="account", trigger__startswith="approval_").order_by("pk")
+    assert [(entry.trigger, entry.actor) for entry in entries] == [
+        ("approval_requested", "ada"),
+        ("approval_decided", "bob"),
+    ]
+    assert {entry.as_dict()["metadata"]["approval"] for entry in entries} == {made.pk}
+    assert entries[1].as_dict()["metadata"]["status"] == "denied"
 
 
 def test_the_receivers_are_notified_of_requests_and_decisions(run: Any, settings: Any) -> None:

@@ -131,7 +131,7 @@ def test_an_operator_and_an_agent_of_the_same_name_are_two_actors() -> None:
 def test_a_refusal_is_not_remembered() -> None:
     task = world.task()
     other = world.task(workstream=task.workstream)
-    task.depends_on.add(other)
+    world.link(task, "depends_on", other)
 
     def queue() -> transitions.Outcome:
         return transitions.transition(type(task), task.pk, "scheduler_assigned", actor=world.THE_SYSTEM, request=KEY)

@@ -43,6 +43,7 @@ NEVER_FORCED = {
     "ingestion_job": {"running"},
     "agent_job": {"running"},
     "patch_ledger": {"rolled_back"},
+    "workstream": {"paused"},
 }
 STATES = [(flow, state) for flow in worlds.flows() for state in flow.states]
 every_state = pytest.mark.parametrize(

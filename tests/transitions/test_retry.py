@@ -249,8 +249,8 @@ def test_a_workstream_is_retried_with_what_it_did_not_complete() -> None:
     forced(done, "completed")
     forced(failed, "failed")
     forced(open_, "cancelled")
-    failed.depends_on.add(done)
-    open_.depends_on.add(failed)
+    world.link(failed, "depends_on", done)
+    world.link(open_, "depends_on", failed)
     outcome = retry(forced(workstream, "failed"))
 
     again = {task.retry_of_id: task for task in outcome.entity.tasks.all()}
@@ -282,8 +282,8 @@ def test_a_task_that_was_retried_already_is_not_retried_twice() -> None:
 def test_a_run_is_retried_with_what_it_did_not_complete() -> None:
     run = world.run()
     done, failed, later = (world.workstream(run=run) for _ in range(3))
-    failed.depends_on.add(done)
-    later.depends_on.add(failed)
+    world.link(failed, "depends_on", done)
+    world.link(later, "depends_on", failed)
     forced(world.task(workstream=failed, id="t-1"), "failed")
     forced(done, "completed")
     forced(failed, "failed")

@@ -288,7 +288,7 @@ def test_a_stale_caller_gets_the_version_and_the_open_triggers() -> None:
     assert refused.value.facts == {
         "state": "queued",
         "version": 2,
-        "allowed": ["gate_failed", "worker_started", "cascade_cancelled"],
+        "allowed": ["gate_failed", "worker_started", "user_cancelled", "cascade_cancelled"],
     }
     assert trace(task) == before
 

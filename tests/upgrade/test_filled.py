@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.support.databases import create_database
 from tests.upgrade import filled
 
@@ -20,12 +20,10 @@ ROOT = Path(__file__).parents[2]
 def test_a_database_of_the_first_schema_is_upgraded(tmp_path: Path, order: str) -> None:
     """In the second order, the old version writes to the new schema, as in a rolling upgrade."""
     environ = {**os.environ, "DATABASE_URL": create_database(tmp_path), "STATECORE_HOME": str(tmp_path / "home")}
-    ended = subprocess.run(
+    ended = forked.run(
         [sys.executable, "-m", "tests.upgrade.filled", order],
         cwd=ROOT,
         env=environ,
-        capture_output=True,
-        text=True,
         timeout=120,
     )
     assert ended.returncode == 0, ended.stderr

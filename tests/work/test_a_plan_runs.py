@@ -41,6 +41,7 @@ def test_a_plan_runs_to_success() -> None:
         workstream("b", "b1", depends_on=["a"]),
     )
     assert states(Workstream) == {"a": "ready", "b": "blocked"}
+    assert world.last_event(Workstream.objects.get(pk="b"))["metadata"]["blocked_by"] == ["a"]
     assert states(Task) == {"a1": "queued", "a2": "blocked", "a3": "blocked", "b1": "pending"}
     assert Agent().work() == ["a1", "a2", "a3", "b1"]
     assert set(states(Task).values()) == {"completed"}
@@ -128,7 +129,9 @@ def test_a_failed_gate_blocks_its_task_until_a_retry_passes() -> None:
     run_gate("g", exit_code=1)
     assert states(Task) == {"a1": "blocked"}
     assert Task.objects.get().blocked_by == ["g"]
+    assert world.last_event(Task.objects.get())["metadata"]["blocked_by"] == ["g"]
     assert states(TestGate) == {"g": "FAILED", "h": "BLOCKED"}
+    assert world.last_event(TestGate.objects.get(pk="h"))["metadata"]["blocked_by"] == ["g"]
     again = transitions.retry(TestGate, "g", actor=world.operator()).entity
     assert states(Task) == {"a1": "blocked"}
     run_gate(again.pk)

@@ -31,7 +31,7 @@ from statecore.operations import integrity
 from statecore.reactions import sweep
 from statecore.scheduling import timers
 from tests.project.test_supervisor import Site, named
-from tests.support import postgres
+from tests.support import forked, postgres
 from tests.support.sequencer import database_url, lines, positions
 from tests.support.waiting import has_lock_waiters, until
 from tests.work.agents import Agent, states, submit, task, workstream
@@ -152,7 +152,7 @@ def kill(site: Site, supervisor: psutil.Process, name: str, word: str) -> None:
 
 def test_a_killed_broker_and_killed_workers_lose_nothing(tmp_path: Path, django_db_setup: None) -> None:
     """Every task waits for a gate that the executors run and the broker announces."""
-    site = Site(tmp_path)
+    site = Site(tmp_path, migrated=True)
     site.variables |= {"STATECORE_GATE_COMMANDS": sys.executable}
     home, url = tmp_path / "home", site.variables["DATABASE_URL"]
     victims = {"worker": "--concurrency=4", "redis": "redis-server", "executors": "--pool=threads"}
@@ -190,7 +190,7 @@ class Program:
     def __init__(self, url: str, home: Path, *words: str) -> None:
         environment = {**os.environ, "DATABASE_URL": url, "STATECORE_HOME": str(home)}
         self.output = (home / f"{'-'.join(words)}.out").open("w+")
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-m", "tests.work.program", *words], cwd=ROOT, env=environment, stdout=self.output,
             stderr=subprocess.STDOUT,
         )  # fmt: skip

@@ -522,3 +522,15 @@ def test_any_input_is_stored_or_refused(wanted: Any) -> None:
             assert Run.objects.get().pk == outcome.entity.pk
             assert integrity.check_all() == []
             noted("kept")
+
+
+def test_tasks_and_gates_may_name_a_tool() -> None:
+    submit(workstream("a", task("a1", tool="aider"), task("a2", gates=["g"]), gates=[gate("g", tool="pytest")]))
+    assert dict(Task.objects.values_list("pk", "tool")) == {"a1": "aider", "a2": ""}
+    assert TestGate.objects.get(pk="g").tool == "pytest"
+
+
+@pytest.mark.parametrize("tool", ["not an id", "x" * 65, "..", 7, None])
+def test_an_invalid_tool_is_refused(tool: Any) -> None:
+    wanted = plan(workstream("a", task("a1", tool=tool), gates=[gate("g", tool=tool)]))
+    assert places_of(wanted) <= {"workstreams[0].tasks[0].tool", "workstreams[0].gates[0].tool"}

@@ -1,10 +1,11 @@
-"""Random plans with random faults: the run ends or its wait is explained, and all invariants hold."""
+"""Random plans with faults, waivers and repairs: the run ends or its wait is explained, and all invariants hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from statecore import scheduling, transitions
 from statecore.executors import gates
 from statecore.journal import Event
-from statecore.kernel import registry
+from statecore.kernel import clock, registry
+from statecore.kernel.ids import new_id
 from statecore.kernel.refusals import Invalid, Refusal
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import FINAL, Run
@@ -29,7 +31,9 @@ from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.operations import integrity
 from statecore.operations.integrity.invariants import check_invariants
+from statecore.records import Patch
 from statecore.scheduling import timers
+from statecore.transitions import waivers
 from tests.properties.support import SETTINGS, rolled_back
 from tests.races.records import assert_consistent
 from tests.support import world
@@ -79,11 +83,14 @@ def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                     f"{letter}{number}", *draw(some(tasks, most=2)),
                     gates=draw(some(names, most=1)), entry_gates=draw(some(names, most=1)),
                     is_critical=draw(st.integers(0, 4)) == 0, max_retries=draw(st.integers(0, 2)), timeout_sec=300,
+                    max_repairs=draw(st.integers(0, 1)),
                 )
             )  # fmt: skip
             tasks.append(f"{letter}{number}")
         before = draw(some([each["id"] for each in made], most=1))
-        made.append(workstream(letter, *own, depends_on=before, is_critical=draw(st.booleans())))
+        final = [gate(f"final-{letter}", max_reruns=draw(st.integers(0, 1)))] if draw(st.booleans()) else []
+        more = {"is_critical": draw(st.booleans()), "max_repairs": draw(st.integers(0, 1))}
+        made.append(workstream(letter, *own, depends_on=before, gates=final, **more))
     return made, plan_gates
 
 
@@ -169,6 +176,23 @@ class Faults(RuleBasedStateMachine):
             trigger = "gate_failed" if exit_code else "gate_passed"
             self.attempt(lambda: world.fire(chosen, trigger, exit_code=exit_code))
 
+    @rule(data=ANY, seconds=st.sampled_from([None, 100]))
+    def an_operator_waives_a_gate(self, data: Any, seconds: float | None) -> None:
+        if data.draw(st.integers(0, 2)):
+            return
+        if chosen := self.draw_row(data, TestGate, state__in=("PENDING", "FAILED", "BLOCKED")):
+            until = None if seconds is None else clock.now() + timedelta(seconds=seconds)
+            given = {"reason": world.REASON, "category": "other", "expires_at": until}
+            self.attempt(lambda: transitions.waive(TestGate, chosen.pk, actor=world.operator(), **given))
+
+    @rule(data=ANY)
+    def an_agent_hands_in_a_patch(self, data: Any) -> None:
+        if chosen := self.draw_row(data, Task, state="running"):
+            text = Patch.objects.create(id=new_id("diff"), diff="--- a\n+++ b\n")
+            self.attempt(
+                lambda: scheduling.submit_patch(PatchLedger, actor=world.operator(), task=chosen.pk, patch=text.pk)
+            )
+
     @rule(data=ANY)
     def an_operator_retries(self, data: Any) -> None:
         model = data.draw(st.sampled_from([Task, Task, TestGate, TestGate, Workstream]))
@@ -245,6 +269,7 @@ class Faults(RuleBasedStateMachine):
             timers.queue_retries,
             timers.mark_unresponsive_workers,
             timers.end_lost_workers,
+            partial(waivers.expire, TestGate),
         ):
             sweep()
 

@@ -45,8 +45,10 @@ def of_workstream(workstream: Workstream, seen: set[Any]) -> list[str]:
     tasks = [task for task in latest(workstream.tasks) if task.state != "completed"]
     if workstream.state in ("ready", "executing"):
         return _all_of([of_task(task, seen) for task in tasks])
-    if workstream.state == "validating" and not tasks:
-        gates = [gate for gate in latest(workstream.gates) if gate.state != "PASSED"]
+    if workstream.state == "validating" and tasks:
+        return _all_of([of_task(task, seen) for task in tasks]) if workstream.repairs else []
+    if workstream.state == "validating":
+        gates = [gate for gate in latest(workstream.gates) if not has_passed(gate)]
         patches = [patch for patch in latest(workstream.patches) if patch.state not in ("committed", "dropped")]
         patches += quarantined_before(workstream)
         return _all_of([of_gate(gate) for gate in gates] + [of_patch(patch) for patch in patches])
@@ -76,18 +78,22 @@ def of_task(task: Task, seen: set[Any]) -> list[str]:
             of_workstream(other.workstream, seen)
             for other in task.depends_on.filter(state="pending").exclude(workstream=task.workstream)
         ]
-        gates = [of_gate(gate) for gate in (*task.gates.all(), *task.entry_gates.all()) if gate.state != "PASSED"]
+        gates = [of_gate(gate) for gate in (*task.gates.all(), *task.entry_gates.all()) if not has_passed(gate)]
         return _any_of(before + asleep + gates)
     if task.state == "validating":
-        gates = [of_gate(gate) for gate in task.gates.exclude(state="PASSED")]
+        gates = [of_gate(gate) for gate in task.gates.all() if not has_passed(gate)]
         return _any_of([*gates, of_patch(task.patch) if task.patch else []])
     return []
+
+
+def has_passed(gate: TestGate) -> bool:
+    return gate.state == "PASSED" or gate.waived
 
 
 def of_gate(gate: TestGate) -> list[str]:
     if gate.state == "FAILED":
         return [f"{gate} is FAILED"]
-    return _any_of([of_gate(other) for other in gate.depends_on.exclude(state="PASSED")])
+    return _any_of([of_gate(other) for other in gate.depends_on.all() if not has_passed(other)])
 
 
 def of_patch(patch: PatchLedger) -> list[str]:

@@ -52,8 +52,8 @@ class Turnstile(Entity):
             constraints.set_exactly_in("turnstile", "scrapped_at", FINAL),
         )
 
-    def sync_state_fields(self, at: datetime, reason: str) -> None:
-        self.scrapped_at = at if self.state in FINAL else None
+    def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
+        self.scrapped_at = at if state in FINAL else None
 
     @transition(
         "coin_inserted", source=State.LOCKED, target=State.UNLOCKED, by={AGENT, SYSTEM}, guards=[the_coin_is_enough]
