@@ -227,7 +227,7 @@ def sweeps() -> dict[str, Callable[[], Any]]:
         "cool down breakers": breakers.half_open_due,
         "due gates": gates.find_due,
         "time out gates": gates.time_out_gates,
-        "due patches": patches.find_due,
+        "due patches": patches.find_due_repositories,
         "due rollbacks": compensation.find_due,
         "due bulk jobs": bulk_jobs.run_due,
         "due notifications": notices.send_due,
