@@ -13,7 +13,7 @@ from typing import Any, cast
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import OuterRef, QuerySet
+from django.db.models import F, OuterRef, QuerySet
 
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
@@ -208,7 +208,9 @@ def _open_requests(name: str) -> QuerySet[CompensationStep]:
 
 def _without_result(requests: QuerySet[CompensationStep]) -> QuerySet[CompensationStep]:
     """Keep the requests of committed patches that no result follows."""
-    results = CompensationStep.objects.filter(entry=OuterRef("entry"), pk__gt=OuterRef("pk"), action__in=ENDINGS)
+    results = CompensationStep.objects.filter(entry=OuterRef("entry"), action__in=ENDINGS)
+    # The sum hides the primary key: with outdated statistics PostgreSQL would read all steps after the id with it.
+    results = results.alias(number=F("pk") + 0).filter(number__gt=OuterRef("pk"))
     found = requests.alias(
         endings=CountRows(results.values("pk")), of_entry=related_column(CompensationStep, "entry", "state")
     )

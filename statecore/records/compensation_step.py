@@ -54,7 +54,7 @@ class CompensationStep(models.Model):
     class Meta:
         default_permissions = ("view",)
         indexes = (
-            # For the later steps of an entry. With separate indexes PostgreSQL may read all steps after an id instead.
+            # For the steps of an entry, in order.
             models.Index(fields=("entry", "id"), name="compensation_step_of_entry"),
             # For the sweep that finds requested rollbacks, which are few among many steps.
             models.Index(fields=("entry",), condition=Q(action="requested"), name="compensation_step_requested"),
