@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.cli.main import main
 from statecore import transitions
 from statecore.executors import compensation, compensation_plan, gates, patches
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.workstream import Workstream
+from statecore_client.cli.main import main
 from tests.executors.support import executing_workstream, gate, python, reload
 from tests.executors.work_tree import WorkTree, diff_adding
 from tests.support import site as sites

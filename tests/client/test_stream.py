@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.client import AsyncClient, Client, NotAuthenticated, Outage, PositionTooOld, RetryPolicy, Unreachable
+from statecore_client import AsyncClient, Client, NotAuthenticated, Outage, PositionTooOld, RetryPolicy, Unreachable
 from tests.client.flaky import BROKEN, DROPPED, UNAVAILABLE, Flaky, Reply, refused, serving
 
 QUICK = RetryPolicy(first=0.001, longest=0.01, total=5)

@@ -238,7 +238,8 @@ def test_the_image_runs_unprivileged_with_locked_requirements() -> None:
     assert "\nHEALTHCHECK " in text
     assert re.search(r'ENTRYPOINT \["python", "-m", "(.+)"\]', text)[1] == process.__spec__.name  # type: ignore[index]
     assert {path for path in copied if not (ROOT / path).exists()} == set()
-    assert {"statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"} <= copied
+    needed = {"client", "statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"}
+    assert needed <= copied
 
 
 def test_the_documented_createsuperuser_commands_name_existing_containers() -> None:

@@ -11,17 +11,17 @@ import pytest
 from django.core.management import get_commands
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from api.cli.main import build_parser
 from api.openapi.schemas import list_refusal_classes
 from api.openapi.views import build_document
 from statecore.devtools import documents, reference
 from statecore.devtools.reference import command_lines, metrics
 from statecore.devtools.reference.settings import CALLERS, list_variables
 from statecore.project import environment
+from statecore_client.cli.main import build_parser
 from tests.support.site import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
-CODE = ("statecore", "api", "dashboard")
+CODE = ("statecore", "api", "dashboard", "client")
 # Variables of Django and the system, and a member of a WSGI request's `environ`.
 NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "HOME", "SCRIPT_NAME"}
 

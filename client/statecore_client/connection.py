@@ -12,13 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import msgspec
 
-from statecore import __version__
-
 from .call import Call
 from .records import Page
 from .refusals import Unsendable
 from .retries import RetryPolicy, Send
 from .stream import Stream
+from .version import __version__
 
 T = TypeVar("T")
 

@@ -7,12 +7,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from statecore.transparency.checkpoint import Checkpoint, open_checkpoint
-from statecore.transparency.evidence import InvalidEvidence, read_evidence, read_lines
-from statecore.transparency.merkle import compute_root
-from statecore.transparency.notes import InvalidNote, VerifierKey
-from statecore.transparency.proofs import InvalidProof, verify_proof
-
+from ..transparency.checkpoint import Checkpoint, open_checkpoint
+from ..transparency.evidence import InvalidEvidence, read_evidence, read_lines
+from ..transparency.merkle import compute_root
+from ..transparency.notes import InvalidNote, VerifierKey
+from ..transparency.proofs import InvalidProof, verify_proof
 from .context import Context, format_line
 from .errors import CommandError, Exit
 

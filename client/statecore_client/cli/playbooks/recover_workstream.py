@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
-from api.client import Client, Entity
-
+from ... import Client, Entity
 from ..context import Context, format_age, format_line
 from ..transitions import create_successor
 from .steps import Steps

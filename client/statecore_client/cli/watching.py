@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from api.client import EpochEnded, Event, Outage
-from api.client.records import PositionedEvent
-from api.client.stream import CURSOR, OnEpoch
-
+from .. import EpochEnded, Event, Outage
+from ..records import PositionedEvent
+from ..stream import CURSOR, OnEpoch
 from .context import Context, format_line
 from .errors import CommandError, Exit
 

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from api.client import Client, RetryPolicy
-from api.client.connection import InvalidUrl
-from api.client.records import NEVER
-
+from .. import Client, RetryPolicy
+from ..connection import InvalidUrl
+from ..records import NEVER
 from .account import Account, find_account
 from .errors import CommandError, Exit
 

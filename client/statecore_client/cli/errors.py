@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from api.client import (
+from .. import (
     Archived,
     BreakerOpen,
     Conflict,
@@ -17,7 +17,7 @@ from api.client import (
     Unreachable,
     Unsendable,
 )
-from api.client.refusals import IdempotencyMismatch
+from ..refusals import IdempotencyMismatch
 
 
 class Exit(IntEnum):

@@ -6,8 +6,7 @@ from argparse import ArgumentTypeError, Namespace
 from itertools import islice
 from typing import Any
 
-from api.client import Entity
-
+from .. import Entity
 from .context import Context, format_age, format_duration, format_line
 
 COLUMNS = ("id", "state", "for", "version")

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from api.client import Entity
-
+from .. import Entity
 from .context import Context
 from .errors import CommandError, Exit
 

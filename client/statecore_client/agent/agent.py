@@ -7,8 +7,7 @@ import threading
 import time
 from types import FrameType
 
-from api.client import Client, RetryPolicy, StatecoreError
-
+from .. import Client, RetryPolicy, StatecoreError
 from .command import resolve_program
 from .settings import Settings
 from .slot import Slot

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from api.client import Outcome
-
+from ... import Outcome
 from ..context import Context
 from ..errors import CommandError
 from ..overrides import confirm_and_force

@@ -6,8 +6,7 @@ from argparse import Namespace
 from itertools import islice
 from typing import Any
 
-from api.client import Approval
-
+from .. import Approval
 from .context import Context, format_line
 from .errors import CommandError
 from .reading import parse_limit

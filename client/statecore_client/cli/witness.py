@@ -16,10 +16,9 @@ from typing import Any
 
 import httpx
 
-from api.client import Invalid, StatecoreError
-from statecore.transparency.notes import InvalidNote, VerifierKey, decode
-from statecore.transparency.witness import Contradiction, UnusableFolder, Witness, create_witness_key, read_witness_key
-
+from .. import Invalid, StatecoreError
+from ..transparency.notes import InvalidNote, VerifierKey, decode
+from ..transparency.witness import Contradiction, UnusableFolder, Witness, create_witness_key, read_witness_key
 from .context import Context, format_line
 from .errors import CommandError, Exit, get_exit_code
 

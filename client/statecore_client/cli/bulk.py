@@ -6,8 +6,7 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from api.client.records import Json
-
+from ..records import Json
 from .context import Context
 from .errors import CommandError, Exit
 from .reading import parse_pair

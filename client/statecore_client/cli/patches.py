@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from api.client import Entity
-
+from .. import Entity
 from .context import Context, format_age, format_line
 from .errors import CommandError, Exit
 from .reading import parse_limit

@@ -9,9 +9,8 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from api.client import GuardFailed, Invalid, StatecoreError
-from statecore import __version__
-
+from .. import GuardFailed, Invalid, StatecoreError
+from ..version import __version__
 from . import (
     agent,
     approvals,

@@ -1,10 +1,4 @@
-"""The Python client: every call of the REST API, as a synchronous and an asynchronous client.
-
-    with Client("https://statecore.example", token="…") as statecore:
-        task = statecore.get("tasks", "t1")
-
-It does not import Django and can be used in any Python program.
-"""
+"""The names that a program imports from `statecore_client`."""
 
 from .asynchronous import AsyncClient
 from .records import (

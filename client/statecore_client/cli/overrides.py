@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from api.client import Conflict, Outcome
-
+from .. import Conflict, Outcome
 from .approvals import print_request
 from .context import Context
 from .errors import CommandError, Exit

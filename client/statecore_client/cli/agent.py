@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentTypeError, Namespace
 from typing import Any
 
-from api.agent import Agent, Settings
-from api.agent.command import NoSuchProgram
-from api.agent.settings import get_host_name
-
+from ..agent import Agent, Settings
+from ..agent.command import NoSuchProgram
+from ..agent.settings import get_host_name
 from .context import Context
 from .errors import CommandError, Exit, get_exit_code
 

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from api.client import Hold
-from api.client.records import Json
-
+from .. import Hold
+from ..records import Json
 from .context import Context, format_line
 from .reading import parse_limit
 

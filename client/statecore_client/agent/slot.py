@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from api.client import (
+from .. import (
     Client,
     Conflict,
     HeartbeatReply,
@@ -18,7 +18,6 @@ from api.client import (
     StatecoreError,
     Task,
 )
-
 from .command import CommandResult, Execution, build_start_failure
 from .settings import Settings
 from .terminal import Terminal

@@ -8,8 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from api.client import Outcome
-
+from .. import Outcome
 from .context import Context, format_line
 from .errors import CommandError, Exit
 from .reading import parse_pair

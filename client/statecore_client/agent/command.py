@@ -16,10 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from api.client import Task
-from statecore.executors import process_guard
-from statecore.executors.output import Output
-
+from .. import Task
+from ..processes import process_guard
+from ..processes.output import Output
 from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
