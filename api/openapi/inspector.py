@@ -58,11 +58,12 @@ def complete_document(result: dict[str, Any], generator: Any, request: Any, publ
 
     Paths are named without their final slash, as the style guides of OpenAPI recommend. The server accepts both.
     """
+    from .operations import claim_components
     from .schemas import components
 
     result["paths"] = {path.removesuffix("/"): methods for path, methods in result["paths"].items()}
     parts = result.setdefault("components", {})
-    parts["schemas"] = _select_used({**components(), **parts.get("schemas", {})}, result["paths"])
+    parts["schemas"] = _select_used({**components(), **claim_components(), **parts.get("schemas", {})}, result["paths"])
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "sessionid"},

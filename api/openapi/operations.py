@@ -8,7 +8,6 @@ from api import agents, bulk, claims, collections, heartbeat, operators, records
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
-from statecore.machines.task import REPORTS
 from statecore.transitions import Category
 
 from . import schemas
@@ -285,37 +284,39 @@ def _empty_body() -> Schema:
     return obj({"request_id": schemas.REQUEST_ID}, [], closed=True)
 
 
-PREVIOUS = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
-
-
 def describe_claim(view: claims.Claim, method: str) -> Operation:
-    result = {
-        **HELD,
-        "trigger": {"enum": sorted(REPORTS)},
-        "exit_code": {"type": ["integer", "null"]},
-        "output": nullable(STRING),
-        "error": nullable(STRING),
-    }
-    report = obj(result, ["task", "attempt", "trigger"], closed=True)
-    most = {"type": ["integer", "null"], "minimum": 1}
-    reports = {"type": "array", "items": report, "minItems": 1, "maxItems": claims.MAX_HELD}
-    alone = schemas.body_schema(claims.ClaimFields, max=most, reports={"type": "array", "items": report, "maxItems": 0})
-    reporting = schemas.body_schema(claims.ClaimFields, max=most, reports=reports, wait={"const": 0})
-    reporting["required"] = ["reports"]
-    previous = obj({**PREVIOUS, "patch": STRING}, list(PREVIOUS))
-    claimed = {"allOf": [ref("Task"), obj({"previous": nullable(previous)}, ["previous"])]}
-    tasks = {"type": "array", "items": claimed}
-    response = obj({"tasks": tasks, "reports": {"type": "array", "items": ref("BulkResult")}}, ["tasks"])
     return Operation(
         "Claim tasks",
-        {200: response},
-        body={"anyOf": [alone, reporting]},
+        {200: ref("Claimed")},
+        body=ref("Claim"),
         body_is_optional=True,
         conflicts=True,
         description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
         "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
-        "by the next call.",
+        "by the next call. A claim with reports does not wait.",
     )
+
+
+def claim_components() -> dict[str, Schema]:
+    report = schemas.part_schema(claims.TaskResult, task=ID)
+    claim = schemas.body_schema(
+        claims.ClaimFields,
+        max={"type": ["integer", "null"], "minimum": 1},
+        reports={"type": "array", "items": ref("Report"), "maxItems": claims.MAX_HELD},
+    )
+    previous = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
+    optional_patch = obj({**previous, "patch": STRING}, list(previous))
+    tasks = {"type": "array", "items": ref("ClaimedTask")}
+    results = {"type": "array", "items": ref("BulkResult")}
+    return {
+        "Claim": claim,
+        "Report": report,
+        "PreviousAttempt": optional_patch,
+        "ClaimedTask": {
+            "allOf": [ref("Task"), obj({"previous": {"anyOf": [ref("PreviousAttempt"), {"type": "null"}]}})]
+        },
+        "Claimed": obj({"tasks": tasks, "reports": results}, ["tasks"]),
+    }
 
 
 def describe_acquire(view: agents.Acquire, method: str) -> Operation:

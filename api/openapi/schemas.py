@@ -172,9 +172,10 @@ def body_schema(body: type[Body], **overrides: Schema) -> Schema:
     return obj({**properties, **overrides, "request_id": REQUEST_ID}, required, closed=True)
 
 
-def part_schema(part: type[Body]) -> Schema:
-    """Return the schema of an object inside a body."""
-    return obj(*_read_fields(part), closed=True)
+def part_schema(part: type[Body], **overrides: Schema) -> Schema:
+    """Return the schema of an object inside a body; `overrides` replace what its Python types give."""
+    properties, required = _read_fields(part)
+    return obj({**properties, **overrides}, required, closed=True)
 
 
 def _read_fields(body: type[Body]) -> tuple[dict[str, Schema], list[str]]:
