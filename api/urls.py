@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.urls import URLPattern, URLResolver, re_path
 from django.urls.resolvers import RoutePattern
@@ -16,7 +17,7 @@ from .views import UnknownUrl
 class Route(RoutePattern):
     """A route whose final slash callers may omit, as many HTTP clients and style guides do."""
 
-    def match(self, path: str) -> tuple[str, tuple[()], dict[str, object]] | None:
+    def match(self, path: str) -> Any:
         is_complete = not path or path.endswith("/") or not str(self).endswith("/")
         return super().match(path if is_complete else f"{path}/")
 
@@ -24,7 +25,7 @@ class Route(RoutePattern):
 class Prefix(RoutePattern):
     """The first segment of a path; it is all of the path for a list whose final slash is omitted."""
 
-    def match(self, path: str) -> tuple[str, tuple[()], dict[str, object]] | None:
+    def match(self, path: str) -> Any:
         return super().match(path if "/" in path else f"{path}/")
 
 

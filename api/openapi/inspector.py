@@ -76,7 +76,7 @@ def complete_document(result: dict[str, Any], generator: Any, request: Any, publ
 def _select_used(schemas: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
     """Returns the schemas that the paths refer to, directly or through other schemas."""
     used: set[str] = set()
-    found = set(REFERENCE.findall(json.dumps(paths)))
+    found = set(REFERENCE.findall(json.dumps(paths, default=str)))
     while found:
         used |= found
         found = {name for each in found for name in REFERENCE.findall(json.dumps(schemas[each]))} - used

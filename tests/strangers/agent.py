@@ -1,4 +1,4 @@
-"""An agent that knows only the client which openapi-python-client generated: registers, claims one task, completes it."""
+"""An agent with the client that openapi-python-client generated: registers, claims one task, completes it."""
 
 import sys
 
