@@ -44,15 +44,9 @@ def _group_by_tag() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for url, methods in build_document()["paths"].items():
         for method, operation in methods.items():
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-            call = {"method": method.upper(), "path": url, **operation, "body": _format_json(body) if body else ""}
-            call["statuses"] = sorted(operation["responses"])
+            call = {"method": method.upper(), "path": url, **operation, "statuses": sorted(operation["responses"])}
             found.setdefault(operation["tags"][0], []).append(call)
     return found
-
-
-def _format_json(schema: dict[str, Any]) -> str:
-    return orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode()
 
 
 def _list_refusals() -> list[dict[str, Any]]:
