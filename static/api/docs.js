@@ -9,7 +9,7 @@ const BODY = "application/json";
 let loading;
 
 function loadSchema() {
-  loading ??= fetch(document.body.dataset.schema, { headers: headers() }).then((response) => response.json());
+  loading ??= fetch(document.body.dataset.schema).then((response) => response.json());
   return loading;
 }
 
@@ -194,5 +194,5 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   search.focus();
 });
-const chosen = location.hash && document.getElementById(location.hash.slice(1));
+const chosen = document.getElementById(location.hash.slice(1));
 if (chosen?.matches(".call")) chosen.open = true;
