@@ -24,8 +24,8 @@ LOOP = """You work on tasks of Statecore{capabilities}. Repeat these steps until
    stop at once and report nothing. If they contain `shutdown`, stop and leave.
 4. If the result is a change of files, call `submit_patch` with a unified diff before you report. The task then
    completes when its patch has passed its tests.
-5. Call `complete_task` with the output if the work succeeded, otherwise `fail_task` with the error. Never report success
-   for work that you have not verified.
+5. Call `complete_task` with the output if the work succeeded, otherwise `fail_task` with the error. Never report
+   success for work that you have not verified.
 
 A refusal changes nothing. `lease_lost` means that the task was taken from you: drop the work and claim the next one.
 If you do not know why something waits, call `explain`. States that need an operator's decision are not yours to change:

@@ -19,11 +19,10 @@ from mcp.client.streamable_http import streamable_http_client
 from statecore import __version__
 from statecore.journal import Event
 from statecore.kernel import registry
-from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
-from statecore.scheduling import holds
+from statecore_client import Client as SyncClient
 from tests.agent.process import claim_as_w1, state, submit
 from tests.api.test_rights import invalid_tokens
 from tests.support import site as sites
@@ -153,7 +152,8 @@ def test_a_patch_is_submitted_for_a_claimed_task(site: Site) -> None:
 
 def test_holds_attempts_and_approvals_are_listed(site: Site) -> None:
     submit({"id": "t1"})
-    holds.place("everything", reason="maintenance", actor=THE_SYSTEM)
+    with SyncClient(site.url, sites.token("operate")) as operator:
+        operator.place_hold("everything", reason="maintenance")
     token = sites.token("read")
 
     (hold,) = call_tool(site, token, "list_holds").structured_content["results"]
