@@ -8,6 +8,7 @@ from api import agents, bulk, claims, collections, heartbeat, operators, records
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
+from statecore.machines.run import OnFailure
 from statecore.machines.task import REPORTS
 from statecore.transitions import Category
 
@@ -246,6 +247,7 @@ def describe_submit(view: agents.Submit, method: str) -> Operation:
             "gates": {"type": "array", "items": item},
             "start": FLAG,
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
+            "on_failure": {"enum": OnFailure.values},
             "request_id": schemas.REQUEST_ID,
         },
         ["phase", "workstreams"],

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator
 from django.db import models
-from django.db.models import Count, F, OuterRef, Q
+from django.db.models import Count, Exists, F, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
@@ -43,8 +43,8 @@ LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for dependencies
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
+STARTED = WORKING | {State.VALIDATING}
 PAUSABLE = {State.READY, State.EXECUTING, State.BLOCKED}
-LIVE_TASK = ("pending", "queued", "running", "validating", "retrying", "blocked")
 ACCEPTING = WAITING | WORKING | {State.PAUSED}  # new tasks, gates and patches will be processed
 
 
@@ -118,7 +118,7 @@ def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | 
 
 def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None:
     """A patch does not count while its task is, or will be, given out again to repair it."""
-    live = Q(tasks__state__in=LIVE_TASK)
+    live = Q(tasks__state__in=related(workstream, "tasks").flow.live)
     repaired = Q(tasks__repairs__lt=F("tasks__max_repairs")) | (Q(tasks__repairs__gt=0) & ~Q(tasks__state="validating"))
     quarantined = workstream.patches.filter(state="quarantined", successor=None)
     if quarantined.exclude(pk__in=quarantined.filter(live & repaired).values("pk")).exists():
@@ -236,6 +236,27 @@ class Workstream(LinkedEntity, Entity):
         workstream = _live_parent("workstream", cls, fields)
         if workstream is not None:
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
+
+    @classmethod
+    def select_moving(cls, run: Any) -> Any:
+        """Returns the workstreams of a run that change without a decision; `run` is an id or an OuterRef."""
+        tasks, gates = related(cls, "tasks"), related(cls, "gates")
+        open_tasks = tasks.objects.filter(has_no_successor(tasks), workstream=OuterRef("pk")).exclude(state="completed")
+        stopped = gates.objects.filter(workstream=OuterRef("pk"), state__in=("FAILED", "BLOCKED"), waived=False)
+        reverted = related(cls, "patches").objects.filter(workstream=OuterRef("pk"), state="rolled_back")
+        links = cls.depends_on.through.objects.filter(from_workstream=OuterRef("pk"))
+        links = links.filter(to_workstream__state__in=sorted(LIVE))
+        is_free = ~has_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
+        ends = ~has_part(open_tasks) & ~(
+            Q(state=State.VALIDATING)
+            & (has_part(reverted) | (has_part(stopped.filter(successor=None)) & Q(repairs__gte=F("max_repairs"))))
+        )
+        moving = (
+            Q(state__in=(State.PLANNED, State.PAUSED))
+            | (Q(state=State.BLOCKED) & (is_free | Q(Exists(links.exclude(to_workstream__run=OuterRef("run"))))))
+            | (Q(state__in=STARTED) & (has_part(open_tasks.filter(tasks.is_moving())) | ends))
+        )
+        return cls._default_manager.filter(moving, has_no_successor(cls), run=run, state__in=sorted(LIVE))
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
