@@ -48,6 +48,11 @@ class Change(NamedTuple):
     before: Mapping[str, Any]  # the attributes before the change; empty for a new entity
     after: Mapping[str, Any]  # as they are written: the entity may change again before that
 
+    def facts_before(self) -> dict[str, Any]:
+        """Returns what a caller needs whose change a reaction refuses: the entity stays as it was."""
+        state = self.before["state"]
+        return {"state": state, "version": self.before["version"], "allowed": self.entity.flow.allowed(state)}
+
 
 class EventSpec(NamedTuple):
     """How a change is recorded."""

@@ -87,7 +87,8 @@ def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                     f"{letter}{number}", *draw(some(tasks, most=2)),
                     gates=draw(some(names, most=1)), entry_gates=draw(some(names, most=1)),
                     is_critical=draw(st.integers(0, 4)) == 0, max_retries=draw(st.integers(0, 2)), timeout_sec=300,
-                    max_repairs=draw(st.integers(0, 1)), dependency_timeout_sec=draw(st.sampled_from([None, None, 400])),
+                    max_repairs=draw(st.integers(0, 1)),
+                    dependency_timeout_sec=draw(st.sampled_from([None, None, 400])),
                 )
             )  # fmt: skip
             tasks.append(f"{letter}{number}")
