@@ -32,6 +32,9 @@ class State(models.TextChoices):
 FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 
 
+STARTED = ("ready", "executing", "validating")  # states of workstreams whose tasks may move
+
+
 class OnFailure(models.TextChoices):
     """What follows when a part has failed and nothing can continue without a decision."""
 
@@ -62,7 +65,7 @@ def it_fails_instead_of_waiting(run: Run, facts: Facts) -> Unmet | None:
 def nothing_can_continue(run: Run, facts: Facts) -> Unmet | None:
     if all_workstreams_are_completed_or_skipped(run, facts) is None:
         return Unmet("no_open_workstream", "it has no unfinished workstream")
-    part = related(run, "workstreams").select_moving(run.pk).first()
+    part = run.find_moving_part()
     return part and Unmet("part_continues", f"{part} continues without a decision", part.pk, part.flow.entity_type)
 
 
@@ -115,6 +118,15 @@ class Run(Entity):
                 lambda at: Q(state=State.RUNNING) & has_part(critical_failures),
             ),
         )
+
+    def find_moving_part(self) -> Any:
+        """Returns a part that changes without a decision, or None: then nothing does, because the others wait."""
+        stopped = related(related(self, "workstreams"), "gates").find_stopped(self.pk)
+        for parts, among in ((self.workstreams, Q()), (self.tasks, Q(workstream__state__in=STARTED))):
+            current = parts.filter(among, has_no_successor(parts.model))
+            if found := current.filter(parts.model.is_moving(stopped)).first():
+                return found
+        return None
 
     def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         self.completed_at = at if state in FINAL else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan
 
 from ..kernel import clock, constraints
@@ -31,6 +31,7 @@ from ..storage.links import (
     cached_for_batch,
     first_outside,
     has_linked,
+    has_rows,
     related_column,
 )
 
@@ -52,6 +53,7 @@ LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 VERIFIED = {"verified", "committed"}  # states of its patch in which it may complete
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for dependencies or entry gates
+ACTIVE = {State.QUEUED, State.RUNNING, State.RETRYING}  # they continue whatever happens to others
 UNCLAIMED = WAITING | {State.QUEUED, State.RETRYING}
 HEARTBEAT_SECONDS = 60
 # How late a heartbeat may be, as a multiple of `heartbeat_sec`: one that is on its way counts.
@@ -304,18 +306,19 @@ class Task(LinkedEntity, HeartbeatEntity):
         related(cls, "workstream").fill_run_and_phase(fields)
 
     @classmethod
-    def is_moving(cls) -> Q:
+    def is_moving(cls, stopped_gates: set[str]) -> Q:
         """Whether a task of a workstream that has started changes without a decision, and before any other part."""
         links = cls.depends_on.through.objects.filter(from_task=OuterRef("pk"), to_task__state__in=sorted(LIVE))
-        waits_for_other_run = Exists(links.exclude(to_task__run=OuterRef("run")))
+        elsewhere = links.exclude(to_task__run=OuterRef("run"))
         is_free = ~has_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
-        stopped = Q(state__in=("FAILED", "BLOCKED"), waived=False)
+        stopped, failed = Q(pk__in=stopped_gates), Q(state="FAILED", waived=False)
         has_stopped_gate = has_linked(cls, "gates", stopped) | has_linked(cls, "entry_gates", stopped)
+        is_repaired = has_linked(cls, "gates", failed) & Q(repairs__lt=F("max_repairs"))
         lost_patch = Q(patch__state__in=("dropped", "rolled_back"))
         return (
-            Q(state__in=(State.PENDING, State.QUEUED, State.RUNNING, State.RETRYING))
-            | (Q(state=State.BLOCKED) & (Q(waits_for_other_run) | (is_free & ~has_stopped_gate)))
-            | (Q(state=State.VALIDATING) & ~has_stopped_gate & ~lost_patch)
+            Q(state__in=sorted({*ACTIVE, State.PENDING}))
+            | (Q(state=State.BLOCKED) & (has_rows(elsewhere) | (is_free & ~has_stopped_gate)))
+            | (Q(state=State.VALIDATING) & ~lost_patch & (~has_stopped_gate | is_repaired))
         )
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator
 from django.db import models
-from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models import Count, F, OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import OPERATOR, SYSTEM
@@ -21,7 +21,7 @@ from ..kernel.limits import ANY, AtMost
 from ..kernel.refusals import GuardFailed, Unmet
 from ..kernel.repositories import DEFAULT, NAME_LENGTH
 from ..kernel.transition import Facts, Severity, TransitionKind, future_time_error, transition
-from ..storage.links import first_outside, has_linked, has_no_successor, has_part, related_column
+from ..storage.links import first_outside, has_linked, has_no_successor, has_part, has_rows, related_column
 
 
 class State(models.TextChoices):
@@ -238,25 +238,22 @@ class Workstream(LinkedEntity, Entity):
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
 
     @classmethod
-    def select_moving(cls, run: Any) -> Any:
-        """Returns the workstreams of a run that change without a decision; `run` is an id or an OuterRef."""
+    def is_moving(cls, stopped_gates: set[str]) -> Q:
+        """Whether it changes without a decision and before any of its tasks or another workstream of its run."""
         tasks, gates = related(cls, "tasks"), related(cls, "gates")
         open_tasks = tasks.objects.filter(has_no_successor(tasks), workstream=OuterRef("pk")).exclude(state="completed")
-        stopped = gates.objects.filter(workstream=OuterRef("pk"), state__in=("FAILED", "BLOCKED"), waived=False)
+        stopped = gates.objects.filter(pk__in=stopped_gates, workstream=OuterRef("pk"), successor=None)
         reverted = related(cls, "patches").objects.filter(workstream=OuterRef("pk"), state="rolled_back")
+        is_stopped = has_part(reverted) | (has_part(stopped) & Q(repairs__gte=F("max_repairs")))
         links = cls.depends_on.through.objects.filter(from_workstream=OuterRef("pk"))
-        links = links.filter(to_workstream__state__in=sorted(LIVE))
+        elsewhere = links.filter(to_workstream__state__in=sorted(LIVE)).exclude(to_workstream__run=OuterRef("run"))
         is_free = ~has_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
-        ends = ~has_part(open_tasks) & ~(
-            Q(state=State.VALIDATING)
-            & (has_part(reverted) | (has_part(stopped.filter(successor=None)) & Q(repairs__gte=F("max_repairs"))))
-        )
-        moving = (
+        return (
             Q(state__in=(State.PLANNED, State.PAUSED))
-            | (Q(state=State.BLOCKED) & (is_free | Q(Exists(links.exclude(to_workstream__run=OuterRef("run"))))))
-            | (Q(state__in=STARTED) & (has_part(open_tasks.filter(tasks.is_moving())) | ends))
+            | (Q(state=State.BLOCKED) & (is_free | has_rows(elsewhere)))
+            | (Q(state__in=sorted(WORKING)) & ~has_part(open_tasks))
+            | (Q(state=State.VALIDATING) & ~has_part(open_tasks) & ~is_stopped)
         )
-        return cls._default_manager.filter(moving, has_no_successor(cls), run=run, state__in=sorted(LIVE))
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -330,6 +327,7 @@ class Workstream(LinkedEntity, Entity):
             "duration_seconds": age,
             "critical_failure": trigger == "critical_task_failed",
             **self._waived_gates(trigger),
+            **self._quarantined_patches(trigger),
             **({"blocked_by": self._open_dependencies()} if self.state == State.BLOCKED else {}),
             **({"paused_until": rfc3339(self.paused_until)} if self.paused_until else {}),
         }
@@ -348,6 +346,12 @@ class Workstream(LinkedEntity, Entity):
             return {}
         waived = self.gates.filter(waived=True).order_by("pk").values_list("pk", flat=True)
         return {"waived_gates": list(waived)} if waived else {}
+
+    def _quarantined_patches(self, trigger: str) -> dict[str, Any]:
+        if trigger != "patch_quarantined":
+            return {}
+        quarantined = self.patches.filter(state="quarantined", successor=None)
+        return {"quarantined_patches": list(quarantined.order_by("pk").values_list("pk", flat=True))}
 
     @transition(
         "tasks_created",

@@ -88,6 +88,28 @@ def test_a_failed_gate_stops_what_it_blocks() -> None:
     assert (timers.fail_stopped_runs(), run_state()) == (1, "failed")
 
 
+def test_a_task_behind_a_chain_of_gates_stops_with_the_first_of_them() -> None:
+    chain = [gate("g1", max_reruns=1), gate("g2", depends_on=["g1"]), gate("g3", depends_on=["g2"])]
+    submit(workstream("w", task("a", gates=["g3"])), gates=chain, on_failure="fail")
+    lose(Agent())
+    run_gate("g1", exit_code=1)
+    assert timers.fail_stopped_runs() == 0  # it is run again
+    run_gate("g1:2", exit_code=1)
+    assert (states(TestGate)["g3"], states(Task)["a"]) == ("PENDING", "validating")
+    assert (timers.fail_stopped_runs(), run_state()) == (1, "failed")
+
+
+def test_a_task_that_repairs_what_a_gate_rejected_continues() -> None:
+    submit(workstream("w", task("a", gates=["g"], max_repairs=1)), gates=[gate("g")], on_failure="fail")
+    agent = Agent()
+    agent.work()
+    run_gate("g", exit_code=1)
+    assert (states(Task)["a"], timers.fail_stopped_runs()) == ("queued", 0)
+    agent.work()
+    run_gate("g:2", exit_code=1)
+    assert (states(Task)["a"], timers.fail_stopped_runs()) == ("blocked", 1)
+
+
 def test_what_operators_pause_repair_or_have_yet_to_create_continues() -> None:
     submit(
         workstream("paused", frail("a")),
