@@ -90,4 +90,4 @@ class UnknownUrl(ApiView):
     writes_need = (Scope.READ,)
 
     def handler(self, request: HttpRequest) -> Any:
-        raise NotFound("no such URL; every URL of the API ends with a slash")
+        raise NotFound("no such URL; /api/v1/docs/ lists every call")

@@ -13,8 +13,8 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from api.client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
 from statecore.records.token import Token
+from statecore_client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
 
 from . import read_tools, write_tools
 from .application import TOKEN

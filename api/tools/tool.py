@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from api.client import AsyncClient
 from statecore.records.token import Scope
+from statecore_client import AsyncClient
 
 A = TypeVar("A", bound="Arguments")
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from api.client import AsyncClient
 from statecore.records.token import Scope
+from statecore_client import AsyncClient
 
 from .read_tools import Collection
 from .tool import Arguments, tool

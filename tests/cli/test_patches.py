@@ -11,7 +11,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from api.claims import ClaimFields, claim_once
-from api.cli.main import main
 from statecore import transitions
 from statecore.executors import compensation, compensation_plan, gates, patches
 from statecore.machines.patch_ledger import PatchLedger
@@ -19,6 +18,7 @@ from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
 from statecore.scheduling import register, submit_plan
+from statecore_client.cli.main import main
 from tests.executors.support import executing_workstream, gate, python, reload
 from tests.executors.work_tree import WorkTree, diff_adding
 from tests.support import site as sites
