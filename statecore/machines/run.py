@@ -123,9 +123,10 @@ class Run(Entity):
         """Returns a part that changes without a decision, or None: then nothing does, because the others wait."""
         stopped = related(related(self, "workstreams"), "gates").find_stopped(self.pk)
         for parts, among in ((self.workstreams, Q()), (self.tasks, Q(workstream__state__in=STARTED))):
-            current = parts.filter(among, has_no_successor(parts.model))
-            if found := current.filter(parts.model.is_moving(stopped)).first():
-                return found
+            current = parts.filter(among, has_no_successor(parts.model)).exclude(state="completed")
+            # Without an order: the index of ids would make the database read the whole table.
+            if found := current.filter(parts.model.is_moving(stopped)).order_by()[:1]:
+                return found[0]
         return None
 
     def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:

@@ -88,9 +88,10 @@ def fail_stopped_runs() -> int:
     """Fail runs in which nothing can continue, where their plan says so; return their number."""
     running = Run.objects.filter(is_live(run.FINAL), state=run.State.RUNNING, on_failure=OnFailure.FAIL)
     ids = next_by_entry(running, _places, "nothing_can_continue", BATCH)
-    # The guard checks the rest. This excludes nearly all, with one index lookup for each.
-    active = Task.objects.filter(run=OuterRef("pk"), state__in=sorted(task.ACTIVE))
-    quiet = list(Run.objects.filter(~has_part(active), pk__in=ids).values_list("pk", flat=True)) if ids else []
+    # The guard checks the rest. This excludes nearly all, by the index of open tasks.
+    active = Task.objects.filter(workstream=OuterRef("pk"), state__in=sorted(task.ACTIVE)).exclude(state="completed")
+    busy = Workstream.objects.filter(is_live(workstream.FINAL), has_part(active), run=OuterRef("pk"))
+    quiet = list(Run.objects.filter(~has_part(busy), pk__in=ids).values_list("pk", flat=True)) if ids else []
     items = transitions.transition_many(Run, quiet, "nothing_can_continue", actor=THE_SYSTEM) if quiet else []
     return sum(1 for item in items if item.outcome and item.outcome.changed)
 
