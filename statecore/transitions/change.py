@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import structlog
+from prometheus_client import Counter
 
 from .. import journal
 from ..journal import Entry, EventKind
@@ -33,6 +34,10 @@ from ..kernel.validation import object_error, text_error
 from . import rights
 
 log = structlog.get_logger(__name__)
+
+deprecated_transitions_total = Counter(
+    "statecore_deprecated_transitions_total", "Uses of deprecated transitions", ["entity_type", "trigger"]
+)
 
 REASON_LIMIT = 2_000
 METADATA_LIMIT = 16_384
@@ -172,6 +177,7 @@ def _guards_failed(entity: Entity, trigger: str, unmet: list[Unmet]) -> Refusal:
 
 
 def _warn_of_deprecation(fired: Transition, entity: Entity, actor: Actor) -> None:
+    deprecated_transitions_total.labels(entity.flow.entity_type, fired.trigger).inc()
     log.warning(
         "deprecated_transition", transition=fired.name, instead=fired.deprecated, entity=str(entity), actor=actor.name
     )
