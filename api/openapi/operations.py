@@ -48,6 +48,10 @@ CURSOR = query("cursor", STRING, "Opaque; part of the URLs in `next` and `previo
 AFTER = query("after", {"type": "integer", "minimum": 0, "maximum": 10**9 - 1}, "Return results after this number.")
 
 
+def noun(flow: Flow) -> str:
+    return flow.entity_type.replace("_", " ")
+
+
 def paging(model: Any) -> list[Schema]:
     filter_params = [query(name, _filter_param(each)) for name, each in derive_filters(model).items()]
     ordering = query("ordering", {"type": "string", "enum": list(list_orderings(model))})
@@ -70,10 +74,13 @@ def _filter_in_body(found: Any) -> Schema:
 def describe_collection(view: collections.Collection, method: str) -> Operation:
     flow = view.flow
     if method == "GET":
-        return Operation(f"List {flow.collection}", {200: schemas.page_ref(flow)}, parameters=paging(flow.model))
+        return Operation(
+            f"List {flow.collection.replace('-', ' ')}", {200: schemas.page_ref(flow)}, parameters=paging(flow.model)
+        )
     if flow.entity_type == "patch_ledger":
         return _describe_patch_submission(flow)
-    summary = "Register an idle worker" if flow.entity_type == "worker" else f"Create a new {flow.entity_type}"
+    is_worker = flow.entity_type == "worker"
+    summary = "Register an idle worker" if is_worker else f"Create a new {noun(flow)}"
     responses: dict[int, Schema | None] = {201: schemas.created_ref(flow)}
     return Operation(
         summary, responses, body=schemas.creation_ref(flow), body_is_optional=_is_body_optional(flow), conflicts=True
@@ -102,9 +109,9 @@ def describe_detail(view: collections.Detail, method: str) -> Operation:
     flow = view.flow
     response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     if method == "GET":
-        return Operation(f"Read one {flow.entity_type}", response)
+        return Operation(f"Read one {noun(flow)}", response)
     return Operation(
-        f"Change fields of one {flow.entity_type}",
+        f"Change fields of one {noun(flow)}",
         response,
         body=schemas.edit_ref(flow),
         body_is_optional=True,
@@ -249,7 +256,7 @@ def describe_renewal(view: collections.Renewal, method: str) -> Operation:
     response = obj({"state": STRING, "attempt": COUNT, "lease_expires_at": nullable(TIME), "commands": COMMANDS})
     attempt = {**COUNT, "type": ["integer", "null"], "maximum": claims.MAX_ATTEMPT}
     return Operation(
-        f"Renew the lease of one {view.flow.entity_type}",
+        f"Renew the lease of one {noun(view.flow)}",
         {200: response},
         body=schemas.body_schema(collections.Renewal.Fields, attempt=attempt, progress=nullable(PROGRESS)),
         body_is_optional=True,
