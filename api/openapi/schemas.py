@@ -13,6 +13,7 @@ from statecore.kernel.entity import UNSHOWN
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Refusal
 from statecore.kernel.transition import Severity, Transition
+from statecore.machines.run import OnFailure
 from statecore.records import hold
 from statecore.records.approval import Status
 from statecore.scheduling.plan_document import IMPLIED
@@ -367,6 +368,7 @@ def plan_components() -> dict[str, Schema]:
             "gates": _list_of("PlanGate"),
             "start": FLAG,
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
+            "on_failure": {"enum": OnFailure.values},
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],

@@ -30,9 +30,9 @@ RUNNING = tasks.State.RUNNING
 
 @dataclass(slots=True)
 class LoadChange:
-    """How many tasks a worker has gained or lost."""
+    """How many tasks a worker has gained or lost, and the first change that did it."""
 
-    cause: Entry | None
+    change: Change
     delta: int = 0
 
 
@@ -42,9 +42,9 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
     taken: list[Taken] = []
     for change in changes:
         if change.entry.to_state == RUNNING:
-            loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change.entry)).delta += 1
+            loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change)).delta += 1
         elif change.entry.from_state == RUNNING:
-            loads.setdefault(change.before["worker_id"], LoadChange(change.entry)).delta -= 1
+            loads.setdefault(change.before["worker_id"], LoadChange(change)).delta -= 1
             # Not reported by its agent, which therefore does not know that the task was taken away.
             if not _is_reported_by_agent(change):
                 taken.append(_taken(change))
@@ -76,19 +76,21 @@ def _add_load(work: UnitOfWork, worker: Any, load: LoadChange) -> None:
     if worker.state not in (State.IDLE, State.BUSY) or total > most:
         room = max(0, most - worker.current_load)
         detail = f"worker {worker.pk} is {worker.state} and has room for {room}, not {load.delta}"
-        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", detail, worker.pk)], **worker.current_facts())
-    _set_load(work, worker, total, load.cause)
+        raise GuardFailed(
+            "worker_started", [Unmet("worker_unsuitable", detail, worker.pk)], **load.change.facts_before()
+        )
+    _set_load(work, worker, total, load.change.entry)
 
 
 def _remove_load(work: UnitOfWork, worker_id: str, load: LoadChange) -> None:
     """Does not wait for the worker's row: if it is locked elsewhere, its tasks are counted after the commit."""
     found: list[Any] = work.lock_known(Worker, [worker_id], skip_locked=True)
     if not found:
-        step = partial(_recount, worker_id, load.cause)
+        step = partial(_recount, worker_id, load.change.entry)
         transaction.on_commit(partial(run_in_transaction, step), robust=True)
     for worker in found:
         # Never below zero: a wrong count is for the integrity check to find, not a reason to refuse a report.
-        _set_load(work, worker, max(worker.current_load + load.delta, 0), load.cause)
+        _set_load(work, worker, max(worker.current_load + load.delta, 0), load.change.entry)
 
 
 def _recount(worker_id: str, cause: Entry | None, work: UnitOfWork) -> None:
