@@ -99,8 +99,8 @@ class AgentCalls(Connection):
         """Claims at most `limit` tasks and returns them; waits up to `wait` seconds (at most 30) for the first."""
         path = build_path("workers", worker_id, "claim")
         return Call(
-            "POST", path, read_claimed_tasks, body=drop_none(max=limit, wait=wait), keyed=True, request_id=request_id,
-            extra_seconds=wait or 0.0,
+            "POST", path, read_claimed_tasks, body=drop_none(max=limit), params=drop_none(wait=wait), keyed=True,
+            request_id=request_id, extra_seconds=wait or 0.0,
         )  # fmt: skip
 
     @call

@@ -121,6 +121,18 @@ def test_a_claim_takes_at_most_the_requested_number(agent: Caller) -> None:
     assert expect_ok(agent.post(f"workers/{worker}/claim/", {"max": 2})) == {"tasks": []}
     for bad in ({"max": 0}, {"max": "2"}, {"max": True}, {"wait": -1}, {"wait": 31}, {"nonsense": 1}):
         expect_refusal(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
+    for query in ("wait=31", "wait=-1", "wait=", "wait=1_0", "wait=nan", "until=5"):
+        expect_refusal(agent.post(f"workers/{worker}/claim/?{query}"), 400, "invalid")
+
+
+def test_only_a_claim_that_requests_it_in_the_body_is_passed_on_to_the_server_that_waits(agent: Caller) -> None:
+    claim = f"workers/{registered(agent)}/claim/"
+
+    assert agent.post(claim, {"wait": 5})["X-Accel-Redirect"] == "@live"
+    assert "X-Accel-Redirect" not in agent.post(claim)
+    assert "X-Accel-Redirect" not in agent.post(f"{claim}?wait=0", {"wait": 5})
+    world.queued_task()
+    assert "X-Accel-Redirect" not in agent.post(claim, {"wait": 5})
 
 
 def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -> None:
@@ -134,6 +146,7 @@ def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -
     for bad in ({**report, "trigger": "user_cancelled"}, {**report, "more": 1}, {"task": "a"}, "a", None):
         expect_refusal(agent.post(claim, {"reports": [bad]}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
+    expect_refusal(agent.post(f"{claim}?wait=5", {"reports": [report]}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
     expect_refusal(Caller("agent").post(claim, {"reports": [report]}), 403, "not_the_holder")
     assert Task.objects.get(pk=task["id"]).state == "running"
