@@ -49,9 +49,11 @@ class TaskResult(HeldTask):
     error: str | None = None
     # Whether the tool of the task failed; null if that is not known. Without it, the exit code decides.
     tool_failed: bool | UnsetType | None = UNSET
+    # Whether another attempt may succeed; otherwise the task fails, whatever retries remain.
+    retry: bool | None = None
 
     def report(self) -> scheduling.Report:
-        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error")}
+        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error", "retry")}
         given = {name: value for name, value in fields.items() if value is not None}
         if self.tool_failed is not UNSET:
             given["tool_failed"] = self.tool_failed
