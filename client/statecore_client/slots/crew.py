@@ -29,9 +29,10 @@ FINAL_REPORT_SECONDS = 6.0
 class Crew:
     def __init__(self, settings: Settings, start: Start, report: Report) -> None:
         self.report = report
-        persistent = Client(settings.url, settings.token, retry_policy=RETRY_FOREVER)
-        brief = Client(settings.url, settings.token, retry_policy=RETRY_BRIEFLY, timeout=10.0)
-        self.slots = [Slot(settings, start, persistent, brief, report) for _ in range(settings.concurrency)]
+        self.persistent = Client(settings.url, settings.token, retry_policy=RETRY_FOREVER)
+        self.brief = Client(settings.url, settings.token, retry_policy=RETRY_BRIEFLY, timeout=10.0)
+        self.slots = [Slot(settings, start, self.persistent, self.brief, report) for _ in range(settings.concurrency)]
+        self.closing = threading.Thread(target=self._close, name="closing", daemon=True)
         # The numbers of the signals received; 0 for `stop`.
         self.stop_requests: list[int] = []
 
@@ -51,8 +52,20 @@ class Crew:
         """
         for slot in self.slots:
             slot.thread.start()
-        with self._receive_signals():
-            return self._supervise(drain_seconds)
+        try:
+            with self._receive_signals():
+                return self._supervise(drain_seconds)
+        finally:
+            self.closing.start()
+
+    def _close(self) -> None:
+        """Closes the connections once no thread uses them: a slot that has left may still wait for its last claim."""
+        for slot in self.slots:
+            slot.thread.join()
+            if slot.heartbeats:
+                slot.heartbeats.thread.join()
+        self.persistent.close()
+        self.brief.close()
 
     def _supervise(self, drain_seconds: float | None) -> int:
         leaves_until: float | None = None

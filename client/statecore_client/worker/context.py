@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..processes.output import Output
 from ..records import Json, Task
@@ -30,12 +29,6 @@ class TaskFailed(Exception):
         self.retry, self.exit_code, self.tool_failed = retry, exit_code, tool_failed
 
 
-class Line(NamedTuple):
-    stream: str
-    text: str
-    at: datetime
-
-
 class Context:
     """A task in progress. Its methods may be called from any thread."""
 
@@ -45,7 +38,6 @@ class Context:
         self.client = client
         self.output = Output()
         self._lock = threading.Lock()
-        self._lines: list[Line] = []
         self._progress: Json = {}
         self._cancelled = threading.Event()
 
@@ -81,10 +73,8 @@ class Context:
         self._progress = {"fraction": fraction, "detail": detail}
 
     def log(self, text: str, stream: str = "stdout") -> None:
-        """Adds lines to the log of the task. The first and last 32 kB are also stored as its output."""
+        """Adds a line to the output of the task, of which the first and last 32 kB are stored."""
         if stream not in STREAMS:
             raise ValueError(f"the stream is stdout or stderr, not {stream!r}")
-        now = datetime.now(UTC)
         with self._lock:
             self.output.add(f"{text}\n".encode(errors="replace"))
-            self._lines += [Line(stream, line, now) for line in text.splitlines() or [""]]

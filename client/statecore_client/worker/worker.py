@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ..records import Task
@@ -17,6 +14,7 @@ from ..slots.execution import Execution
 from ..slots.settings import Settings
 from ..synchronous import Client
 from .context import Context
+from .event_loop import running_loop
 from .execution import FunctionExecution, NoFunction
 from .function import Function, describe
 
@@ -52,7 +50,6 @@ class Worker:
         self.url, self.token = url, token
         self.functions: dict[str, Function] = {}
         self.default: Function | None = None
-        self.loop = asyncio.new_event_loop()
         self.crew: Crew | None = None
 
     def task(
@@ -90,9 +87,15 @@ class Worker:
         at once. Returns the exit code: 0, 128 + the number of a second signal, or 1 after a refusal.
         """
         settings = self._build_settings()
-        self.crew = Crew(settings, self._start, log.info)
-        self.client = Client(settings.url, settings.token)
-        with self._running_loop():
+        with running_loop(f"functions of {self.name}") as loop, Client(settings.url, settings.token) as client:
+
+            def start(task: Task, worker_id: str) -> Execution:
+                function = self._find_function(task)
+                if function is None:
+                    return NoFunction(task, sorted(self.functions))
+                return FunctionExecution(function, Context(task, worker_id, client), loop)
+
+            self.crew = Crew(settings, start, log.info)
             code = self.crew.run(self.drain_seconds)
         if self.crew.failure is not None:
             log.error("%s", self.crew.failure)
@@ -115,22 +118,6 @@ class Worker:
             workstreams=self.workstreams, name=self.name, concurrency=self.concurrency,
             heartbeat_seconds=self.heartbeat_seconds, wait_seconds=self.wait_seconds,
         )  # fmt: skip
-
-    @contextmanager
-    def _running_loop(self) -> Iterator[None]:
-        """Runs the event loop of `async` functions in a thread; the heartbeats do not depend on it."""
-        thread = threading.Thread(target=self.loop.run_forever, name=f"functions of {self.name}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self.loop.call_soon_threadsafe(self.loop.stop)
-
-    def _start(self, task: Task, worker_id: str) -> Execution:
-        function = self._find_function(task)
-        if function is None:
-            return NoFunction(task, sorted(self.functions))
-        return FunctionExecution(function, Context(task, worker_id, self.client), self.loop)
 
     def _find_function(self, task: Task) -> Function | None:
         named = (self.functions[word] for word in task.required_capabilities if word in self.functions)
