@@ -135,6 +135,23 @@ def test_only_a_claim_that_requests_it_in_the_body_is_passed_on_to_the_server_th
     assert "X-Accel-Redirect" not in agent.post(claim, {"wait": 5})
 
 
+@pytest.mark.parametrize("how", ["transition", "claim"])
+def test_a_failure_that_refuses_a_retry_ends_the_task(agent: Caller, phase: Phase, how: str) -> None:
+    workstream = {"id": "ws", "tasks": [{"id": "a", "max_retries": 3}]}
+    expect_ok(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
+    worker = registered(agent)
+    expect_ok(agent.post(f"workers/{worker}/claim/"))
+    report = {"trigger": "execution_failed", "attempt": 1, "error": "the payload does not fit", "retry": False}
+
+    if how == "transition":
+        expect_ok(agent.post("tasks/a/transitions/", report))
+    else:
+        expect_ok(agent.post(f"workers/{worker}/claim/", {"reports": [{"task": "a", **report}]}))
+
+    failed = Task.objects.get(pk="a")
+    assert (failed.state, failed.retry_count, failed.last_error) == ("failed", 0, "the payload does not fit")
+
+
 def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -> None:
     workstream = {"id": "ws", "tasks": [{"id": "a"}, {"id": "b"}]}
     expect_ok(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
