@@ -20,7 +20,8 @@ CREATED_BY_READERS = {"statecore/machines/review.py", "docs/rfc/", "deploy/.env"
 
 def pages() -> list[Path]:
     """Returns the project's pages, without those of packages the benchmarks install."""
-    below = [page for folder in ("client", "docs", "deploy", "examples", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
+    folders = ("client", "docs", "deploy", "examples", "benchmarks")
+    below = [page for folder in folders for page in (ROOT / folder).rglob("*.md")]
     return sorted([*ROOT.glob("*.md"), *(page for page in below if ".peers" not in page.parts)])
 
 

@@ -127,6 +127,20 @@ def test_errors_are_retried_as_declared(run: Run) -> None:
     assert "raise ValueError" in task("bug").output
 
 
+def test_a_result_that_the_server_refuses_fails_the_task_without_a_retry(run: Run) -> None:
+    worker = new_worker()
+
+    @worker.task("sum")
+    def add(ctx: Context) -> str:
+        return "x" * 1_000_000
+
+    submit(a_sum(max_retries=3))
+    run(worker)
+
+    wait_for_state("t1", "failed")
+    assert task("t1").last_error.startswith("the server refuses the result: ")
+
+
 def test_a_task_for_no_function_fails(run: Run) -> None:
     worker = new_worker()
 

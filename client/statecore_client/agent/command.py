@@ -19,7 +19,7 @@ from typing import IO
 from ..processes import process_guard
 from ..processes.output import Output
 from ..records import Json, Task
-from ..slots.execution import COMPLETED, FAILED
+from ..slots.execution import COMPLETED, FAILED, Execution
 from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
@@ -58,16 +58,12 @@ class CommandResult:
         return None if self.exit_code in task.expected_exit_codes else f"exit code {self.exit_code}"
 
 
-class FailedStart:
+class FailedStart(Execution):
     """The execution of a command that could not be started."""
-
-    progress: Json | None = None
 
     def __init__(self, task: Task, error: OSError) -> None:
         self.task = task
         self.result = CommandResult(process_guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
-
-    def end(self) -> None: ...
 
     def wait(self, seconds: float) -> CommandResult:
         return self.result
@@ -98,7 +94,7 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
     return environment | task_variables
 
 
-class CommandExecution:
+class CommandExecution(Execution):
     """A running command and its process group. Any thread may call `end` at any time."""
 
     def __init__(self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal) -> None:
@@ -116,9 +112,6 @@ class CommandExecution:
             raise
         finally:
             os.close(guard_end)
-
-    # A command reports no progress; what it prints is its output.
-    progress: Json | None = None
 
     def end(self) -> None:
         """Ends the command and every process that it started: TERM, then KILL after a grace period."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -18,20 +19,29 @@ class Result(Protocol):
         """
 
 
-class Execution(Protocol):
-    @property
-    def task(self) -> Task: ...
+class Execution(ABC):
+    """The work on one task, from its start to its report. Most of its parts are optional."""
 
-    @property
-    def progress(self) -> Json | None:
-        """How far the work is: `fraction`, `detail`; None if that is not known."""
+    task: Task
 
-    def end(self) -> None:
-        """Ends the work early. Any thread may call it at any time, also repeatedly."""
-
+    @abstractmethod
     def wait(self, seconds: float) -> Result:
         """Waits until the work has ended, or ends it after `seconds`."""
 
+    def end(self) -> None:  # noqa: B027 - work that has ended already needs none
+        """Ends the work early. Any thread may call it at any time, also repeatedly."""
 
-# Starts the work on a task as a worker, and returns at once.
+    def read_progress(self) -> Json | None:
+        """Returns how far the work is, `fraction` and `detail`; None if that is not known."""
+        return None
+
+    def hand_over(self, trigger: str, fields: Json) -> tuple[str, Json]:
+        """Sends what belongs to the result before it is reported, and returns the report, changed if that fails."""
+        return trigger, fields
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to clean up
+        """Cleans up after the report, or if nothing is reported."""
+
+
+# Starts the work on a task as a worker. It may take a while, but does not wait for the work.
 Start = Callable[[Task, str], Execution]

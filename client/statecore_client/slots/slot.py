@@ -8,9 +8,9 @@ from collections import deque
 from contextlib import suppress
 
 from ..records import HeartbeatReply, Task
-from ..refusals import Conflict, NotFound, PermissionDenied, StatecoreError
+from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError
 from ..synchronous import Client
-from .execution import Execution, Result, Start
+from .execution import FAILED, Execution, Result, Start
 from .heartbeats import Heartbeats, Report
 from .settings import Settings
 
@@ -152,7 +152,8 @@ class Slot:
     def _send_heartbeat(self) -> HeartbeatReply:
         execution = self.execution
         tasks = [execution.task] if execution else []
-        progress = {execution.task.id: execution.progress} if execution and execution.progress else {}
+        known = ((task.id, execution.read_progress()) for task in tasks) if execution else ()
+        progress = {task_id: progress for task_id, progress in known if progress}
         return self.brief.send_heartbeat(self.worker_id, holds=tasks, progress=progress)
 
     def _compute_interval(self) -> float:
@@ -178,29 +179,35 @@ class Slot:
 
     def _work(self, task: Task) -> list[Task]:
         """Works on a task and reports the result; returns the tasks claimed with the report."""
-        with self.lock:
-            if self.leaving:  # `sign_off` returns the task
-                return []
-            self.end_reason, self.may_report = None, True
-            execution = self.execution = self.start(task, self.worker_id)
-        self.report(f"{task.id}: started, attempt {task.attempt}")
+        if self.leaving:  # `sign_off` returns the task
+            return []
+        execution = self.start(task, self.worker_id)
         try:
-            return self._report(task, execution.wait(task.timeout_sec))
+            with self.lock:
+                if self.leaving:
+                    execution.end()
+                    return []
+                self.end_reason, self.may_report = None, True
+                self.execution = execution
+            self.report(f"{task.id}: started, attempt {task.attempt}")
+            return self._report(execution, execution.wait(task.timeout_sec))
         finally:
             with self.lock:
                 self.execution = None
+            execution.close()
 
-    def _report(self, task: Task, result: Result) -> list[Task]:
+    def _report(self, execution: Execution, result: Result) -> list[Task]:
         """Reports the result, however long an outage lasts; returns the tasks claimed with the report.
 
         The server refuses the result if the worker has lost its lease.
         """
+        task = execution.task
         with self.lock:
             reason, may_report, leaving = self.end_reason, self.may_report, self.leaving
         if not may_report:
             self.report(f"{task.id}: {reason}; the command was ended and nothing is reported")
             return []
-        trigger, fields = result.build_report(task, reason)
+        trigger, fields = execution.hand_over(*result.build_report(task, reason))
         done = fields.get("error") or "done"
         try:
             if leaving:
@@ -210,9 +217,15 @@ class Slot:
                 report = {"task": task.id, "trigger": trigger, **fields}
                 response = self.persistent.report_and_claim(self.worker_id, [report])
                 found, refusal = response.tasks, response.reports[0]["refusal"]
-        except (Conflict, NotFound, PermissionDenied) as error:
+        except (Conflict, Invalid, NotFound, PermissionDenied) as error:
             found, refusal = [], {"code": error.code, "detail": error.detail}
+        if refusal and trigger != FAILED and refusal["code"] == "invalid":  # such as a result that is too large
+            self._fail(task, f"the server refuses the result: {refusal['detail']}")
         if refusal:  # another worker holds the task
             done = f"the result is dropped: {refusal['code']}: {refusal['detail']}"
         self.report(f"{task.id}: {done}")
         return found
+
+    def _fail(self, task: Task, error: str) -> None:
+        with suppress(Conflict, Invalid, NotFound, PermissionDenied):
+            self.persistent.fail_task(task.id, attempt=task.attempt, error=error, tool_failed=None, retry=False)

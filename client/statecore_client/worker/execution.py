@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..records import Json, Task
-from ..slots.execution import COMPLETED, FAILED
+from ..slots.execution import COMPLETED, FAILED, Execution
 from .context import Cancelled, Context, TaskFailed
 from .function import Function
 
@@ -44,7 +44,7 @@ class FunctionResult:
         return failure if self.retry else {**failure, "retry": False}
 
 
-class FunctionExecution:
+class FunctionExecution(Execution):
     def __init__(self, function: Function, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self.function, self.context, self.task = function, context, context.task
         self.result: FunctionResult | None = None
@@ -56,8 +56,7 @@ class FunctionExecution:
         else:
             threading.Thread(target=self._run, name=f"task {self.task.id}", daemon=True).start()
 
-    @property
-    def progress(self) -> Json | None:
+    def read_progress(self) -> Json | None:
         return self.context._progress or None
 
     def end(self) -> None:
@@ -119,17 +118,13 @@ class FunctionExecution:
         self.may_return.set()
 
 
-class NoFunction:
+class NoFunction(Execution):
     """The execution of a task that no function of the worker is for."""
-
-    progress: Json | None = None
 
     def __init__(self, task: Task, names: list[str]) -> None:
         self.task = task
         known = ", ".join(names)
         self.error = f"no function of this worker is for the task: its required_capabilities name none of {known}"
-
-    def end(self) -> None: ...
 
     def wait(self, seconds: float) -> FunctionResult:
         return FunctionResult("", error=self.error, retry=False, exit_code=None)
