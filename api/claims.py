@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
 from msgspec import UNSET, Meta, UnsetType
 
@@ -18,11 +19,12 @@ from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from .access import agent_of, require_permission
+from .claim_wait import AT_LIVE, MAX_WAIT_SECONDS, PASS_ON, read_wait
+from .query_params import QueryParams
 from .request import Request
 from .request_body import Body, RequestBody
 from .views import ApiView
 
-MAX_WAIT_SECONDS = 30
 MAX_HELD = 1_000
 MAX_ATTEMPT = 2**31 - 1
 
@@ -47,9 +49,11 @@ class TaskResult(HeldTask):
     error: str | None = None
     # Whether the tool of the task failed; null if that is not known. Without it, the exit code decides.
     tool_failed: bool | UnsetType | None = UNSET
+    # Whether another attempt may succeed; otherwise the task fails, whatever retries remain.
+    retry: bool | None = None
 
     def report(self) -> scheduling.Report:
-        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error")}
+        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error", "retry")}
         given = {name: value for name, value in fields.items() if value is not None}
         if self.tool_failed is not UNSET:
             given["tool_failed"] = self.tool_failed
@@ -69,8 +73,6 @@ def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOf
     if not fields.reports:
         claimed = scheduling.claim(worker_id, actor=actor, most=fields.max, within=within)
         return {"tasks": _serialize_claimed(claimed)}
-    if fields.wait:
-        raise Invalid({"wait": ["cannot be combined with reports, which are recorded at once."]})
     reports = [result.report() for result in fields.reports]
     exchange = scheduling.report_and_claim(worker_id, reports, actor=actor, most=fields.max, within=within)
     return {
@@ -85,6 +87,9 @@ def _serialize_claimed(tasks: list[Task]) -> list[dict[str, Any]]:
     return [{**task.as_dict(), "previous": previous.get(task.pk)} for task in tasks]
 
 
+NOTHING = b'{"tasks":[]}'
+
+
 class Claim(ApiView):
     flow = Worker.flow
     may_also_need = (Task.flow.permission("operate"),)
@@ -93,9 +98,20 @@ class Claim(ApiView):
         body, actor = RequestBody(request, ClaimFields), agent_of(request)
         if body.fields.reports:
             require_permission(request, Task.flow.permission("operate"))
+        seconds = self._read_wait(request, body.fields)
 
         def respond(work: UnitOfWork | None) -> dict[str, Any]:
             return claim_once(worker_id, body.fields, actor, work)
 
         # An empty claim changed nothing and is not stored: a waiting claim repeats the request under the same key.
-        return body.respond_once(actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")))
+        response = body.respond_once(actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")))
+        if seconds and response.content == NOTHING and isinstance(request, WSGIRequest):
+            response[PASS_ON] = AT_LIVE
+        return response
+
+    def _read_wait(self, request: Request, fields: ClaimFields) -> float:
+        query = dict(request.GET.lists())
+        QueryParams(query, "wait")
+        if fields.reports and (fields.wait or "wait" in query):
+            raise Invalid({"wait": ["cannot be combined with reports, which are recorded at once."]})
+        return 0.0 if fields.reports else read_wait(query, request.headers.get("Prefer", ""), fields.wait)

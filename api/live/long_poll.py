@@ -1,4 +1,4 @@
-"""Claims that wait for a task: `POST workers/{id}/claim/` with `wait`, the number of seconds.
+"""Claims that wait for a task: `POST workers/{id}/claim/?wait=SECONDS`, or one of the other forms of claim_wait.py.
 
 The claim is first made as usual, without waiting. If it returns no task, the request waits, without a thread, until a
 task for this worker may be ready; then the claim is repeated, until it returns a task or the time is over. Each
@@ -16,12 +16,13 @@ from typing import Any
 import orjson
 
 from statecore.delivery.live import ClaimQueue, get_claim_queue
+from statecore.kernel.refusals import Invalid
 
-from .asgi import Application, Message, Receive, Scope, Send, read_header
+from ..claim_wait import MAX_WAIT_SECONDS, read_wait
+from .asgi import Application, Message, Receive, Scope, Send, read_header, read_query
 
 PATH = re.compile(r"/api/v1/workers/([A-Za-z0-9._:-]{1,64})/claim/?")
 MAX_BODY_SIZE = 64 * 1024
-MAX_WAIT_SECONDS = 30.0
 MAX_CONCURRENT_CALLS = 8  # a call takes a thread while it runs
 
 
@@ -46,7 +47,7 @@ class LongPolling:
         body = b"".join(message.get("body", b"") for message in messages)
         call = ClaimCall(self.application, scope, body, self.slots)
         await call.run()
-        if call.claimed_nothing and (seconds := _wait_seconds(body)):
+        if call.claimed_nothing and (seconds := _wait_seconds(scope, body)):
             await self._wait(call, claim[1], seconds, receive)
         if not call.is_abandoned:
             for message in call.response:
@@ -119,8 +120,9 @@ class ClaimCall:
             return False
         body = b"".join(message.get("body", b"") for message in self.response[1:])
         try:
-            return bool(orjson.loads(body).get("tasks") == [])
-        except (orjson.JSONDecodeError, AttributeError):
+            # A response with `reports` is final: they must not be recorded again.
+            return bool(orjson.loads(body) == {"tasks": []})
+        except orjson.JSONDecodeError:
             return False
 
 
@@ -150,8 +152,15 @@ def _replay(messages: list[Message], receive: Receive) -> Receive:
     return replay
 
 
-def _wait_seconds(body: bytes) -> float:
-    """Return the `wait` of a claim; 0 if it is invalid, which the first claim has refused already."""
+def _wait_seconds(scope: Scope, body: bytes) -> float:
+    """Return how long a claim waits; 0 if that is invalid, which the first claim has refused already."""
+    try:
+        return read_wait(read_query(scope), read_header(scope, b"prefer"), _wait_in_body(body))
+    except Invalid:
+        return 0.0
+
+
+def _wait_in_body(body: bytes) -> float:
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from api import agents, bulk, claims, collections, heartbeat, operators, records
+from api.claim_wait import MAX_WAIT_SECONDS
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
@@ -291,10 +292,20 @@ def _empty_body() -> Schema:
     return obj({"request_id": schemas.REQUEST_ID}, [], closed=True)
 
 
+PREFER: Schema = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=SECONDS` instead of the parameter `wait`. A call with `reports` ignores it.",
+    "schema": {"type": "string", "maxLength": 200},
+}
+
+
 def describe_claim(view: claims.Claim, method: str) -> Operation:
+    seconds = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}
     return Operation(
         "Claim tasks",
         {200: ref("Claimed")},
+        parameters=[query("wait", seconds, "Seconds to wait for a task. A call with `reports` cannot wait."), PREFER],
         body=ref("Claim"),
         body_is_optional=True,
         conflicts=True,

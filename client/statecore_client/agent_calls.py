@@ -34,7 +34,7 @@ from .records import (
     ReportAndClaimResult,
     SubmittedRun,
     Task,
-    Worker,
+    WorkerEntity,
 )
 
 
@@ -55,22 +55,27 @@ class AgentCalls(Connection):
         affinity: Mapping[str, Any] | None = None,
         max_concurrent_tasks: int | None = None,
         request_id: str | None = None,
-    ) -> Call[Worker]:
+    ) -> Call[WorkerEntity]:
         """Creates a worker that is ready to claim tasks. Without `worker_id` the server chooses one."""
         optional = drop_none(id=worker_id, affinity=affinity, max_concurrent_tasks=max_concurrent_tasks)
         body = {"capabilities": [*capabilities], **optional}
         return Call("POST", build_path("workers"), read_worker, body=body, keyed=True, request_id=request_id)
 
     @call
-    def send_heartbeat(self, worker_id: str, *, holds: Iterable[Task] | None = None) -> Call[HeartbeatReply]:
+    def send_heartbeat(
+        self, worker_id: str, *, holds: Iterable[Task] | None = None, progress: Mapping[str, Json] | None = None
+    ) -> Call[HeartbeatReply]:
         """Reports that the worker is alive; the reply may have commands for it. Repeating a heartbeat is harmless.
 
         `holds` are the tasks in progress. The reply cancels those that the worker has lost, until it no longer lists
-        them.
+        them. `progress` has the `fraction` and the `detail` of tasks by their id.
         """
-        held = None if holds is None else [{"task": task.id, "attempt": task.attempt} for task in holds]
+        known = progress or {}
+        held = None if holds is None else [
+            drop_none(id=task.id, attempt=task.attempt, progress=known.get(task.id)) for task in holds
+        ]  # fmt: skip
         return Call(
-            "POST", build_path("workers", worker_id, "heartbeat"), read_as(HeartbeatReply), body=drop_none(holds=held)
+            "POST", build_path("workers", worker_id, "heartbeat"), read_as(HeartbeatReply), body=drop_none(tasks=held)
         )
 
     @call
@@ -99,8 +104,8 @@ class AgentCalls(Connection):
         """Claims at most `limit` tasks and returns them; waits up to `wait` seconds (at most 30) for the first."""
         path = build_path("workers", worker_id, "claim")
         return Call(
-            "POST", path, read_claimed_tasks, body=drop_none(max=limit, wait=wait), keyed=True, request_id=request_id,
-            extra_seconds=wait or 0.0,
+            "POST", path, read_claimed_tasks, body=drop_none(max=limit), params=drop_none(wait=wait), keyed=True,
+            request_id=request_id, extra_seconds=wait or 0.0,
         )  # fmt: skip
 
     @call
@@ -150,9 +155,10 @@ class AgentCalls(Connection):
         exit_code: int | None = None,
         output: str = "",
         tool_failed: bool | UnsetType | None = UNSET,
+        retry: bool = True,
         request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Reports a failure; the task is retried while retries remain.
+        """Reports a failure; the task is retried while retries remain, unless `retry` is false.
 
         `tool_failed` is for the circuit breaker of the task's tool, None if the tool was not called. Without it, the
         exit code decides: the tool works if its command ran to its end.
@@ -160,6 +166,8 @@ class AgentCalls(Connection):
         body: Json = {"trigger": "execution_failed", "attempt": attempt, "error": error, "output": output}
         if tool_failed is not UNSET:
             body["tool_failed"] = tool_failed
+        if not retry:
+            body["retry"] = False
         return _report(task_id, {**body, **drop_none(exit_code=exit_code)}, request_id)
 
     @call

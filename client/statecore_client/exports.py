@@ -19,7 +19,7 @@ from .records import (
     Task,
     TransitionCheck,
     UnmetGuard,
-    Worker,
+    WorkerEntity,
 )
 from .refusals import (
     Archived,
@@ -43,14 +43,17 @@ from .refusals import (
 from .retries import RetryPolicy
 from .stream import EpochEnded, Outage, PositionTooOld
 from .synchronous import Client
+from .worker import Cancelled, Context, TaskFailed, Worker
 
 __all__ = [
     "Approval",
     "Archived",
     "AsyncClient",
     "BreakerOpen",
+    "Cancelled",
     "Client",
     "Conflict",
+    "Context",
     "Entity",
     "EpochEnded",
     "Event",
@@ -79,6 +82,7 @@ __all__ = [
     "StuckEntity",
     "SubmittedRun",
     "Task",
+    "TaskFailed",
     "Throttled",
     "TransitionCheck",
     "UnexpectedResponse",
@@ -86,4 +90,5 @@ __all__ = [
     "Unreachable",
     "Unsendable",
     "Worker",
+    "WorkerEntity",
 ]

@@ -30,7 +30,7 @@ from .records import (
     Page,
     PositionedEvent,
     StuckEntity,
-    Worker,
+    WorkerEntity,
 )
 
 
@@ -240,7 +240,7 @@ class OperatorCalls(Connection):
         return Call("POST", path, read_object, body={"reason": reason}, keyed=True, request_id=request_id)
 
     @call
-    def drain_worker(self, worker_id: str, *, request_id: str | None = None) -> Call[Worker]:
+    def drain_worker(self, worker_id: str, *, request_id: str | None = None) -> Call[WorkerEntity]:
         """Gives a worker no new tasks; it shuts down after its current ones."""
         path = build_path("workers", worker_id, "drain")
         return Call("POST", path, read_worker, body={}, keyed=True, request_id=request_id)

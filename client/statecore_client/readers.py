@@ -20,7 +20,7 @@ from .records import (
     SubmittedRun,
     Task,
     TransitionCheck,
-    Worker,
+    WorkerEntity,
     to_record,
 )
 from .refusals import UnexpectedResponse
@@ -81,8 +81,8 @@ def read_task(response: DecodedResponse) -> Task:
     return to_record(Task, _unwrap_entity(response))
 
 
-def read_worker(response: DecodedResponse) -> Worker:
-    return to_record(Worker, _unwrap_entity(response))
+def read_worker(response: DecodedResponse) -> WorkerEntity:
+    return to_record(WorkerEntity, _unwrap_entity(response))
 
 
 def _unwrap_entity(response: DecodedResponse) -> Json:

@@ -62,9 +62,14 @@ class Task(Entity, kw_only=True):
     last_error: str = ""
     # The attempt before this one, in the answer to a claim: attempt, exit_code, error, output, and patch if it had one.
     previous: dict[str, Any] | None = None
+    # The results of the tasks that it depends on by their ids, in the answer to a claim.
+    inputs: dict[str, Any] = {}
+    result: Any = None
 
 
-class Worker(Entity, kw_only=True):
+class WorkerEntity(Entity, kw_only=True):
+    """A registered worker."""
+
     capabilities: list[str] = []
     max_concurrent_tasks: int = 1
     current_load: int = 0

@@ -128,12 +128,16 @@ def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
 
 
 def retries_remain(task: Task, facts: Facts) -> Unmet | None:
+    if not facts.params.get("retry", True):
+        return Unmet("retry_not_wanted", "the agent reports that another attempt would fail as well")
     if task.retry_count < task.max_retries:
         return None
     return Unmet("retries_exhausted", f"all {task.max_retries} retries are used")
 
 
 def retries_are_exhausted(task: Task, facts: Facts) -> Unmet | None:
+    if not facts.params.get("retry", True):
+        return None
     left = task.max_retries - task.retry_count
     return Unmet("retries_remain", f"{left} of {task.max_retries} retries remain") if left > 0 else None
 
@@ -537,6 +541,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         exit_code: int | None = None,
         output: str = "",
         tool_failed: bool | None = None,
+        retry: bool = True,
     ) -> None:
         self._record_failure(error, exit_code, output)
         self._schedule_retry()
@@ -556,6 +561,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         exit_code: int | None = None,
         output: str = "",
         tool_failed: bool | None = None,
+        retry: bool = True,
     ) -> None:
         self._record_failure(error, exit_code, output)
 

@@ -121,6 +121,35 @@ def test_a_claim_takes_at_most_the_requested_number(agent: Caller) -> None:
     assert expect_ok(agent.post(f"workers/{worker}/claim/", {"max": 2})) == {"tasks": []}
     for bad in ({"max": 0}, {"max": "2"}, {"max": True}, {"wait": -1}, {"wait": 31}, {"nonsense": 1}):
         expect_refusal(agent.post(f"workers/{worker}/claim/", bad), 400, "invalid")
+    for query in ("wait=31", "wait=-1", "wait=", "wait=1_0", "wait=nan", "until=5"):
+        expect_refusal(agent.post(f"workers/{worker}/claim/?{query}"), 400, "invalid")
+
+
+def test_only_a_claim_that_requests_it_in_the_body_is_passed_on_to_the_server_that_waits(agent: Caller) -> None:
+    claim = f"workers/{registered(agent)}/claim/"
+
+    assert agent.post(claim, {"wait": 5})["X-Accel-Redirect"] == "@live"
+    assert "X-Accel-Redirect" not in agent.post(claim)
+    assert "X-Accel-Redirect" not in agent.post(f"{claim}?wait=0", {"wait": 5})
+    world.queued_task()
+    assert "X-Accel-Redirect" not in agent.post(claim, {"wait": 5})
+
+
+@pytest.mark.parametrize("how", ["transition", "claim"])
+def test_a_failure_that_refuses_a_retry_ends_the_task(agent: Caller, phase: Phase, how: str) -> None:
+    workstream = {"id": "ws", "tasks": [{"id": "a", "max_retries": 3}]}
+    expect_ok(agent.post("runs/submit/", {"phase": "PH-1", "workstreams": [workstream], "start": True}), 201)
+    worker = registered(agent)
+    expect_ok(agent.post(f"workers/{worker}/claim/"))
+    report = {"trigger": "execution_failed", "attempt": 1, "error": "the payload does not fit", "retry": False}
+
+    if how == "transition":
+        expect_ok(agent.post("tasks/a/transitions/", report))
+    else:
+        expect_ok(agent.post(f"workers/{worker}/claim/", {"reports": [{"task": "a", **report}]}))
+
+    failed = Task.objects.get(pk="a")
+    assert (failed.state, failed.retry_count, failed.last_error) == ("failed", 0, "the payload does not fit")
 
 
 def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -> None:
@@ -134,6 +163,7 @@ def test_a_report_and_the_next_claim_are_one_call(agent: Caller, phase: Phase) -
     for bad in ({**report, "trigger": "user_cancelled"}, {**report, "more": 1}, {"task": "a"}, "a", None):
         expect_refusal(agent.post(claim, {"reports": [bad]}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report], "wait": 5}), 400, "invalid")
+    expect_refusal(agent.post(f"{claim}?wait=5", {"reports": [report]}), 400, "invalid")
     expect_refusal(agent.post(claim, {"reports": [report, report]}), 400, "invalid")
     expect_refusal(Caller("agent").post(claim, {"reports": [report]}), 403, "not_the_holder")
     assert Task.objects.get(pk=task["id"]).state == "running"

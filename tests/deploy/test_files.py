@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from api.claim_wait import AT_LIVE
 from api.live.application import SOCKETS
 from api.live.long_poll import PATH as CLAIM
 from api.live.stream import PATH as STREAM
@@ -351,11 +352,10 @@ def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events", "/api/v1/workers/w.1/claim/"],
+    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events"],
     ids=lambda address: address,
 )
 def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
-    assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
     assert STREAM.fullmatch("/api/v1/events")
     assert upstream_of(address) == "statecore_live"
 
@@ -365,10 +365,16 @@ def test_nginx_routes_other_requests_to_the_wsgi_server(address: str) -> None:
     assert upstream_of(address) == "statecore_rest"
 
 
+def test_nginx_chooses_the_server_of_claims() -> None:
+    assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
+    assert upstream_of("/api/v1/workers/w.1/claim/") == "$statecore_claims"
+    assert upstream_of(AT_LIVE) == "statecore_live"
+
+
 def upstream_of(address: str) -> str:
     """Chooses a location like nginx: exact match, then pattern, then longest prefix."""
     text = (DEPLOY / "nginx" / "locations.conf").read_text()
-    found = re.findall(r"location (?:(=|~) )?(\S+) \{\s*proxy_pass http://(\w+);", text)
+    found = re.findall(r"location (?:(=|~) )?(\S+) \{[^}]*?(?:\}[^}]*?)*?proxy_pass http://([$\w]+);", text)
     matches = [
         *(to for kind, place, to in found if kind == "=" and place == address),
         *(to for kind, place, to in found if kind == "~" and re.search(place, address)),

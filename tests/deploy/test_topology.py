@@ -150,22 +150,53 @@ def test_the_board_socket_sends_a_snapshot(site: Topology) -> None:
         assert json.loads(ws.recv(timeout=PATIENCE))["type"] == "snapshot"
 
 
-def test_a_claim_waits_until_there_is_work(site: Topology, phase: None) -> None:
+WAITING = {
+    "query": {"params": {"wait": 30}},
+    "preference": {"headers": {"Prefer": "respond-async, wait=30"}},
+    "body": {"json": {"wait": 30}},
+}
+
+
+@pytest.mark.parametrize("how", WAITING)
+def test_a_claim_waits_until_there_is_work(site: Topology, phase: None, how: str) -> None:
     taken: list[str] = []
     with site.client() as statecore:
-        worker = statecore.register_worker(["python"], worker_id="patient")
+        worker = statecore.register_worker(["python"], worker_id=f"patient-{how}")
 
         def wait() -> None:
-            with site.client() as other:
-                taken.extend(task.id for task in other.claim_tasks(worker.id, wait=30))
+            taken.extend(each["id"] for each in claim(site, worker.id, **WAITING[how]))
 
+        before = count_claims(site, "live@")
         waiting = threading.Thread(target=wait)
         waiting.start()
-        statecore.submit_plan(plan("waited-for", {"id": "waited-for-1"}))
+        until(lambda: count_claims(site, "live@") > before, 30)
+        statecore.submit_plan(plan(f"waited-for-{how}", {"id": f"waited-for-{how}-1"}))
         waiting.join(30)
         assert taken
         (held,) = statecore.list_held_tasks(worker.id)
         statecore.complete_task(held.id, attempt=held.attempt or 1)
+
+
+def test_a_claim_that_does_not_wait_is_served_by_the_wsgi_server(site: Topology) -> None:
+    with site.client() as statecore:
+        worker = statecore.register_worker(["python"], worker_id="brief")
+        before = count_claims(site, "live@"), count_claims(site, "rest@")
+
+        assert statecore.claim_tasks(worker.id) == []
+        statecore.fire("workers", worker.id, "shutdown_requested")
+
+    until(lambda: count_claims(site, "rest@") > before[1], 30)
+    assert count_claims(site, "live@") == before[0]
+
+
+def claim(site: Topology, worker: str, *, headers: dict[str, str] | None = None, **request: Any) -> Any:
+    with site.browser() as browser:
+        path = f"/api/v1/workers/{worker}/claim/"
+        return browser.post(path, headers={**site.bearer, **(headers or {})}, timeout=60, **request).json()["tasks"]
+
+
+def count_claims(site: Topology, unit: str) -> int:
+    return sum(site.log(name).count("/claim/") for name in site.running if unit in name)
 
 
 def test_mcp_tools_work_behind_the_proxy(site: Topology, phase: None) -> None:

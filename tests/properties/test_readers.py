@@ -140,4 +140,4 @@ def test_the_key_of_a_request_is_one_or_is_refused(body: dict[str, Any], header:
 @example(b'{"wait": 1e308}')
 @example(b'{"wait": true}')
 def test_a_long_poll_waits_no_longer_than_allowed(body: bytes) -> None:
-    assert 0 <= long_poll._wait_seconds(body) <= long_poll.MAX_WAIT_SECONDS
+    assert 0 <= long_poll._wait_in_body(body) <= long_poll.MAX_WAIT_SECONDS

@@ -1,6 +1,6 @@
 """`statecore agent`: claims tasks, runs a command for each, and reports the results."""
 
+from ..slots.settings import Settings
 from .agent import Agent
-from .settings import Settings
 
 __all__ = ["Agent", "Settings"]

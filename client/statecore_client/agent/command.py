@@ -14,15 +14,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
-from .. import Task
 from ..processes import process_guard
 from ..processes.output import Output
+from ..records import Json, Task
+from ..slots.execution import COMPLETED, FAILED, Execution
 from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
-COMPLETED, FAILED = "execution_completed", "execution_failed"
 # select() cannot wait for more than some weeks, but a task may take longer.
 LONGEST_SELECT = 3600.0
 # Linux limits the length of an environment variable.
@@ -41,12 +41,12 @@ class CommandResult:
     output: str
     timed_out: bool = False
 
-    def build_report(self, task: Task, end_reason: str | None) -> tuple[str, dict[str, Any]]:
+    def build_report(self, task: Task, end_reason: str | None) -> tuple[str, Json]:
         """Returns the trigger that reports the result, and its fields.
 
         `end_reason` is the error to report if the agent ended the command, None if the command ended normally.
         """
-        fields: dict[str, Any] = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
+        fields: Json = {"attempt": task.attempt, "exit_code": self.exit_code, "output": self.output}
         error = end_reason or self._find_error(task)
         if end_reason and task.tool:
             fields["tool_failed"] = None  # the exit code says nothing about the tool
@@ -58,8 +58,15 @@ class CommandResult:
         return None if self.exit_code in task.expected_exit_codes else f"exit code {self.exit_code}"
 
 
-def build_start_failure(error: OSError) -> CommandResult:
-    return CommandResult(process_guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
+class FailedStart(Execution):
+    """The execution of a command that could not be started."""
+
+    def __init__(self, task: Task, error: OSError) -> None:
+        self.task = task
+        self.result = CommandResult(process_guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
+
+    def wait(self, seconds: float) -> CommandResult:
+        return self.result
 
 
 def resolve_program(command: Sequence[str]) -> list[str]:
@@ -87,7 +94,7 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
     return environment | task_variables
 
 
-class Execution:
+class CommandExecution(Execution):
     """A running command and its process group. Any thread may call `end` at any time."""
 
     def __init__(self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import REMAINDER, ArgumentTypeError, Namespace
 from typing import Any
 
-from ..agent import Agent, Settings
+from ..agent import Agent
 from ..agent.command import NoSuchProgram
-from ..agent.settings import get_host_name
+from ..slots.settings import Settings, get_host_name
 from .context import Context
 from .errors import CommandError, Exit, get_exit_code
 
@@ -66,12 +66,12 @@ def run_agent(options: Namespace, context: Context) -> int:
         raise CommandError("no command is given: `statecore agent -- COMMAND`", Exit.USAGE)
     account = context.account
     settings = Settings(
-        command=tuple(command), url=account.url, token=account.token, capabilities=tuple(options.capability),
+        url=account.url, token=account.token, capabilities=tuple(options.capability),
         workstreams=tuple(options.workstream), name=options.name, concurrency=options.concurrency,
         heartbeat_seconds=options.heartbeat, wait_seconds=options.wait,
     )  # fmt: skip
     try:
-        agent = Agent(settings)
+        agent = Agent(settings, command)
     except NoSuchProgram as error:
         raise CommandError(str(error), Exit.INVALID) from None
     code = agent.run()

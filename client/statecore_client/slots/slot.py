@@ -1,98 +1,30 @@
-"""A slot of the agent: one registered worker with its heartbeats and one task at a time."""
+"""A slot: one registered worker with its heartbeats and one task at a time."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
-from .. import (
-    Client,
-    Conflict,
-    HeartbeatReply,
-    NotAuthenticated,
-    NotFound,
-    PermissionDenied,
-    StatecoreError,
-    Task,
-)
-from .command import CommandResult, Execution, build_start_failure
+from ..records import HeartbeatReply, Task
+from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError
+from ..synchronous import Client
+from .execution import FAILED, Execution, Result, Start
+from .heartbeats import Heartbeats, Report
 from .settings import Settings
-from .terminal import Terminal
 
 SHUTDOWN = "shutdown"
 TIMED_OUT = "max_timeout_exceeded"  # the trigger that ends an unresponsive worker; an idle one is shut down
 PAUSE = 0.5
 
 
-OnReply = Callable[[HeartbeatReply], None]
-ListHeldTasks = Callable[[], list[Task]]
-
-
-class Heartbeats:
-    """Sends a heartbeat every few `seconds`, in a thread, and passes each reply to `on_reply`."""
-
-    def __init__(
-        self,
-        client: Client,
-        worker_id: str,
-        seconds: float,
-        list_held_tasks: ListHeldTasks,
-        on_reply: OnReply,
-        terminal: Terminal,
-    ) -> None:
-        self.client, self.worker_id, self.seconds, self.terminal = client, worker_id, seconds, terminal
-        self.list_held_tasks, self.on_reply = list_held_tasks, on_reply
-        self.stopped = threading.Event()
-        self.is_offline = False
-        self.thread = threading.Thread(target=self._run, name=f"heartbeats of {worker_id}", daemon=True)
-        self.thread.start()
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-    def _run(self) -> None:
-        last = time.monotonic()
-        while not self.stopped.wait(min(PAUSE, self.seconds)):
-            if time.monotonic() < last + self._compute_interval():
-                continue
-            last = time.monotonic()
-            try:
-                self.on_reply(self.client.send_heartbeat(self.worker_id, holds=self.list_held_tasks()))
-            except (NotAuthenticated, PermissionDenied, NotFound) as refusal:
-                # The next claim or report of the slot gets the same refusal, which ends the slot.
-                self.terminal.print_message(f"{self.worker_id}: {refusal}")
-                return
-            except StatecoreError as error:
-                self._report_outage(error)
-                continue
-            self._report_recovery()
-
-    def _compute_interval(self) -> float:
-        """Returns the seconds between heartbeats: less than configured if a task requires them more often."""
-        return min([self.seconds, *(task.heartbeat_sec / 3 for task in self.list_held_tasks())])
-
-    def _report_outage(self, error: StatecoreError) -> None:
-        if not self.is_offline and not self.stopped.is_set():
-            self.terminal.print_message(f"{self.worker_id}: heartbeats fail, retrying ({error})")
-        self.is_offline = True
-
-    def _report_recovery(self) -> None:
-        if self.is_offline:
-            self.terminal.print_message(f"{self.worker_id}: the server responds again")
-        self.is_offline = False
-
-
 class Slot:
     """`persistent` retries its calls without end; `brief` gives up after seconds."""
 
-    def __init__(
-        self, settings: Settings, command: list[str], persistent: Client, brief: Client, terminal: Terminal
-    ) -> None:
-        self.settings, self.command, self.persistent, self.brief = settings, command, persistent, brief
-        self.terminal = terminal
+    def __init__(self, settings: Settings, start: Start, persistent: Client, brief: Client, report: Report) -> None:
+        self.settings, self.start, self.persistent, self.brief = settings, start, persistent, brief
+        self.report = report
         self.lock = threading.Lock()
         self.worker_id = settings.new_worker_id()
         self.leaving = self.signed_off = False
@@ -131,7 +63,7 @@ class Slot:
             self._return_tasks()
         except StatecoreError as error:
             if self.failure is None:
-                self.terminal.print_message(f"{self.worker_id}: could not sign off: {error}")
+                self.report(f"{self.worker_id}: could not sign off: {error}")
         self.has_left.set()
 
     def _return_tasks(self) -> None:
@@ -158,7 +90,7 @@ class Slot:
                     to_do.extend(self._work(to_do.popleft()))
         except StatecoreError as error:
             self.failure = error
-            self.terminal.print_message(f"{self.worker_id}: {error}")
+            self.report(f"{self.worker_id}: {error}")
         finally:
             self.sign_off()
 
@@ -170,9 +102,9 @@ class Slot:
             if refusal.code != "duplicate_id":  # a duplicate id is ours: the answer to an earlier attempt was lost
                 raise
         able = f" for {', '.join(settings.capabilities)}" if settings.capabilities else ""
-        self.terminal.print_message(f"{self.worker_id}: registered{able}")
+        self.report(f"{self.worker_id}: registered{able}")
         self.heartbeats = Heartbeats(
-            self.brief, self.worker_id, settings.heartbeat_seconds, self._list_held_tasks, self._obey, self.terminal
+            self.worker_id, self._send_heartbeat, self._compute_interval, self._obey, self.report
         )
 
     def _claim(self) -> list[Task]:
@@ -205,10 +137,10 @@ class Slot:
         if self.heartbeats:
             self.heartbeats.stop()
         if self.leaving or not self._timed_out_on_server():
-            self.terminal.print_message(f"{self.worker_id}: was shut down, leaving")
+            self.report(f"{self.worker_id}: was shut down, leaving")
             self.leaving = True
             return
-        self.terminal.print_message(f"{self.worker_id}: was shut down after missed heartbeats, registering again")
+        self.report(f"{self.worker_id}: was shut down after missed heartbeats, registering again")
         self.worker_id = self.settings.new_worker_id()
         self._register()
 
@@ -217,9 +149,17 @@ class Slot:
         was_silent = last.actor == "system" and last.metadata.get("heartbeat_status") == "missed"
         return last.trigger == TIMED_OUT or was_silent
 
-    def _list_held_tasks(self) -> list[Task]:
+    def _send_heartbeat(self) -> HeartbeatReply:
         execution = self.execution
-        return [execution.task] if execution else []
+        tasks = [execution.task] if execution else []
+        known = ((task.id, execution.read_progress()) for task in tasks) if execution else ()
+        progress = {task_id: progress for task_id, progress in known if progress}
+        return self.brief.send_heartbeat(self.worker_id, holds=tasks, progress=progress)
+
+    def _compute_interval(self) -> float:
+        """Returns the seconds between heartbeats: less than configured if the task requires them more often."""
+        execution, seconds = self.execution, self.settings.heartbeat_seconds
+        return min(seconds, execution.task.heartbeat_sec / 3) if execution else seconds
 
     def _obey(self, reply: HeartbeatReply) -> None:
         """Carries out the commands of the server: cancels the task, or leaves."""
@@ -231,42 +171,43 @@ class Slot:
                 return  # the next claim is refused, and the slot registers again
             is_busy = self.leave()
             when = ", after this task" if is_busy else ""
-            self.terminal.print_message(f"{self.worker_id}: the server requests a shutdown{when}")
+            self.report(f"{self.worker_id}: the server requests a shutdown{when}")
             if not is_busy:
                 self.sign_off()
 
     # One task
 
     def _work(self, task: Task) -> list[Task]:
-        """Runs and reports a task; returns the tasks claimed with the report."""
-        with self.lock:
-            if self.leaving:  # `sign_off` returns the task
-                return []
-            self.end_reason, self.may_report = None, True
-            try:
-                self.execution = Execution(self.command, task, self.worker_id, self.terminal)
-            except OSError as error:
-                result = build_start_failure(error)
-        if self.execution:
-            self.terminal.print_message(f"{task.id}: started, attempt {task.attempt}")
-            result = self.execution.wait(task.timeout_sec)
+        """Works on a task and reports the result; returns the tasks claimed with the report."""
+        if self.leaving:  # `sign_off` returns the task
+            return []
+        execution = self.start(task, self.worker_id)
         try:
-            return self._report(task, result)
+            with self.lock:
+                if self.leaving:
+                    execution.end()
+                    return []
+                self.end_reason, self.may_report = None, True
+                self.execution = execution
+            self.report(f"{task.id}: started, attempt {task.attempt}")
+            return self._report(execution, execution.wait(task.timeout_sec))
         finally:
             with self.lock:
                 self.execution = None
+            execution.close()
 
-    def _report(self, task: Task, result: CommandResult) -> list[Task]:
+    def _report(self, execution: Execution, result: Result) -> list[Task]:
         """Reports the result, however long an outage lasts; returns the tasks claimed with the report.
 
         The server refuses the result if the worker has lost its lease.
         """
+        task = execution.task
         with self.lock:
             reason, may_report, leaving = self.end_reason, self.may_report, self.leaving
         if not may_report:
-            self.terminal.print_message(f"{task.id}: {reason}; the command was ended and nothing is reported")
+            self.report(f"{task.id}: {reason}; the command was ended and nothing is reported")
             return []
-        trigger, fields = result.build_report(task, reason)
+        trigger, fields = execution.hand_over(*result.build_report(task, reason))
         done = fields.get("error") or "done"
         try:
             if leaving:
@@ -276,9 +217,15 @@ class Slot:
                 report = {"task": task.id, "trigger": trigger, **fields}
                 response = self.persistent.report_and_claim(self.worker_id, [report])
                 found, refusal = response.tasks, response.reports[0]["refusal"]
-        except (Conflict, NotFound, PermissionDenied) as error:
+        except (Conflict, Invalid, NotFound, PermissionDenied) as error:
             found, refusal = [], {"code": error.code, "detail": error.detail}
+        if refusal and trigger != FAILED and refusal["code"] == "invalid":  # such as a result that is too large
+            self._fail(task, f"the server refuses the result: {refusal['detail']}")
         if refusal:  # another worker holds the task
             done = f"the result is dropped: {refusal['code']}: {refusal['detail']}"
-        self.terminal.print_message(f"{task.id}: {done}")
+        self.report(f"{task.id}: {done}")
         return found
+
+    def _fail(self, task: Task, error: str) -> None:
+        with suppress(Conflict, Invalid, NotFound, PermissionDenied):
+            self.persistent.fail_task(task.id, attempt=task.attempt, error=error, tool_failed=None, retry=False)

@@ -1,4 +1,4 @@
-"""The settings of an agent."""
+"""The settings of the slots of a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def clean_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    command: tuple[str, ...]
     url: str
     token: str = field(repr=False)
     capabilities: tuple[str, ...] = ()
