@@ -13,7 +13,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
-from statecore.records import recall, task_attempt
+from statecore.records import recall, task_attempt, task_log
 from statecore.scheduling import breakers, heartbeats, holds, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
@@ -56,12 +56,13 @@ def sweep_tasks() -> None:
 
 @shared_task
 def sweep_workers() -> None:
-    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete expired recalls and old attempts."""
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete old recalls, attempts and logs."""
     heartbeats.repair_heartbeats()
     timers.mark_unresponsive_workers()
     timers.end_lost_workers()
     recall.forget()
     task_attempt.forget()
+    task_log.forget()
 
 
 @shared_task

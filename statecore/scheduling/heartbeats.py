@@ -70,7 +70,7 @@ def renew(
     """
     rights.require(actor, model.flow, "operate")
     for _try in range(CONCURRENT_CHANGES):
-        entity = _find_held(model, entity_id, actor, attempt)
+        entity = find_held(model, entity_id, actor, attempt)
         at = now()
         changed: dict[str, Any] = {"last_heartbeat": max(at, entity.created_at)}
         if progress is not None:
@@ -97,24 +97,29 @@ def _serialize_lease(entity: HeartbeatEntity, at: datetime) -> dict[str, Any]:
     }
 
 
-def _find_held(model: type[HeartbeatEntity], entity_id: str, actor: Actor, attempt: int | None) -> HeartbeatEntity:
-    """Return the entity if the actor holds it. An entity without a holder is open to every agent."""
+def find_held(
+    model: type[HeartbeatEntity], entity_id: str, actor: Actor, attempt: int | None, takes: str = "heartbeat"
+) -> HeartbeatEntity:
+    """Return the entity if the actor holds it. An entity without a holder is open to every agent.
+
+    Raises NotFound, NotTheHolder, and LeaseLost with what the entity `takes` from its holder only.
+    """
     entity: HeartbeatEntity | None = model.objects.filter(pk=entity_id).first() if is_valid_id(entity_id) else None
     if entity is None:
         raise not_found(model, entity_id)
     if attempt is not None and attempt != entity.attempt:
-        raise _lease_lost(entity, f"the current attempt is {entity.attempt}, not {attempt}")
+        raise _lease_lost(entity, f"the current attempt is {entity.attempt}, not {attempt}", takes)
     rights.require_holder(actor, entity)
     if entity.state not in entity.flow.renewed_in:
-        raise _lease_lost(entity, f"it is {entity.state}")
+        raise _lease_lost(entity, f"it is {entity.state}", takes)
     if actor.holds and entity.holder and entity.is_free():
-        raise _lease_lost(entity, "it was released after a time without heartbeats")
+        raise _lease_lost(entity, "it was released after a time without heartbeats", takes)
     return entity
 
 
-def _lease_lost(entity: Entity, why: str) -> LeaseLost:
-    detail = f"{entity} takes no heartbeat: {why}"
-    return LeaseLost("heartbeat", [Unmet(LeaseLost.code, detail, entity.pk)], **entity.current_facts())
+def _lease_lost(entity: Entity, why: str, takes: str = "heartbeat") -> LeaseLost:
+    detail = f"{entity} takes no {takes}: {why}"
+    return LeaseLost(takes, [Unmet(LeaseLost.code, detail, entity.pk)], **entity.current_facts())
 
 
 def _end_quarantine(worker_id: str, actor: Actor, work: UnitOfWork) -> None:
