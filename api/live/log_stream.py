@@ -72,7 +72,7 @@ async def _yield_parts(params: LogParams, awaited: int, hub: Hub) -> AsyncIterat
     position, sent_at = params.after, time.monotonic()
     async with get_log_reader().follow(params.task_id) as log:
         while not hub.closing.is_set():
-            version, has_ended = log.version, log.state.has_ended(awaited)
+            version, has_ended = log.version, log.task_state.has_ended(awaited)
             parts = await _take(log, position)
             if parts:
                 position = parts[-1].last
@@ -81,7 +81,7 @@ async def _yield_parts(params: LogParams, awaited: int, hub: Hub) -> AsyncIterat
                     sent_at = time.monotonic()
                     await asyncio.sleep(FRAME_SECONDS)
             elif has_ended:
-                yield b"event: end\ndata: %b\n\n" % orjson.dumps({"attempt": awaited, "state": log.state.state})
+                yield b"event: end\ndata: %b\n\n" % orjson.dumps({"attempt": awaited, "state": log.task_state.state})
                 return
             else:
                 if time.monotonic() >= sent_at + IDLE_SECONDS:

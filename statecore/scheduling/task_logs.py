@@ -93,8 +93,8 @@ def _lock(task_id: str, attempt: int, at: datetime) -> TaskLog:
     rows = TaskLog.objects.select_for_update(of=("self",))
     log = rows.filter(pk=task_id).first()
     if log is None:
-        new = TaskLog(task_id=task_id, attempt=attempt, first=1, next=1, size=0, paid_until=at, started_at=at)
-        TaskLog.objects.bulk_create([new], ignore_conflicts=True)
+        new = {"attempt": attempt, "first": 1, "next": 1, "size": 0, "paid_until": at, "started_at": at}
+        TaskLog.objects.get_or_create(task_id=task_id, defaults=new)  # another call may be first
         log = rows.get(pk=task_id)
     if log.attempt > attempt:
         unmet = Unmet(LeaseLost.code, f"attempt {log.attempt} has begun", task_id)

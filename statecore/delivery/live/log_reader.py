@@ -65,7 +65,7 @@ class FollowedLog:
     """The newest lines of a log and the state of its task, for all viewers of this task."""
 
     def __init__(self, task_id: str, last: int, state: TaskState) -> None:
-        self.task_id, self.start, self.last, self.state = task_id, last, last, state
+        self.task_id, self.start, self.last, self.task_state = task_id, last, last, state
         self.parts: deque[Part] = deque()
         self.size = self.viewers = self.version = 0
         self.changed = asyncio.Event()
@@ -170,8 +170,8 @@ class LogReader:
             self._mark_due(known)
         else:
             for task_id, state in states.items():
-                if task_id in self.logs and self.logs[task_id].state != state:
-                    self.logs[task_id].state = state
+                if task_id in self.logs and self.logs[task_id].task_state != state:
+                    self.logs[task_id].task_state = state
                     changed.add(task_id)
         for task_id in changed & self.logs.keys():
             self.logs[task_id].notify()
