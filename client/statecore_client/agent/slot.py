@@ -19,6 +19,7 @@ from .. import (
     Task,
 )
 from .command import CommandResult, Execution, build_start_failure
+from .log_sender import LogSender
 from .settings import Settings
 from .terminal import Terminal
 
@@ -98,6 +99,7 @@ class Slot:
         self.leaving = self.signed_off = False
         self.has_left = threading.Event()
         self.execution: Execution | None = None
+        self.log: LogSender | None = None
         self.end_reason: str | None = None  # why the agent ended the command
         self.may_report = True  # False after the server has cancelled the task
         self.heartbeats: Heartbeats | None = None
@@ -118,6 +120,8 @@ class Slot:
             if self.execution and self.end_reason is None:
                 self.end_reason, self.may_report = reason, may_report
                 self.execution.end()
+            if self.log and not may_report:
+                self.log.discard()
 
     def sign_off(self) -> None:
         """Shuts the worker down on the server, so that others can claim its tasks; repeating it has no effect."""
@@ -243,13 +247,16 @@ class Slot:
             if self.leaving:  # `sign_off` returns the task
                 return []
             self.end_reason, self.may_report = None, True
+            log = LogSender(self.brief, task)
             try:
-                self.execution = Execution(self.command, task, self.worker_id, self.terminal)
+                self.execution = Execution(self.command, task, self.worker_id, self.terminal, log.add)
             except OSError as error:
                 result = build_start_failure(error)
+            self.log = log
         if self.execution:
             self.terminal.print_message(f"{task.id}: started, attempt {task.attempt}")
             result = self.execution.wait(task.timeout_sec)
+        log.close()
         try:
             return self._report(task, result)
         finally:
