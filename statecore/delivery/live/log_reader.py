@@ -179,7 +179,7 @@ class LogReader:
     async def _watch_attempts(self) -> None:
         """Marks the logs of attempts that have ended."""
         subscription = Subscription(self.hub, self.hub.ring.last, ENDED_ATTEMPTS)
-        while True:
+        while not self.hub.closing.is_set():  # from then on it waits for nothing
             await subscription.wait(POLL_SECONDS)
             try:
                 while found := subscription.take_from_memory(_list_entities):
