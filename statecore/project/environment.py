@@ -421,6 +421,12 @@ class Environment(BaseSettings):
         "STATECORE_ATTEMPT_DAYS", "days after which records of failed attempts at tasks are deleted; 0: never",
         "90", ge=0, le=36_500,
     )  # fmt: skip
+    progress_seconds: Number = timing(
+        "STATECORE_PROGRESS_SECONDS",
+        "how long the progress that an agent reports on a task may stay the same before the task is listed as stuck,"
+        " unless the task has a limit of its own; 0: any time",
+        "900", ge=0, le=31_536_000,
+    )  # fmt: skip
     log_days: Number = timing(
         "STATECORE_LOG_DAYS", "days after which the logs of tasks are deleted; 0: never", "14", ge=0, le=36_500
     )

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import F, Value
 from django.db.models.functions import Greatest
@@ -74,7 +75,7 @@ def renew(
         at = now()
         changed: dict[str, Any] = {"last_heartbeat": max(at, entity.created_at)}
         if progress is not None:
-            changed["progress"] = stamp_progress(progress, at)
+            changed |= _progress_fields(entity, stamp_progress(progress, at), at)
         unchanged = {"state": entity.state, "attempt": entity.attempt, "holder": entity.holder}
         if model.objects.filter(pk=entity_id, **unchanged).update(**changed):
             if isinstance(entity, UetWorker) and entity.quarantined_at is not None:
@@ -85,6 +86,18 @@ def renew(
 
 def stamp_progress(progress: Progress, at: datetime) -> dict[str, Any]:
     return {"fraction": progress.get("fraction"), "detail": progress.get("detail", ""), "at": rfc3339(at)}
+
+
+def _progress_fields(entity: HeartbeatEntity, progress: dict[str, Any], at: datetime) -> dict[str, Any]:
+    """Return the fields that store progress; one that is the same as before keeps the time since when it is."""
+    before = entity.progress or {}
+    if "since" in before and all(before[name] == progress[name] for name in ("fraction", "detail")):
+        return {"progress": {**progress, "since": before["since"]}}
+    changed: dict[str, Any] = {"progress": {**progress, "since": progress["at"]}}
+    if isinstance(entity, Task):
+        limit = entity.progress_limit()
+        changed["progress_due_at"] = at + limit if limit else None
+    return changed
 
 
 def _serialize_lease(entity: HeartbeatEntity, at: datetime) -> dict[str, Any]:
@@ -208,19 +221,43 @@ def record_heartbeat_with_token(
     return None if updated is None else _serialize_response(*updated)
 
 
-# All reports in one statement, because a worker may hold many tasks.
+# All reports in one statement, because a worker may hold many tasks. Progress that is the same as before keeps the time
+# since when it is, and when it is due to change.
 STORE_PROGRESS = {
     "postgresql": (
-        "SET progress = reported.progress, last_heartbeat = %s "
+        "SET last_heartbeat = %s, progress = reported.progress || jsonb_build_object('since', CASE WHEN {same} "
+        "THEN row.progress -> 'since' ELSE reported.progress -> 'at' END), progress_due_at = CASE WHEN {same} "
+        "THEN row.progress_due_at ELSE %s::timestamptz + {limit} * interval '1 second' END "
         "FROM jsonb_to_recordset(%s::jsonb) AS reported(id text, attempt integer, progress jsonb) "
         "WHERE row.id = reported.id AND row.attempt = reported.attempt AND row.worker_id = %s"
     ),
     "sqlite": (
-        "SET progress = reported.value ->> 'progress', last_heartbeat = %s "
+        "SET last_heartbeat = %s, progress = json_patch(reported.value -> 'progress', json_object('since', CASE WHEN "
+        "{same} THEN row.progress ->> 'since' ELSE reported.value ->> '$.progress.at' END)), progress_due_at = CASE "
+        "WHEN {same} THEN row.progress_due_at "
+        "ELSE strftime('%%Y-%%m-%%d %%H:%%M:%%f', %s, '+' || {limit} || ' seconds') END "
         "FROM json_each(%s) AS reported WHERE row.id = reported.value ->> 'id' "
         "AND row.attempt = reported.value ->> 'attempt' AND row.worker_id = %s"
     ),
 }
+SAME_PROGRESS = {
+    "postgresql": (
+        "(row.progress ? 'since' AND row.progress -> 'fraction' = reported.progress -> 'fraction' "
+        "AND row.progress -> 'detail' = reported.progress -> 'detail')"
+    ),
+    "sqlite": (
+        "(row.progress ->> 'since' IS NOT NULL "
+        "AND row.progress ->> 'fraction' IS reported.value ->> '$.progress.fraction' "
+        "AND row.progress ->> 'detail' = reported.value ->> '$.progress.detail')"
+    ),
+}
+
+
+@cache
+def _progress_sql(vendor: str, default_seconds: int) -> str:
+    limit = f"coalesce(nullif(row.progress_timeout_sec, 0), nullif({default_seconds}, 0))"
+    change = STORE_PROGRESS[vendor].format(same=SAME_PROGRESS[vendor], limit=limit)
+    return f"UPDATE {Task._meta.db_table} AS row {change}"
 
 
 def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) -> None:
@@ -234,10 +271,8 @@ def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) ->
     ]
     changed_at: Any = connection.ops.adapt_datetimefield_value(at)
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {Task._meta.db_table} AS row {STORE_PROGRESS[connection.vendor]}",
-            [changed_at, json.dumps(reported), worker_id],
-        )
+        statement = _progress_sql(connection.vendor, settings.STATECORE_PROGRESS_SECONDS)
+        cursor.execute(statement, [changed_at, changed_at, json.dumps(reported), worker_id])
 
 
 def _serialize_response(state: str, draining: bool, commands: list[Any]) -> dict[str, Any]:
