@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.http import HttpResponse
 from msgspec import Meta
 
@@ -19,12 +18,12 @@ from statecore.kernel.refusals import Invalid, Refusal
 from statecore.kernel.validation import text_error
 from statecore.machines.worker import Worker
 from statecore.records.proof import proof
-from statecore.records.token import Scope, Token, hashed
+from statecore.records.token import Token
 from statecore.scheduling import task_logs
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from . import throttling
-from .access import HEADER, agent_of, token_text
+from . import known_tokens, throttling
+from .access import agent_of
 from .claims import MAX_HELD, Attempt, HeldTask, TaskId
 from .logs import Lines, Offset
 from .request import Request
@@ -83,7 +82,7 @@ class Heartbeat(ApiView):
     flow = Worker.flow
 
     def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        token = _find_known_token(request)
+        token = known_tokens.find(request)
         if token is None:
             return super().handle(request, *args, **kwargs)
         try:
@@ -118,7 +117,7 @@ class Heartbeat(ApiView):
 
         response = body.respond_once(actor, respond)
         log_news.announce(*(each.id for each in logs))
-        _remember(request.auth)
+        known_tokens.remember(request.auth)
         return response
 
 
@@ -133,24 +132,3 @@ def _append(reported: ReportedTask, actor: Actor, work: UnitOfWork | None) -> di
         }
     except Refusal as refusal:
         return {"id": task_id, "refusal": refusal.as_dict()}
-
-
-# Tokens by hash. The owner of a token never changes; its validity is checked by each statement.
-_known_tokens: dict[str, Token] = {}
-MAX_KNOWN_TOKENS = 10_000
-
-
-def _find_known_token(request: Request) -> Token | None:
-    """Return the token if an agent with this token has sent a heartbeat to this process before."""
-    if request.method != "POST" or settings.STATECORE_READ_ONLY_FOR_PROGRAMS:
-        return None
-    text = token_text(request.META.get(HEADER, ""))
-    return _known_tokens.get(hashed(text))
-
-
-def _remember(token: Token | None) -> None:
-    if token is None or token.scope != Scope.AGENT:
-        return
-    if len(_known_tokens) >= MAX_KNOWN_TOKENS:
-        _known_tokens.clear()
-    _known_tokens[token.hash] = token

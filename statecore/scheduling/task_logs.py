@@ -39,6 +39,19 @@ class LogLine(NamedTuple):
     at: str | None  # the time at the agent
 
 
+class Encoded(NamedTuple):
+    """Lines as they are stored."""
+
+    number: int  # of lines
+    body: str
+    size: int
+
+    @classmethod
+    def encode(cls, lines: Sequence[LogLine]) -> Encoded:
+        body = msgspec.json.encode([(line.stream, clean_line(line.text), line.at) for line in lines]).decode()
+        return cls(len(lines), body, len(body) + CHUNK_OVERHEAD)
+
+
 def append(
     task_id: str,
     attempt: int,
@@ -71,8 +84,7 @@ def _store(task_id: str, attempt: int, lines: Sequence[LogLine], offset: int | N
         lines = lines[_count_stored(log, offset) :]
     if not lines:
         return log.next
-    body = encode(lines)
-    size = len(body) + CHUNK_OVERHEAD
+    _number, body, size = Encoded.encode(lines)
     _charge(log, size, at)
     first, log.next, log.size = log.next, log.next + len(lines), log.size + size
     LogChunk.objects.create(
@@ -82,10 +94,6 @@ def _store(task_id: str, attempt: int, lines: Sequence[LogLine], offset: int | N
         log.size = drop_oldest(log, int(settings.STATECORE_LOG_BYTES * KEPT_PART), at)
     log.save(update_fields=["attempt", "first", "next", "size", "paid_until"])
     return log.next
-
-
-def encode(lines: Sequence[LogLine]) -> str:
-    return msgspec.json.encode([(line.stream, clean_line(line.text), line.at) for line in lines]).decode()
 
 
 def _lock(task_id: str, attempt: int, at: datetime) -> TaskLog:
