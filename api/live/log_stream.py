@@ -25,7 +25,7 @@ from .asgi import Application, Receive, Scope, Send, read_header, read_query
 from .events_socket import IDLE_SECONDS
 from .stream import CONTENT_TYPE, serve
 
-PATH = re.compile(r"/api/v1/tasks/([A-Za-z0-9._:-]{1,64})/logs/")
+PATH = re.compile(r"/api/v1/tasks/([A-Za-z0-9._:-]{1,64})/logs/?")
 FRAME_SECONDS = 0.1  # between two parts of one stream
 
 
