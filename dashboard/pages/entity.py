@@ -42,7 +42,7 @@ OF_TASKS = {"log", "attempts"}
 # Shown elsewhere on the page, or in the data tab.
 NOT_DETAILS = UNSHOWN | {
     "id", "state", "waived", "waiver", "version", "chain_head", "metadata",
-    "state_entered_at", "created_at", "updated_at", "last_heartbeat", "progress",
+    "state_entered_at", "created_at", "updated_at", "last_heartbeat", "progress", "progress_due_at",
 }  # fmt: skip
 MAX_DETAIL_LENGTH = 200
 SECONDS = ("_sec", "_seconds")
