@@ -22,7 +22,6 @@ from ...read_models import task_logs
 from ...read_models.task_logs import Chunk, TaskState
 from ..log_news import GROUP
 from .hub import Hub, get_hub, is_cancelled
-from .reader import NO_DATABASE
 from .ring import PositionTooOld, StreamEvent
 from .subscription import EventFilter, Subscription
 
@@ -153,8 +152,8 @@ class LogReader:
             self._wake.clear()
             try:
                 await self._read(due)
-            except NO_DATABASE as error:
-                log.warning("log_reader_lost_database", error=str(error).strip().partition("\n")[0])
+            except Exception as error:  # noqa: BLE001 - without the database, or after a damaged chunk, polling continues
+                log.warning("log_reader_failed", error=f"{type(error).__name__}: {error}".strip().partition("\n")[0])
                 await asyncio.sleep(POLL_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
 
