@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.http import HttpResponse
 from msgspec import Meta
 
 from statecore import scheduling
+from statecore.delivery import log_news
+from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid, Refusal
 from statecore.kernel.validation import text_error
 from statecore.machines.worker import Worker
 from statecore.records.proof import proof
-from statecore.records.token import Scope, Token, hashed
+from statecore.records.token import Token
+from statecore.scheduling import task_logs
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from . import throttling
-from .access import HEADER, agent_of, token_text
+from . import known_tokens, throttling
+from .access import agent_of
 from .claims import MAX_HELD, Attempt, HeldTask, TaskId
+from .logs import Lines, Offset
 from .request import Request
 from .request_body import Body, RequestBody
 from .responses import json_response
@@ -44,11 +47,16 @@ class Progress(Body):
 
 
 class ReportedTask(Body):
-    """A task that an agent works on, its attempt, and its progress if the agent reports it."""
+    """A task that an agent works on, its attempt, and what the agent reports: progress, and lines of its log.
+
+    `log_offset` is the number of lines of the attempt that were sent before.
+    """
 
     id: TaskId
     attempt: Attempt
     progress: Progress | None = None
+    logs: Lines | None = None
+    log_offset: Offset | None = None
 
 
 class HeartbeatFields(Body):
@@ -66,12 +74,15 @@ class HeartbeatFields(Body):
     def list_progress(self) -> dict[tuple[str, int], dict[str, Any]]:
         return {(each.id, each.attempt): each.progress.as_dict() for each in self.tasks or () if each.progress}
 
+    def list_logs(self) -> list[ReportedTask]:
+        return [each for each in self.tasks or () if each.logs]
+
 
 class Heartbeat(ApiView):
     flow = Worker.flow
 
     def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        token = _find_known_token(request)
+        token = known_tokens.find(request)
         if token is None:
             return super().handle(request, *args, **kwargs)
         try:
@@ -85,7 +96,7 @@ class Heartbeat(ApiView):
         """Record the heartbeat with one statement; None if the call has to be handled like any other."""
         throttling.check(request, token)
         body = RequestBody(request, HeartbeatFields)
-        if body.key is not None or body.fields.list_progress():
+        if body.key is not None or body.fields.list_progress() or body.fields.list_logs():
             return None
         shown = proof(token, self.permission(request))
         response = scheduling.record_heartbeat_with_token(
@@ -98,32 +109,26 @@ class Heartbeat(ApiView):
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, HeartbeatFields), agent_of(request)
-        holds, progress = body.fields.list_attempts(), body.fields.list_progress()
+        holds, progress, logs = body.fields.list_attempts(), body.fields.list_progress(), body.fields.list_logs()
 
         def respond(work: UnitOfWork | None) -> dict[str, Any]:
-            return scheduling.record_heartbeat(worker_id, actor=actor, holds=holds, progress=progress, within=work)
+            made = scheduling.record_heartbeat(worker_id, actor=actor, holds=holds, progress=progress, within=work)
+            return {**made, "logs": [_append(each, actor, work) for each in logs]} if logs else made
 
         response = body.respond_once(actor, respond)
-        _remember(request.auth)
+        log_news.announce(*(each.id for each in logs))
+        known_tokens.remember(request.auth)
         return response
 
 
-# Tokens by hash. The owner of a token never changes; its validity is checked by each statement.
-_known_tokens: dict[str, Token] = {}
-MAX_KNOWN_TOKENS = 10_000
-
-
-def _find_known_token(request: Request) -> Token | None:
-    """Return the token if an agent with this token has sent a heartbeat to this process before."""
-    if request.method != "POST" or settings.STATECORE_READ_ONLY_FOR_PROGRAMS:
-        return None
-    text = token_text(request.META.get(HEADER, ""))
-    return _known_tokens.get(hashed(text))
-
-
-def _remember(token: Token | None) -> None:
-    if token is None or token.scope != Scope.AGENT:
-        return
-    if len(_known_tokens) >= MAX_KNOWN_TOKENS:
-        _known_tokens.clear()
-    _known_tokens[token.hash] = token
+def _append(reported: ReportedTask, actor: Actor, work: UnitOfWork | None) -> dict[str, Any]:
+    """Append lines to the log of a task; a refusal of the lines is part of the response and not of the heartbeat."""
+    lines = [line.as_log_line() for line in reported.logs or ()]
+    task_id, attempt, offset = reported.id, reported.attempt, reported.log_offset
+    try:
+        return {
+            "id": task_id,
+            "next": task_logs.append(task_id, attempt, lines, actor=actor, offset=offset, within=work),
+        }
+    except Refusal as refusal:
+        return {"id": task_id, "refusal": refusal.as_dict()}

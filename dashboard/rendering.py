@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render as render_template
@@ -54,6 +56,12 @@ def get_preference(request: HttpRequest) -> Preference:
         found = Preference.objects.filter(user=request.user).first() or Preference()
         request.session[PREFERENCE] = found.choices()
     return Preference(**request.session[PREFERENCE])
+
+
+async def iterate_in_thread(batches: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields each batch as soon as it is read, without blocking the event loop on the database."""
+    while batch := await sync_to_async(lambda: next(batches, b""))():
+        yield batch
 
 
 class FrameContext:

@@ -13,7 +13,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
-from statecore.records import recall, task_attempt
+from statecore.records import recall, task_attempt, task_log
 from statecore.scheduling import breakers, heartbeats, holds, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
@@ -57,7 +57,7 @@ def sweep_tasks() -> None:
 
 @shared_task
 def sweep_workers() -> None:
-    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete expired recalls and old attempts.
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete old recalls, attempts and logs.
 
     Fail runs in which nothing can continue.
     """
@@ -67,6 +67,7 @@ def sweep_workers() -> None:
     timers.fail_stopped_runs()
     recall.forget()
     task_attempt.forget()
+    task_log.forget()
 
 
 @shared_task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -14,7 +14,7 @@ from statecore.delivery.live import Hub, PositionTooOld, StreamEvent, Subscripti
 
 from ..access import VIEW_EVENT
 from . import stream_params
-from .access import authenticate, check_host
+from .access import Caller, authenticate, check_host
 from .asgi import (
     REFUSED,
     Application,
@@ -63,26 +63,34 @@ class EventStreams:
         if not PATH.fullmatch(scope["path"]) or scope["method"] != "GET" or not _accepts_stream(scope):
             await self.application(scope, receive, send)
             return
-        try:
-            await _stream(scope, receive, send)
-        except REFUSED as error:
-            await refuse(error, send)
+        await serve(scope, receive, send, VIEW_EVENT, _open)
 
 
-async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
+# Returns the parts of a stream, after the parameters were read.
+Open = Callable[[Scope, Caller, Hub], Awaitable[AsyncIterator[bytes]]]
+
+
+async def serve(scope: Scope, receive: Receive, send: Send, permission: str, open_stream: Open) -> None:
+    """Send a stream until it ends, the client disconnects, or its access is revoked; or refuse it."""
+    try:
+        await _stream(scope, receive, send, permission, open_stream)
+    except REFUSED as error:
+        await refuse(error, send)
+
+
+async def _stream(scope: Scope, receive: Receive, send: Send, permission: str, open_stream: Open) -> None:
     check_host(scope)
     hub = get_hub()
     connections = get_connections(hub)
     connections.check_capacity()
     async with hub.watch():
-        caller = await hub.reader.run(authenticate, scope, VIEW_EVENT)
+        caller = await hub.reader.run(authenticate, scope, permission)
         connections.check_account(caller)
-        params = stream_params.read(read_query(scope), caller.visible, read_header(scope, b"last-event-id"))
-        await params.check_epoch(hub)
+        parts = await open_stream(scope, caller, hub)
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with connections.track(caller) as revoked:
             tasks = [
-                asyncio.create_task(_send_parts(params, hub, send)),
+                asyncio.create_task(_send_parts(parts, send)),
                 asyncio.create_task(_wait_for_disconnect(receive)),
                 asyncio.create_task(revoked.wait()),
             ]
@@ -95,10 +103,16 @@ async def _stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _send_parts(params: StreamParams, hub: Hub, send: Send) -> None:
-    async for part in _yield_parts(params, hub):
+async def _send_parts(parts: AsyncIterator[bytes], send: Send) -> None:
+    async for part in parts:
         async with asyncio.timeout(SEND_TIMEOUT):
             await send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+async def _open(scope: Scope, caller: Caller, hub: Hub) -> AsyncIterator[bytes]:
+    params = stream_params.read(read_query(scope), caller.visible, read_header(scope, b"last-event-id"))
+    await params.check_epoch(hub)
+    return _yield_parts(params, hub)
 
 
 async def _yield_parts(params: StreamParams, hub: Hub) -> AsyncIterator[bytes]:

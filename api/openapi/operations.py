@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import agents, bulk, claims, collections, heartbeat, operators, records
+from api import agents, bulk, claims, collections, heartbeat, logs, operators, records
 from api.claim_wait import MAX_WAIT_SECONDS
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
+from statecore.scheduling.task_logs import MAX_LINES
 from statecore.transitions import Category
 
 from . import schemas
@@ -270,21 +271,67 @@ def describe_renewal(view: collections.Renewal, method: str) -> Operation:
 COMMANDS = {"type": "array", "items": COMMAND}
 
 
+SENT_LINE = obj({"text": STRING, "stream": {"enum": ["stdout", "stderr"]}, "at": nullable(TIME)}, ["text"], closed=True)
+LINES: Schema = {"type": "array", "items": SENT_LINE, "maxItems": MAX_LINES}
+OFFSET: Schema = {"type": ["integer", "null"], "minimum": 0}
+APPENDED = obj({"id": ID, "next": COUNT, "refusal": ANY_OBJECT}, ["id"])
+HEARTBEAT = ["state", "commands"]
+LINE = obj(
+    {
+        "number": COUNT,
+        "attempt": COUNT,
+        "stream": {"enum": ["stdout", "stderr", "system"]},
+        "text": STRING,
+        "at": TIME,
+    }
+)
+
+
+def describe_logs(view: logs.Logs, method: str) -> Operation:
+    if method == "GET":
+        attempt = query("attempt", {**COUNT, "maximum": claims.MAX_ATTEMPT}, "Only the lines of this attempt.")
+        return Operation(
+            "Read the log of a task, oldest lines first",
+            {200: page_of(LINE)},
+            parameters=[AFTER, SIZE, attempt],
+            description="With `Accept: text/event-stream` the log is followed until the attempt ends: one event per "
+            "line, whose id is the number of the line, and at last an event `end`. A line of the stream `system` says "
+            "which lines were dropped.",
+        )
+    return Operation(
+        "Append lines to the log of a task",
+        {200: obj({"next": COUNT})},
+        body=schemas.body_schema(logs.LogFields, attempt=HELD["attempt"], lines=LINES, offset=OFFSET),
+        conflicts=True,
+        description="Only by the holder of the attempt. `next` is the number of the line that is written next. With "
+        "`offset`, the number of lines of the attempt that were sent before, a repeated call stores no line twice.",
+    )
+
+
 def describe_heartbeat(view: heartbeat.Heartbeat, method: str) -> Operation:
     held = obj(HELD, closed=True)
     holds = {"type": ["array", "null"], "items": held, "maxItems": claims.MAX_HELD}
     reported = obj(
-        {"id": ID, "attempt": HELD["attempt"], "progress": nullable(PROGRESS)}, ["id", "attempt"], closed=True
+        {
+            "id": ID,
+            "attempt": HELD["attempt"],
+            "progress": nullable(PROGRESS),
+            "logs": {**LINES, "type": ["array", "null"]},
+            "log_offset": OFFSET,
+        },
+        ["id", "attempt"],
+        closed=True,
     )
     tasks = {"type": ["array", "null"], "items": reported, "maxItems": claims.MAX_HELD}
     return Operation(
         "Send a heartbeat",
-        {200: obj({"state": STRING, "commands": COMMANDS})},
+        {200: obj({"state": STRING, "commands": COMMANDS, "logs": {"type": "array", "items": APPENDED}}, HEARTBEAT)},
         body=schemas.body_schema(heartbeat.HeartbeatFields, holds=holds, tasks=tasks),
         body_is_optional=True,
         description="`tasks` lists the tasks that the agent works on, with their progress if it is known; the response "
         "contains a command to stop each one that the worker no longer holds. `holds` is the same without progress. "
-        "Without both, the response lists the tasks that were recently withdrawn from the worker.",
+        "Without both, the response lists the tasks that were recently withdrawn from the worker. The response to "
+        "`logs` is the number of the next line of each log, or why its lines were refused.",
     )
 
 
@@ -510,5 +557,6 @@ DESCRIPTIONS: dict[type, Any] = {
     agents.Checkpoints: describe_checkpoints,
     agents.Resume: describe_job_resumption,
     agents.Attempts: describe_attempts,
+    logs.Logs: describe_logs,
     agents.JobEvents: describe_job_events,
 }

@@ -14,6 +14,8 @@ from .readers import (
     read_as,
     read_claimed_tasks,
     read_entity,
+    read_log_line,
+    read_next,
     read_nothing,
     read_object,
     read_outcome,
@@ -29,6 +31,7 @@ from .records import (
     HeartbeatReply,
     Json,
     LeaseReply,
+    LogLine,
     Outcome,
     Page,
     ReportAndClaimResult,
@@ -169,6 +172,32 @@ class AgentCalls(Connection):
         if not retry:
             body["retry"] = False
         return _report(task_id, {**body, **drop_none(exit_code=exit_code)}, request_id)
+
+    @call
+    def append_log(
+        self,
+        task_id: str,
+        lines: Iterable[str | Mapping[str, Any]],
+        *,
+        attempt: int,
+        offset: int | None = None,
+        request_id: str | None = None,
+    ) -> Call[int]:
+        """Appends lines to the log of a task that you hold; returns the number of the line that is written next.
+
+        A line is a text, or an object with `text`, `stream` (`stdout` or `stderr`) and `at`. `offset`, the number of
+        lines of the attempt that were sent before, replaces the idempotency key of the call: use it for many lines.
+        """
+        given = [{"text": line} if isinstance(line, str) else dict(line) for line in lines]
+        body = {"attempt": attempt, "lines": given, **drop_none(offset=offset)}
+        path = build_path("tasks", task_id, "logs")
+        return Call("POST", path, read_next, body=body, keyed=offset is None, request_id=request_id)
+
+    @paged_call
+    def read_log(self, task_id: str, *, after: int = 0, attempt: int | None = None) -> Call[Page[LogLine]]:
+        """Yields the lines of a task's log after a number, oldest first; those of all attempts without `attempt`."""
+        params = {"after": after, "page_size": 500, **drop_none(attempt=attempt)}
+        return Call("GET", build_path("tasks", task_id, "logs"), read_page_of(read_log_line), params=params)
 
     @call
     def store_diff(self, diff: str, *, title: str = "", request_id: str | None = None) -> Call[Json]:

@@ -8,11 +8,11 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from .call import Call
+from .call import Call, build_path
 from .calls import Calls
-from .records import Page, PositionedEvent
+from .records import LogLine, Page, PositionedEvent
 from .retries import AttemptResult, Pause, Send, plan_attempts
-from .stream import LineSplitter, OnEpoch, OnOutage, Stream
+from .stream import EventSource, LineSplitter, LogStream, OnEpoch, OnOutage, Stream
 
 T = TypeVar("T")
 
@@ -64,7 +64,30 @@ class AsyncClient(Calls):
         `kind`, `severity`, `from_state`, `to_state`, `event_name`.
         """
         stream = Stream(after, params, self.retry_policy, give_up_after, on_outage, on_epoch)
-        while True:
+        async for event in self._read_stream(stream):
+            yield event
+
+    async def follow_log(
+        self,
+        task_id: str,
+        *,
+        after: int = 0,
+        attempt: int | None = None,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+    ) -> AsyncIterator[LogLine]:
+        """Yields the lines of a task's log after a number, as they are written, until the attempt has ended.
+
+        Without `attempt`, the lines of all attempts until the current one has ended, or the next one if the task waits
+        for it. Reconnects as `stream_events` does, without gap or repeat.
+        """
+        path = build_path("tasks", task_id, "logs")
+        stream = LogStream(path, after, attempt, self.retry_policy, give_up_after, on_outage)
+        async for line in self._read_stream(stream):
+            yield line
+
+    async def _read_stream(self, stream: EventSource[T]) -> AsyncIterator[T]:
+        while not stream.has_ended:
             result: AttemptResult | None = None
             try:
                 async with self.http.stream(**self.build_stream_request(stream)) as response:
@@ -72,14 +95,15 @@ class AsyncClient(Calls):
                         lines = LineSplitter()
                         async for data in response.aiter_bytes():
                             for line in lines.add(data):
-                                if event := stream.take_line(line):
-                                    yield event
+                                if (found := stream.take_line(line)) is not None:
+                                    yield found
                     else:
                         await response.aread()
                         result = response
             except httpx.RequestError as error:
                 result = error
-            await asyncio.sleep(stream.plan_reconnect(result))
+            if not stream.has_ended:
+                await asyncio.sleep(stream.plan_reconnect(result))
 
     async def close(self) -> None:
         await self.http.aclose()

@@ -16,7 +16,7 @@ from .call import Call
 from .records import Page
 from .refusals import Unsendable
 from .retries import RetryPolicy, Send
-from .stream import Stream
+from .stream import EventSource
 from .version import __version__
 
 T = TypeVar("T")
@@ -113,10 +113,10 @@ class Connection:
             "timeout": self._build_timeout(self.timeout + call.extra_seconds),
         }
 
-    def build_stream_request(self, stream: Stream) -> dict[str, Any]:
+    def build_stream_request(self, stream: EventSource[Any]) -> dict[str, Any]:
         return {
             "method": "GET",
-            "url": "events/",
+            "url": stream.path,
             "params": stream.build_query(),
             "headers": {"Accept": "text/event-stream"},
             "timeout": self._build_timeout(SILENCE_SECONDS),

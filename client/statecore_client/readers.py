@@ -12,6 +12,7 @@ from .records import (
     Event,
     Explanation,
     Json,
+    LogLine,
     Outcome,
     Page,
     PositionedEvent,
@@ -100,6 +101,14 @@ def read_approval(response: DecodedResponse) -> Approval:
 
 def read_event(response: DecodedResponse) -> Event:
     return to_record(Event, read_object(response))
+
+
+def read_log_line(response: DecodedResponse) -> LogLine:
+    return to_record(LogLine, read_object(response))
+
+
+def read_next(response: DecodedResponse) -> int:
+    return int(get_member(read_object(response), "next", int))
 
 
 def read_outcome(response: DecodedResponse) -> Outcome:

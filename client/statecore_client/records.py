@@ -111,6 +111,16 @@ class PositionedEvent(msgspec.Struct, kw_only=True):
         return str(self.position) if self.epoch is None else f"{self.epoch}-{self.position}"
 
 
+class LogLine(Record, kw_only=True):
+    """A line of a task's log. The stream is `stdout`, `stderr`, or `system` for a line about dropped ones."""
+
+    number: int
+    attempt: int = 0
+    stream: str = "stdout"
+    text: str = ""
+    at: datetime = NEVER
+
+
 class Approval(Record, kw_only=True):
     """A request for approval of an override, and its decision."""
 

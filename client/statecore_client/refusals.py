@@ -94,6 +94,16 @@ class LeaseLost(GuardFailed):
     codes = ("lease_lost",)
 
 
+class LogGap(Conflict):
+    """Lines before these are missing: only `offset` lines of the attempt are stored."""
+
+    codes = ("log_gap",)
+
+    @property
+    def offset(self) -> int:
+        return int(self.facts.get("offset", 0))
+
+
 class StaleVersion(Conflict):
     """The entity has changed since the caller read the version that it passed as `expected_version`."""
 
@@ -119,7 +129,7 @@ class Archived(Refused):
 
 
 class Throttled(Refused):
-    """The token exceeded its rate limit, and the client may not wait until `retry_after` seconds have passed."""
+    """The token, or the log of the task, exceeded its rate limit; the client may not wait for `retry_after` seconds."""
 
     statuses = (429,)
 
@@ -139,8 +149,8 @@ class BreakerOpen(Refused):
 
 
 REFUSALS: tuple[type[Refused], ...] = (
-    Invalid, NotAuthenticated, PermissionDenied, NotFound, GuardFailed, LeaseLost, StaleVersion, Conflict,
-    IdempotencyMismatch, Archived, Throttled, BreakerOpen,
+    Invalid, NotAuthenticated, PermissionDenied, NotFound, GuardFailed, LeaseLost, LogGap, StaleVersion,
+    Conflict, IdempotencyMismatch, Archived, Throttled, BreakerOpen,
 )  # fmt: skip
 BY_CODE = {code: refusal for refusal in REFUSALS for code in refusal.codes}
 BY_STATUS = {status: refusal for refusal in REFUSALS for status in refusal.statuses}

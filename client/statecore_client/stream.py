@@ -7,11 +7,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .records import Event, PositionedEvent, to_record
+from .records import Event, LogLine, PositionedEvent, to_record
 from .refusals import UnexpectedResponse, Unreachable
 from .retries import AttemptResult, RetryPolicy, is_temporary, read_retry_after, to_exception
 
@@ -45,6 +45,7 @@ class Outage:
     error: str
 
 
+T = TypeVar("T")
 OnOutage = Callable[[Outage], None]
 OnEpoch = Callable[[EpochEnded], None]
 CURSOR = re.compile("(?:([0-9]{1,9})-)?([0-9]{1,18})", re.ASCII)
@@ -62,13 +63,108 @@ class LineSplitter:
             yield line.removesuffix(b"\r").decode(errors="replace")
 
 
-class Stream:
-    """What a client remembers of an event stream: the position it has reached, and how long it has been disconnected.
+class EventSource(Generic[T]):
+    """What a client remembers of server-sent events: where it resumes, and how long it has been disconnected.
 
     Without `give_up_after` it reconnects until the caller stops reading. Each attempt that fails is passed to
-    `on_outage`; without one, an outage is logged when it begins and when it ends. With `on_epoch`, the stream continues
-    after the end of an epoch, from now on; without it, EpochEnded is raised.
+    `on_outage`; without one, an outage is logged when it begins and when it ends.
     """
+
+    path = ""
+    what = "event stream"
+    has_ended = False  # the server has sent everything
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        retry_policy: RetryPolicy,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+    ) -> None:
+        self.params, self.retry_policy = dict(params), retry_policy
+        self.give_up_after, self.on_outage = give_up_after, on_outage
+        self.failures = 0
+        self.reports = 0
+        self.lost_at = 0.0
+        # The fields of the message that is being read.
+        self.data: list[str] = []
+        self.name = ""
+
+    def build_query(self) -> dict[str, Any]:
+        """Returns the query of the next request, which resumes after what was received."""
+        raise NotImplementedError
+
+    def take_message(self, name: str, data: str) -> T | None:
+        """Returns the content of a message; None if it has none, or if the caller has it already."""
+        raise NotImplementedError
+
+    def take_id(self, value: str) -> None:
+        """Keeps the id of the message that is being read."""
+
+    def discard(self) -> None:
+        """Drops a partly read message, which the server sends again."""
+        self.data, self.name = [], ""
+
+    def take_line(self, line: str) -> T | None:
+        """Parses one line. Returns the content of the message that it completes, if the caller does not have it yet."""
+        if line:
+            self._parse_field(line)
+            return None
+        name, data = self.name, "\n".join(self.data)
+        self.data, self.name = [], ""
+        return self.take_message(name, data)
+
+    def _parse_field(self, line: str) -> None:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self.data.append(value)
+        elif field == "event":
+            self.name = value
+        elif field == "id":
+            self.take_id(value)
+
+    def plan_reconnect(self, result: AttemptResult | None) -> float:
+        """Returns the seconds to wait before the next attempt; `result` of the last one is None if it was closed.
+
+        Raises the refusal if another attempt would not help, and `Unreachable` after `give_up_after` seconds.
+        """
+        self.discard()
+        if result is not None and not is_temporary(result):
+            raise to_exception(result)
+        if self.failures == 0:
+            self.lost_at = time.monotonic()
+        self.failures += 1
+        retry_after = None if result is None else read_retry_after(result)
+        pause = max(self.retry_policy.compute_pause(self.failures), retry_after or 0.0)
+        seconds = time.monotonic() - self.lost_at
+        if self.give_up_after is not None and seconds + pause > self.give_up_after:
+            raise Unreachable(f"the {self.what} was down for {seconds:.1f} s: {_describe(result)}")
+        # A stream that is closed for the first time is routine: a proxy or a restart did it. It is no outage yet.
+        if result is not None or self.failures > 1:
+            self._report(Outage(self.reports + 1, seconds, _describe(result)))
+        return pause
+
+    def _report(self, outage: Outage) -> None:
+        self.reports = outage.attempt
+        if self.on_outage is not None:
+            self.on_outage(outage)
+        elif outage.attempt == 1:
+            log.warning("%s lost, reconnecting: %s", self.what, outage.error)
+
+    def end_outage(self) -> None:
+        if self.reports and self.on_outage is None:
+            log.info("%s resumed after %.1f s", self.what, time.monotonic() - self.lost_at)
+        self.failures = self.reports = 0
+
+
+class Stream(EventSource[PositionedEvent]):
+    """The events of the journal, after a position.
+
+    With `on_epoch`, the stream continues after the end of an epoch, from now on; without it, EpochEnded is raised.
+    """
+
+    path = "events/"
 
     def __init__(
         self,
@@ -79,19 +175,14 @@ class Stream:
         on_outage: OnOutage | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> None:
-        self.params, self.retry_policy = dict(params), retry_policy
-        self.give_up_after, self.on_outage, self.on_epoch = give_up_after, on_outage, on_epoch
+        super().__init__(params, retry_policy, give_up_after, on_outage)
+        self.on_epoch = on_epoch
         # The epoch is None until the server has named it.
         self.position: int | None = None
         self.epoch: int | None = None
         if after is not None:
             self.epoch, self.position = _parse_cursor(str(after))
-        self.failures = 0
-        self.reports = 0
-        self.lost_at = 0.0
-        # The fields of the message that is being read. A keep-alive has a position and no data.
-        self.data: list[str] = []
-        self.name = ""
+        # Where the message that is being read ends. A keep-alive has a position and no data.
         self.reached: tuple[int | None, int] | None = None
 
     def build_query(self) -> dict[str, Any]:
@@ -100,21 +191,24 @@ class Stream:
         after = self.position if self.epoch is None else f"{self.epoch}-{self.position}"
         return {**self.params, "after": after}
 
-    def take_line(self, line: str) -> PositionedEvent | None:
-        """Parses one line. Returns an event if the line completes one that the caller does not have yet."""
-        if line:
-            self._parse_field(line)
-            return None
-        data, name, seen = "\n".join(self.data), self.name, self.position
-        self.data, self.name = [], ""
+    def take_message(self, name: str, data: str) -> PositionedEvent | None:
+        seen = self.position
         if name == "resnapshot":
             self._start_over(data)
             return None
-        self._end_outage()
+        self.end_outage()
         if self.reached is not None:
             self.epoch, self.position, self.reached = self.reached[0], max(self.reached[1], seen or 0), None
         event = _read_event(data, self.epoch) if data else None
         return None if event is None or (seen is not None and event.position <= seen) else event
+
+    def take_id(self, value: str) -> None:
+        if CURSOR.fullmatch(value):
+            self.reached = _parse_cursor(value)
+
+    def discard(self) -> None:
+        super().discard()
+        self.reached = None
 
     def _start_over(self, data: str) -> None:
         """Continues from the new position after the end of an epoch, if the caller handles it; otherwise raises."""
@@ -129,52 +223,35 @@ class Stream:
             raise ended
         if self.reached is not None:
             (self.epoch, self.position), self.reached = self.reached, None
-        self._end_outage()
+        self.end_outage()
         self.on_epoch(ended)
 
-    def _parse_field(self, line: str) -> None:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            self.data.append(value)
-        elif field == "event":
-            self.name = value
-        elif field == "id" and CURSOR.fullmatch(value):
-            self.reached = _parse_cursor(value)
 
-    def plan_reconnect(self, result: AttemptResult | None) -> float:
-        """Returns the seconds to wait before the next attempt; `result` of the last one is None if it was closed.
+class LogStream(EventSource[LogLine]):
+    """The lines of a task's log, until the attempt has ended."""
 
-        Raises the refusal if another attempt would not help, and `Unreachable` after `give_up_after` seconds. A partly
-        read event is dropped, because the server sends it again.
-        """
-        self.data, self.name, self.reached = [], "", None
-        if result is not None and not is_temporary(result):
-            raise to_exception(result)
-        if self.failures == 0:
-            self.lost_at = time.monotonic()
-        self.failures += 1
-        retry_after = None if result is None else read_retry_after(result)
-        pause = max(self.retry_policy.compute_pause(self.failures), retry_after or 0.0)
-        seconds = time.monotonic() - self.lost_at
-        if self.give_up_after is not None and seconds + pause > self.give_up_after:
-            raise Unreachable(f"the event stream was down for {seconds:.1f} s: {_describe(result)}")
-        # A stream that is closed for the first time is routine: a proxy or a restart did it. It is no outage yet.
-        if result is not None or self.failures > 1:
-            self._report(Outage(self.reports + 1, seconds, _describe(result)))
-        return pause
+    what = "log stream"
 
-    def _report(self, outage: Outage) -> None:
-        self.reports = outage.attempt
-        if self.on_outage is not None:
-            self.on_outage(outage)
-        elif outage.attempt == 1:
-            log.warning("event stream lost, reconnecting: %s", outage.error)
+    def __init__(
+        self, path: str, after: int, attempt: int | None, retry_policy: RetryPolicy, give_up_after: float | None,
+        on_outage: OnOutage | None,
+    ) -> None:  # fmt: skip
+        super().__init__({} if attempt is None else {"attempt": attempt}, retry_policy, give_up_after, on_outage)
+        self.path, self.after = path, after
 
-    def _end_outage(self) -> None:
-        if self.reports and self.on_outage is None:
-            log.info("event stream resumed after %.1f s", time.monotonic() - self.lost_at)
-        self.failures = self.reports = 0
+    def build_query(self) -> dict[str, Any]:
+        return {**self.params, "after": self.after}
+
+    def take_message(self, name: str, data: str) -> LogLine | None:
+        self.end_outage()
+        self.has_ended = name == "end"
+        if not data or name:
+            return None
+        line = to_record(LogLine, _decode(data))
+        if line.number <= self.after:
+            return None
+        self.after = line.number
+        return line
 
 
 def _describe(result: AttemptResult | None) -> str:

@@ -8,11 +8,11 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from .call import Call
+from .call import Call, build_path
 from .calls import Calls
-from .records import Page, PositionedEvent
+from .records import LogLine, Page, PositionedEvent
 from .retries import AttemptResult, Pause, Send, plan_attempts
-from .stream import LineSplitter, OnEpoch, OnOutage, Stream
+from .stream import EventSource, LineSplitter, LogStream, OnEpoch, OnOutage, Stream
 
 T = TypeVar("T")
 
@@ -63,7 +63,28 @@ class Client(Calls):
         `kind`, `severity`, `from_state`, `to_state`, `event_name`.
         """
         stream = Stream(after, params, self.retry_policy, give_up_after, on_outage, on_epoch)
-        while True:
+        return self._read_stream(stream)
+
+    def follow_log(
+        self,
+        task_id: str,
+        *,
+        after: int = 0,
+        attempt: int | None = None,
+        give_up_after: float | None = None,
+        on_outage: OnOutage | None = None,
+    ) -> Iterator[LogLine]:
+        """Yields the lines of a task's log after a number, as they are written, until the attempt has ended.
+
+        Without `attempt`, the lines of all attempts until the current one has ended, or the next one if the task waits
+        for it. Reconnects as `stream_events` does, without gap or repeat.
+        """
+        path = build_path("tasks", task_id, "logs")
+        stream = LogStream(path, after, attempt, self.retry_policy, give_up_after, on_outage)
+        return self._read_stream(stream)
+
+    def _read_stream(self, stream: EventSource[T]) -> Iterator[T]:
+        while not stream.has_ended:
             result: AttemptResult | None = None
             try:
                 with self.http.stream(**self.build_stream_request(stream)) as response:
@@ -71,14 +92,15 @@ class Client(Calls):
                         lines = LineSplitter()
                         for data in response.iter_bytes():
                             for line in lines.add(data):
-                                if event := stream.take_line(line):
-                                    yield event
+                                if (found := stream.take_line(line)) is not None:
+                                    yield found
                     else:
                         response.read()
                         result = response
             except httpx.RequestError as error:
                 result = error
-            time.sleep(stream.plan_reconnect(result))
+            if not stream.has_ended:
+                time.sleep(stream.plan_reconnect(result))
 
     def close(self) -> None:
         self.http.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils.http import urlencode
@@ -80,7 +79,7 @@ def export(request: HttpRequest) -> StreamingHttpResponse:
     actor = permissions.get_actor(request)
     accounts.record(accounts.Action.EXPORTED, accounts.Account.of_actor(actor), actor=actor, facts=given)
     batches = _export_batches(filters)
-    content = _iterate_in_thread(batches) if isinstance(request, ASGIRequest) else batches
+    content = rendering.iterate_in_thread(batches) if isinstance(request, ASGIRequest) else batches
     response = StreamingHttpResponse(content, content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="events-{now():%Y%m%d-%H%M%S}.jsonl"'
     return response
@@ -94,12 +93,6 @@ def _export_batches(filters: history.Filters) -> Iterator[bytes]:
         yield b"".join(orjson.dumps({"position": each["position"], **each["event"]}) + b"\n" for each in page.events)
         more = page.more
         after = page.events[-1]["position"] if page.events else after
-
-
-async def _iterate_in_thread(batches: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Sends each batch as soon as it is read, without blocking the event loop on the database."""
-    while batch := await sync_to_async(lambda: next(batches, b""))():
-        yield batch
 
 
 @require_safe

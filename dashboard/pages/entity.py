@@ -32,15 +32,17 @@ from statecore.scheduling import deadlines
 from statecore.scheduling.expectations import expected_duration
 from statecore.transitions.retry import may_retry
 
+from . import task_log
 from .approvals import waits_for
 from .lookup import get_entity
 from .query_params import get_number
 
-TABS = {"history": "History", "attempts": "Attempts", "related": "Related", "data": "Data"}
+TABS = {"history": "History", "log": "Log", "attempts": "Attempts", "related": "Related", "data": "Data"}
+OF_TASKS = {"log", "attempts"}
 # Shown elsewhere on the page, or in the data tab.
 NOT_DETAILS = UNSHOWN | {
     "id", "state", "waived", "waiver", "version", "chain_head", "metadata",
-    "state_entered_at", "created_at", "updated_at", "last_heartbeat", "progress",
+    "state_entered_at", "created_at", "updated_at", "last_heartbeat", "progress", "progress_due_at",
 }  # fmt: skip
 MAX_DETAIL_LENGTH = 200
 SECONDS = ("_sec", "_seconds")
@@ -65,7 +67,7 @@ def _get_tab(request: HttpRequest, entity: Entity) -> str:
 
 
 def _list_tabs(entity: Entity) -> dict[str, str]:
-    return {name: title for name, title in TABS.items() if name != "attempts" or isinstance(entity, Task)}
+    return {name: title for name, title in TABS.items() if name not in OF_TASKS or isinstance(entity, Task)}
 
 
 def _history_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -91,6 +93,7 @@ def _data_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
 TAB_CONTEXTS = {
     "history": _history_context,
     "attempts": _attempts_context,
+    "log": task_log.read_context,
     "related": _related_context,
     "data": _data_context,
 }

@@ -23,6 +23,7 @@ class Liveness(NamedTuple):
     percent: int | None
     detail: str
     reported_at: str | None
+    unchanged_for: timedelta | None  # if its progress has been the same for too long
 
     @property
     def has_progress(self) -> bool:
@@ -46,6 +47,7 @@ def read_liveness(entity: Entity, at: datetime) -> Liveness | None:
         percent=None if fraction is None else round(100 * fraction),
         detail=progress.get("detail") or "",
         reported_at=progress.get("at"),
+        unchanged_for=at - entity.progressed_at() if isinstance(entity, Task) and entity.has_no_progress(at) else None,
     )
 
 

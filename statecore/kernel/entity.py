@@ -182,7 +182,7 @@ class HeartbeatEntity(Entity):
     volatile: ClassVar[tuple[str, ...]] = ("last_heartbeat", "progress")
     # The last sign of life of the holder: a heartbeat, or a report.
     last_heartbeat: Any = models.DateTimeField(null=True, editable=False)
-    # What the holder last reported: {"fraction", "detail", "at"}.
+    # What the holder last reported: {"fraction", "detail", "at"}, and "since" when it is the same.
     progress = models.JSONField(null=True, editable=False)
 
     class Meta(Entity.Meta):

@@ -141,6 +141,18 @@ class LeaseLost(GuardFailed):
     code = "lease_lost"
 
 
+class LogGap(Refusal):
+    """Lines before these are missing: `offset` is the number of lines of the attempt that are stored."""
+
+    code = "log_gap"
+
+
+class LogTooFast(Refusal):
+    """The task writes more log than `STATECORE_LOG_BYTES_PER_SECOND` permits; retry after `retry_after` seconds."""
+
+    code, status = "log_too_fast", 429
+
+
 class ConstraintViolated(Refusal):
     """A database constraint refused the change."""
 

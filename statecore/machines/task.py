@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan
 
 from ..kernel import clock, constraints
-from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
+from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
 from ..kernel.entity import HeartbeatEntity, LinkedEntity
@@ -216,6 +217,7 @@ class Task(LinkedEntity, HeartbeatEntity):
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "heartbeat_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "dependency_timeout_sec": ANY,
+            "progress_timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "max_retries": AtMost("STATECORE_AGENT_RETRIES"),
             "max_repairs": AtMost("STATECORE_AGENT_RETRIES"),
         },
@@ -227,7 +229,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         ),
     )
 
-    volatile = (*HeartbeatEntity.volatile, "blocked_by")
+    volatile = (*HeartbeatEntity.volatile, "blocked_by", "progress_due_at")
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
     # Copied from the workstream, so that events and lists can be filtered without a join.
@@ -257,6 +259,10 @@ class Task(LinkedEntity, HeartbeatEntity):
     # How long it may be blocked, and until when it is; NULL for no limit.
     dependency_timeout_sec = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     dependency_due_at = models.DateTimeField(null=True, editable=False)
+    # How long its progress may stay the same; 0 for the limit of the installation, which counts from the first report.
+    progress_timeout_sec = models.PositiveIntegerField(default=0, db_default=0)
+    # When its progress must have changed; a later time is no state, so nothing but the stuck list depends on it.
+    progress_due_at = models.DateTimeField(null=True, editable=False)
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
     retry_count = models.PositiveSmallIntegerField(default=0, editable=False)
     # How often it is given out again after its patch or an exit gate has rejected its work, and how often it was.
@@ -423,6 +429,26 @@ class Task(LinkedEntity, HeartbeatEntity):
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
+
+    def note_sign_of_life(self, at: datetime, actor: Actor, state: str, previous_state: str | None) -> None:
+        super().note_sign_of_life(at, actor, state, previous_state)
+        if state == State.RUNNING and previous_state != State.RUNNING:
+            limit = timedelta(seconds=self.progress_timeout_sec)
+            self.progress_due_at = at + limit if limit else None
+
+    def progress_limit(self) -> timedelta | None:
+        """Returns how long its progress may stay the same; None for any time."""
+        seconds = self.progress_timeout_sec or settings.STATECORE_PROGRESS_SECONDS
+        return timedelta(seconds=seconds) if seconds else None
+
+    def has_no_progress(self, at: datetime) -> bool:
+        """Whether it runs and its progress has not changed for its limit."""
+        return self.state == State.RUNNING and self.progress_due_at is not None and self.progress_due_at < at
+
+    def progressed_at(self) -> datetime:
+        """Returns when its progress last changed, or when it was started."""
+        since = (self.progress or {}).get("since")
+        return datetime.fromisoformat(since) if since else self.started_at or self.state_entered_at
 
     def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         self.completed_at = at if state in FINAL else None

@@ -17,12 +17,13 @@ from .phase import Phase
 from .recall import Recall
 from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
+from .task_log import LogChunk, TaskLog
 from .token import Token
 from .tool_lease import ToolLease
 
 __all__ = [
-    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
-    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
-    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
-    "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "AuditNote",
+    "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount", "ExecutorWork",
+    "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
+    "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

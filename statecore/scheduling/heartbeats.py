@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import F, Value
 from django.db.models.functions import Greatest
@@ -70,11 +71,11 @@ def renew(
     """
     rights.require(actor, model.flow, "operate")
     for _try in range(CONCURRENT_CHANGES):
-        entity = _find_held(model, entity_id, actor, attempt)
+        entity = find_held(model, entity_id, actor, attempt)
         at = now()
         changed: dict[str, Any] = {"last_heartbeat": max(at, entity.created_at)}
         if progress is not None:
-            changed["progress"] = stamp_progress(progress, at)
+            changed |= _progress_fields(entity, stamp_progress(progress, at), at)
         unchanged = {"state": entity.state, "attempt": entity.attempt, "holder": entity.holder}
         if model.objects.filter(pk=entity_id, **unchanged).update(**changed):
             if isinstance(entity, UetWorker) and entity.quarantined_at is not None:
@@ -87,6 +88,18 @@ def stamp_progress(progress: Progress, at: datetime) -> dict[str, Any]:
     return {"fraction": progress.get("fraction"), "detail": progress.get("detail", ""), "at": rfc3339(at)}
 
 
+def _progress_fields(entity: HeartbeatEntity, progress: dict[str, Any], at: datetime) -> dict[str, Any]:
+    """Return the fields that store progress; one that is the same as before keeps the time since when it is."""
+    before = entity.progress or {}
+    if "since" in before and all(before[name] == progress[name] for name in ("fraction", "detail")):
+        return {"progress": {**progress, "since": before["since"]}}
+    changed: dict[str, Any] = {"progress": {**progress, "since": progress["at"]}}
+    if isinstance(entity, Task):
+        limit = entity.progress_limit()
+        changed["progress_due_at"] = at + limit if limit else None
+    return changed
+
+
 def _serialize_lease(entity: HeartbeatEntity, at: datetime) -> dict[str, Any]:
     ends_at = entity.lease_ends_at(at)
     return {
@@ -97,24 +110,29 @@ def _serialize_lease(entity: HeartbeatEntity, at: datetime) -> dict[str, Any]:
     }
 
 
-def _find_held(model: type[HeartbeatEntity], entity_id: str, actor: Actor, attempt: int | None) -> HeartbeatEntity:
-    """Return the entity if the actor holds it. An entity without a holder is open to every agent."""
+def find_held(
+    model: type[HeartbeatEntity], entity_id: str, actor: Actor, attempt: int | None, takes: str = "heartbeat"
+) -> HeartbeatEntity:
+    """Return the entity if the actor holds it. An entity without a holder is open to every agent.
+
+    Raises NotFound, NotTheHolder, and LeaseLost with what the entity `takes` from its holder only.
+    """
     entity: HeartbeatEntity | None = model.objects.filter(pk=entity_id).first() if is_valid_id(entity_id) else None
     if entity is None:
         raise not_found(model, entity_id)
     if attempt is not None and attempt != entity.attempt:
-        raise _lease_lost(entity, f"the current attempt is {entity.attempt}, not {attempt}")
+        raise _lease_lost(entity, f"the current attempt is {entity.attempt}, not {attempt}", takes)
     rights.require_holder(actor, entity)
     if entity.state not in entity.flow.renewed_in:
-        raise _lease_lost(entity, f"it is {entity.state}")
+        raise _lease_lost(entity, f"it is {entity.state}", takes)
     if actor.holds and entity.holder and entity.is_free():
-        raise _lease_lost(entity, "it was released after a time without heartbeats")
+        raise _lease_lost(entity, "it was released after a time without heartbeats", takes)
     return entity
 
 
-def _lease_lost(entity: Entity, why: str) -> LeaseLost:
-    detail = f"{entity} takes no heartbeat: {why}"
-    return LeaseLost("heartbeat", [Unmet(LeaseLost.code, detail, entity.pk)], **entity.current_facts())
+def _lease_lost(entity: Entity, why: str, takes: str = "heartbeat") -> LeaseLost:
+    detail = f"{entity} takes no {takes}: {why}"
+    return LeaseLost(takes, [Unmet(LeaseLost.code, detail, entity.pk)], **entity.current_facts())
 
 
 def _end_quarantine(worker_id: str, actor: Actor, work: UnitOfWork) -> None:
@@ -203,19 +221,43 @@ def record_heartbeat_with_token(
     return None if updated is None else _serialize_response(*updated)
 
 
-# All reports in one statement, because a worker may hold many tasks.
+# All reports in one statement, because a worker may hold many tasks. Progress that is the same as before keeps the time
+# since when it is, and when it is due to change.
 STORE_PROGRESS = {
     "postgresql": (
-        "SET progress = reported.progress, last_heartbeat = %s "
+        "SET last_heartbeat = %s, progress = reported.progress || jsonb_build_object('since', CASE WHEN {same} "
+        "THEN row.progress -> 'since' ELSE reported.progress -> 'at' END), progress_due_at = CASE WHEN {same} "
+        "THEN row.progress_due_at ELSE %s::timestamptz + {limit} * interval '1 second' END "
         "FROM jsonb_to_recordset(%s::jsonb) AS reported(id text, attempt integer, progress jsonb) "
         "WHERE row.id = reported.id AND row.attempt = reported.attempt AND row.worker_id = %s"
     ),
     "sqlite": (
-        "SET progress = reported.value ->> 'progress', last_heartbeat = %s "
+        "SET last_heartbeat = %s, progress = json_patch(reported.value -> 'progress', json_object('since', CASE WHEN "
+        "{same} THEN row.progress ->> 'since' ELSE reported.value ->> '$.progress.at' END)), progress_due_at = CASE "
+        "WHEN {same} THEN row.progress_due_at "
+        "ELSE strftime('%%Y-%%m-%%d %%H:%%M:%%f', %s, '+' || {limit} || ' seconds') END "
         "FROM json_each(%s) AS reported WHERE row.id = reported.value ->> 'id' "
         "AND row.attempt = reported.value ->> 'attempt' AND row.worker_id = %s"
     ),
 }
+SAME_PROGRESS = {
+    "postgresql": (
+        "(row.progress ? 'since' AND row.progress -> 'fraction' = reported.progress -> 'fraction' "
+        "AND row.progress -> 'detail' = reported.progress -> 'detail')"
+    ),
+    "sqlite": (
+        "(row.progress ->> 'since' IS NOT NULL "
+        "AND row.progress ->> 'fraction' IS reported.value ->> '$.progress.fraction' "
+        "AND row.progress ->> 'detail' = reported.value ->> '$.progress.detail')"
+    ),
+}
+
+
+@cache
+def _progress_sql(vendor: str, default_seconds: int) -> str:
+    limit = f"coalesce(nullif(row.progress_timeout_sec, 0), nullif({default_seconds}, 0))"
+    change = STORE_PROGRESS[vendor].format(same=SAME_PROGRESS[vendor], limit=limit)
+    return f"UPDATE {Task._meta.db_table} AS row {change}"
 
 
 def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) -> None:
@@ -229,10 +271,8 @@ def _store_progress(worker_id: str, progress: Mapping[TaskAttempt, Progress]) ->
     ]
     changed_at: Any = connection.ops.adapt_datetimefield_value(at)
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {Task._meta.db_table} AS row {STORE_PROGRESS[connection.vendor]}",
-            [changed_at, json.dumps(reported), worker_id],
-        )
+        statement = _progress_sql(connection.vendor, settings.STATECORE_PROGRESS_SECONDS)
+        cursor.execute(statement, [changed_at, changed_at, json.dumps(reported), worker_id])
 
 
 def _serialize_response(state: str, draining: bool, commands: list[Any]) -> dict[str, Any]:

@@ -25,10 +25,12 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Accounts, approvals and holds, which people write, and the order of the journal, which the sequencer writes.
+# Accounts, approvals and holds, which people write, logs of agents, and the order of the journal, which the sequencer
+# writes.
 NOT_FOR_EXECUTORS = {
-    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.numbering", "statecore.phase",
-    "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.treehashes",
+    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.logchunk", "statecore.numbering",
+    "statecore.phase", "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
+    "statecore.treehashes",
 }  # fmt: skip
 # Executors declare their work to the other processes; only the owner takes it back.
 FOR_EXECUTORS = {"statecore.executorwork"}

@@ -2,6 +2,7 @@
 import { drawAll } from "./diagram.js";
 import { follow } from "./events.js";
 import { followHeartbeats } from "./heartbeats.js";
+import { followLog } from "./log.js";
 import { chip, forcedMark, readJson } from "./marks.js";
 import { timeElement } from "./times.js";
 
@@ -9,6 +10,7 @@ drawAll(readJson("drawing"));
 const looks = readJson("looks");
 const { machine, entity } = document.body.dataset;
 const refreshHeartbeats = followHeartbeats();
+followLog();
 
 follow({ entity_type: machine, entity }, (events) => {
   const last = events.at(-1);

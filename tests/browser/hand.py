@@ -121,6 +121,29 @@ def work(run: str, fraction: float, detail: str) -> str:
     return str(task.pk)
 
 
+def log(task: str, texts: Sequence[str], stream: str = "stdout") -> int:
+    """Writes lines to the log of a running task, as its agent would."""
+    from statecore.delivery import log_news
+    from statecore.machines.task import Task
+    from statecore.scheduling import task_logs
+    from tests.support import world as people
+
+    lines = [task_logs.LogLine(stream, text, None) for text in texts]
+    attempt = Task.objects.get(pk=task).attempt
+    for start in range(0, len(lines), task_logs.MAX_LINES):
+        task_logs.append(task, attempt, lines[start : start + task_logs.MAX_LINES], actor=people.AGENT)
+    log_news.announce(task)
+    return len(lines)
+
+
+def finish(task: str) -> None:
+    from statecore.machines.task import Task
+    from tests.support import world as people
+
+    row = Task.objects.get(pk=task)
+    people.fire(row, "execution_completed", actor=people.AGENT, attempt=row.attempt, exit_code=0)
+
+
 def state(machine: str, entity_id: str) -> dict[str, Any]:
     from statecore.kernel import registry
 
@@ -143,7 +166,7 @@ def board() -> dict[str, Any]:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
-    for command in (prepare, person, plan, grow, age, force, retry, create, work, state, events, board)
+    for command in (prepare, person, plan, grow, age, force, retry, create, work, log, finish, state, events, board)
 }
 
 

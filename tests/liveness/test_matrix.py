@@ -82,4 +82,5 @@ def test_a_gate_that_is_renewed_still_has_its_timeout(clock: Any) -> None:
     gate = world.fire(world.gate(timeout_sec=7_200), "gate_started", actor=world.INTEGRATOR)
     reply = scheduling.renew(type(gate), gate.pk, actor=world.INTEGRATOR, progress={"fraction": 0.5, "detail": "half"})
     assert reply["lease_expires_at"] == "2026-01-05T10:00:00.000000Z"
-    assert read(gate).progress == {"fraction": 0.5, "detail": "half", "at": "2026-01-05T08:00:00.000000Z"}
+    at = "2026-01-05T08:00:00.000000Z"
+    assert read(gate).progress == {"fraction": 0.5, "detail": "half", "at": at, "since": at}

@@ -48,7 +48,8 @@ def test_progress_is_stored_and_validated(agent: Caller, clock: Any) -> None:
     job = start_job(agent)
     body = {"attempt": 1, "progress": {"fraction": 0.25, "detail": "3 of 12 files"}}
     expect_ok(agent.post(f"{job}heartbeat/", body))
-    kept = {**body["progress"], "at": "2026-01-05T08:00:00.000000Z"}
+    at = "2026-01-05T08:00:00.000000Z"
+    kept = {**body["progress"], "at": at, "since": at}
     assert expect_ok(agent.get(job))["progress"] == kept
     expect_refusal(agent.post(f"{job}heartbeat/", {"progress": {"fraction": 1.5}}), 400, "invalid")
     expect_refusal(agent.post(f"{job}heartbeat/", {"progress": {"detail": "x" * 501}}), 400, "invalid")

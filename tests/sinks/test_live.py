@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 from channels.layers import channel_layers, get_channel_layer
 
-from statecore.delivery.sinks import live
+from statecore.delivery import broadcast
 from statecore.delivery.sinks.live import GROUP, MAX_EVENTS, Live
 from statecore.journal.position import head
 from statecore.records.sink_cursor import get_position
@@ -66,7 +66,7 @@ class Watcher:
 def layers(settings, monkeypatch):
     """Create the channel layer with the test's settings, and a timeout long enough for a busy host."""
     channel_layers.backends.clear()
-    monkeypatch.setattr(live, "SEND_TIMEOUT", 30.0)
+    monkeypatch.setattr(broadcast, "SEND_TIMEOUT", 30.0)
     yield settings
     channel_layers.backends.clear()
 

@@ -1,68 +1,98 @@
-"""Stuck means no progress: entities are measured from their last sign of it, and against their own timeout."""
+"""A task whose agent is alive, and whose progress has not changed for its limit, is listed as stuck as such."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import time_machine
+from django.test import Client
+from django.urls import reverse
 
+from dashboard.queries.liveness import read_liveness
 from statecore import scheduling
 from statecore.kernel.clock import now
-from statecore.read_models import stuck
-from statecore.scheduling import deadlines
-from tests.support import world
+from statecore.machines.task import Task
+from statecore.read_models.stuck import list_stuck
+from statecore.read_models.stuck.listing import Kind, count_stuck
+from tests.api.callers import Caller, expect_ok
+from tests.logs.writing import start_task
 
 pytestmark = pytest.mark.django_db
 
 
-def start(tasks: list[dict[str, Any]]) -> str:
-    """Submits and starts a plan; returns a worker that has claimed its first task."""
-    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "w", "tasks": tasks}]}
-    scheduling.submit_plan(plan, actor=world.operator())
-    worker = world.idle_worker()
-    scheduling.claim(worker.pk, actor=world.AGENT)
-    return str(worker.pk)
+@pytest.fixture
+def clock(settings: Any) -> Any:
+    settings.STATECORE_PROGRESS_SECONDS = 600
+    with time_machine.travel("2026-01-01T00:00:00Z", tick=False) as moved:
+        yield moved
 
 
-def listed() -> set[str]:
-    return {item.entity.pk for item in stuck.list_stuck() if item.entity.flow.entity_type in ("workstream", "task")}
+def report(agent: Caller, minutes: int, clock: Any, *, fraction: float | None = None, whole: bool = True) -> None:
+    """Lets time pass with a heartbeat each minute; each reports the same progress, if any."""
+    progress = None if fraction is None else {"fraction": fraction, "detail": "unpacking"}
+    for _minute in range(minutes):
+        clock.shift(60)
+        if whole:
+            body = {"tasks": [{"id": "t", "attempt": 1, "progress": progress}]}
+            expect_ok(agent.post("workers/t-worker/heartbeat/", body))
+        else:
+            expect_ok(agent.post("tasks/t/heartbeat/", {"attempt": 1, "progress": progress}))
 
 
-def test_a_workstream_that_completes_tasks_is_not_stuck(later) -> None:
-    worker = start([{"id": f"t{number}"} for number in range(8)])
-    for number in range(6):
-        later(minutes=25)
-        task = world.model("Task").objects.get(state="running")
-        report = scheduling.Report(task.pk, "execution_completed", {"attempt": 1, "exit_code": 0})
-        scheduling.report_and_claim(worker, [report], actor=world.AGENT)
-        assert "w" not in listed(), number
-    later(minutes=61)
-    assert "w" in listed()
+def listed() -> list[tuple[str, str]]:
+    assert sum(count_stuck(now()).values()) == len(list_stuck())
+    return [(item.kind.value, item.why) for item in list_stuck() if item.entity.flow.entity_type == "task"]
 
 
-def test_a_running_task_is_stuck_only_past_its_own_timeout(later) -> None:
-    start([{"id": "t", "timeout_sec": 7_200}])
-    task = world.model("Task").objects.get()
-    later(minutes=90)
-    assert listed() == set()
-    assert deadlines.compute_overdue(task, now()) is None
-    later(minutes=31)
-    assert listed() == {"t", "w"}
-    assert deadlines.compute_overdue(task, now()).total_seconds() == 60
+@pytest.mark.parametrize("whole", [True, False])
+def test_progress_that_does_not_change_makes_a_task_stuck_and_new_progress_ends_it(clock: Any, *, whole: bool) -> None:
+    agent = Caller(name="agent-1")
+    start_task(agent, timeout_sec=7200)
+    report(agent, 10, clock, fraction=0.5, whole=whole)
+    assert listed() == []
+    report(agent, 3, clock, fraction=0.5, whole=whole)
+    assert listed() == [("no progress", "running 13 min: alive, but no progress for 12 min")]
+    (item,) = [item for item in list_stuck() if item.kind is Kind.NO_PROGRESS]
+    assert item.as_dict()["since"] == "2026-01-01T00:01:00.000000Z"
+    liveness = read_liveness(Task.objects.get(), now())
+    assert liveness is not None
+    assert liveness.unchanged_for is not None
+    report(agent, 1, clock, fraction=0.6, whole=whole)
+    assert listed() == []
+    assert Task.objects.get().progress["since"] == "2026-01-01T00:14:00.000000Z"
 
 
-def test_a_run_with_recent_work_is_not_stuck(later) -> None:
-    worker = start([{"id": "t1", "timeout_sec": 86_400 * 2}, {"id": "t2"}])
-    later(hours=25)
-    scheduling.record_heartbeat(worker, actor=world.AGENT)
-    assert [item.entity.pk for item in stuck.list_stuck(entity_type="run")] == []
-    later(hours=24)
-    assert [item.kind.value for item in stuck.list_stuck(entity_type="run")] == ["overdue"]
+def test_a_task_may_have_a_limit_of_its_own_that_counts_from_its_start(clock: Any) -> None:
+    agent = Caller(name="agent-1")
+    start_task(agent, timeout_sec=7200, progress_timeout_sec=120)
+    report(agent, 3, clock)
+    assert [kind for kind, _why in listed()] == ["no progress"]
 
 
-def test_a_gate_is_stuck_only_past_its_own_timeout(later) -> None:
-    gate = world.fire(world.gate(timeout_sec=7_200), "gate_started", actor=world.INTEGRATOR)
-    later(minutes=90)
-    assert [item.entity.pk for item in stuck.list_stuck(entity_type="test_gate")] == []
-    later(minutes=31)
-    assert [item.entity.pk for item in stuck.list_stuck(entity_type="test_gate")] == [gate.pk]
+def test_without_a_report_or_without_a_limit_a_task_is_not_stuck(clock: Any, settings: Any) -> None:
+    agent = Caller(name="agent-1")
+    start_task(agent, timeout_sec=7200)
+    report(agent, 20, clock)
+    settings.STATECORE_PROGRESS_SECONDS = 0
+    report(agent, 20, clock, fraction=0.1)
+    assert listed() == []
+
+
+def test_the_pages_show_it(clock: Any, client: Client) -> None:
+    agent = Caller(name="agent-1")
+    start_task(agent, timeout_sec=7200)
+    report(agent, 13, clock, fraction=0.5)
+    client.force_login(agent.user)
+    for page in (reverse("console:stuck"), reverse("console:liveness", args=["tasks", "t"])):
+        assert "alive, but no progress for 12 min" in client.get(page).content.decode()
+    working = client.get(reverse("console:run_working", args=["t-r"])).content.decode()
+    assert "no progress for 12 min" in working
+
+
+def test_a_heartbeat_of_another_attempt_changes_nothing(clock: Any) -> None:
+    agent = Caller(name="agent-1")
+    start_task(agent)
+    progress = {("t", 2): {"fraction": 0.5, "detail": ""}}
+    scheduling.record_heartbeat("t-worker", actor=agent.token.as_agent(), progress=progress)
+    assert Task.objects.get().progress_due_at is None

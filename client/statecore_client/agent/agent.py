@@ -9,7 +9,8 @@ from ..refusals import StatecoreError
 from ..slots.crew import Crew
 from ..slots.execution import Execution
 from ..slots.settings import Settings
-from .command import CommandExecution, FailedStart, resolve_program
+from .command import resolve_program
+from .task_execution import TaskExecution
 from .terminal import Terminal
 
 
@@ -31,7 +32,5 @@ class Agent:
         return self.crew.run()
 
     def _start(self, task: Task, worker_id: str) -> Execution:
-        try:
-            return CommandExecution(self.command, task, worker_id, self.terminal)
-        except OSError as error:
-            return FailedStart(task, error)
+        crew = self.crew
+        return TaskExecution(self.command, task, worker_id, self.terminal, client=crew.persistent, brief=crew.brief)

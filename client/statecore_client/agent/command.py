@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
@@ -23,6 +23,8 @@ from ..slots.execution import COMPLETED, FAILED, Execution
 from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
+STREAMS = ("stdout", "stderr")
+OnOutput = Callable[[str, bytes], None]  # is called with the stream and the data
 # select() cannot wait for more than some weeks, but a task may take longer.
 LONGEST_SELECT = 3600.0
 # Linux limits the length of an environment variable.
@@ -61,9 +63,9 @@ class CommandResult:
 class FailedStart(Execution):
     """The execution of a command that could not be started."""
 
-    def __init__(self, task: Task, error: OSError) -> None:
+    def __init__(self, task: Task, reason: str) -> None:
         self.task = task
-        self.result = CommandResult(process_guard.NOT_EXECUTABLE, f"the command cannot be started: {error}")
+        self.result = CommandResult(process_guard.NOT_EXECUTABLE, reason)
 
     def wait(self, seconds: float) -> CommandResult:
         return self.result
@@ -97,9 +99,12 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
 class CommandExecution(Execution):
     """A running command and its process group. Any thread may call `end` at any time."""
 
-    def __init__(self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal) -> None:
-        self.task = task
-        self.output, self.lines = Output(), LinePrinter(terminal, task.id)
+    def __init__(
+        self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal, on_output: OnOutput
+    ) -> None:
+        self.task, self.on_output = task, on_output
+        self.output = Output()
+        self.printers = {stream: LinePrinter(terminal, task.id) for stream in STREAMS}
         self.lock = threading.Lock()
         guard_end, self.control = os.pipe()
         try:
@@ -122,31 +127,37 @@ class CommandExecution(Execution):
     def wait(self, seconds: float) -> CommandResult:
         """Reads the output until the command ends, or ends the command after `seconds`."""
         until = time.monotonic() + seconds
-        stdout = self.process.stdout
-        assert stdout is not None  # noqa: S101 - requested with PIPE
-        timed_out = not self._read(stdout, until)
+        pipes = {stream: getattr(self.process, stream) for stream in STREAMS}
+        timed_out = not self._read(pipes, until)
         if timed_out:
             self.end()
-            self._read(stdout, time.monotonic() + 2 * process_guard.GRACE)
+            self._read(pipes, time.monotonic() + 2 * process_guard.GRACE)
         exit_code = self._wait_for_exit_code(until)
-        stdout.close()
-        self.lines.close()
+        for stream in STREAMS:
+            pipes[stream].close()
+            self.printers[stream].close()
         self._close_control()
         return CommandResult(exit_code, self.output.text(), timed_out)
 
-    def _read(self, stdout: IO[bytes], until: float) -> bool:
-        """Returns whether the output ended in time."""
+    def _read(self, pipes: Mapping[str, IO[bytes]], until: float) -> bool:
+        """Reads both streams as they come; returns whether they ended in time."""
         with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
+            for stream, pipe in pipes.items():
+                selector.register(pipe, selectors.EVENT_READ, stream)
             while (left := until - time.monotonic()) > 0:
-                if not selector.select(min(left, LONGEST_SELECT)):
-                    continue
-                data = os.read(stdout.fileno(), CHUNK)
-                if not data:
+                for key, _ready in selector.select(min(left, LONGEST_SELECT)):
+                    if data := os.read(key.fd, CHUNK):
+                        self._take(key.data, data)
+                    else:
+                        selector.unregister(key.fileobj)
+                if not selector.get_map():
                     return True
-                self.output.add(data)
-                self.lines.add(data)
         return False
+
+    def _take(self, stream: str, data: bytes) -> None:
+        self.output.add(data)
+        self.printers[stream].add(data)
+        self.on_output(stream, data)
 
     def _wait_for_exit_code(self, until: float) -> int:
         # The command may have closed its output and still be running.
@@ -169,5 +180,5 @@ def _start_guarded(
     return subprocess.Popen(
         [sys.executable, "-I", "-S", process_guard.__file__, str(control), *command],
         env=environment, pass_fds=[control],
-        stdin=payload, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
+        stdin=payload, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..processes.output import Output
 from ..records import Json, Task
+from ..slots.log_sender import LogSender
 from ..synchronous import Client
 
 STREAMS = ("stdout", "stderr")
@@ -32,11 +33,12 @@ class TaskFailed(Exception):
 class Context:
     """A task in progress. Its methods may be called from any thread."""
 
-    def __init__(self, task: Task, worker_id: str, client: Client) -> None:
+    def __init__(self, task: Task, worker_id: str, client: Client, sender: LogSender) -> None:
         self.task, self.worker_id = task, worker_id
         # Synchronous: an `async` function calls it with `asyncio.to_thread`.
         self.client = client
         self.output = Output()
+        self._sender = sender
         self._lock = threading.Lock()
         self._progress: Json = {}
         self._cancelled = threading.Event()
@@ -73,8 +75,10 @@ class Context:
         self._progress = {"fraction": fraction, "detail": detail}
 
     def log(self, text: str, stream: str = "stdout") -> None:
-        """Adds a line to the output of the task, of which the first and last 32 kB are stored."""
+        """Adds a line to the log of the task, live, and to its output, of which the first and last 32 kB are stored."""
         if stream not in STREAMS:
             raise ValueError(f"the stream is stdout or stderr, not {stream!r}")
+        data = f"{text}\n".encode(errors="replace")
         with self._lock:
-            self.output.add(f"{text}\n".encode(errors="replace"))
+            self.output.add(data)
+            self._sender.add(stream, data)

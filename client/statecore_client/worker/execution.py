@@ -11,6 +11,7 @@ from typing import Any
 
 from ..records import Json, Task
 from ..slots.execution import COMPLETED, FAILED, Execution
+from ..slots.log_sender import LogSender
 from .context import Cancelled, Context, TaskFailed
 from .function import Function
 
@@ -45,8 +46,10 @@ class FunctionResult:
 
 
 class FunctionExecution(Execution):
-    def __init__(self, function: Function, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        self.function, self.context, self.task = function, context, context.task
+    def __init__(
+        self, function: Function, context: Context, sender: LogSender, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.function, self.context, self.sender, self.task = function, context, sender, context.task
         self.result: FunctionResult | None = None
         # Set when the function has returned, and when the work has ended or is to end.
         self.has_returned, self.may_return = threading.Event(), threading.Event()
@@ -66,6 +69,14 @@ class FunctionExecution(Execution):
         self.may_return.set()
 
     def wait(self, seconds: float) -> FunctionResult:
+        result = self._wait_for_function(seconds)
+        self.sender.close()
+        return result
+
+    def close(self) -> None:
+        self.sender.discard()
+
+    def _wait_for_function(self, seconds: float) -> FunctionResult:
         """Waits for the function. One that ignores its cancellation continues in its thread; its result is dropped."""
         self.may_return.wait(min(seconds, threading.TIMEOUT_MAX))
         if self.has_returned.is_set() and self.result is not None:

@@ -11,6 +11,7 @@ from ..records import Task
 from ..refusals import StatecoreError
 from ..slots.crew import Crew
 from ..slots.execution import Execution
+from ..slots.log_sender import LogSender
 from ..slots.settings import Settings
 from ..synchronous import Client
 from .context import Context
@@ -93,7 +94,8 @@ class Worker:
                 function = self._find_function(task)
                 if function is None:
                     return NoFunction(task, sorted(self.functions))
-                return FunctionExecution(function, Context(task, worker_id, client), loop)
+                sender = LogSender(client, task)
+                return FunctionExecution(function, Context(task, worker_id, client, sender), sender, loop)
 
             self.crew = Crew(settings, start, log.info)
             code = self.crew.run(self.drain_seconds)

@@ -3,6 +3,7 @@
 from .board import Board, get_board
 from .claim_queue import ClaimQueue, get_claim_queue
 from .hub import Hub, close_all_hubs, get_hub
+from .log_reader import FollowedLog, LogReader, Part, get_log_reader
 from .ring import EpochEnded, PositionTooOld, StreamEvent
 from .subscription import EventFilter, Subscription, check_shared
 
@@ -11,7 +12,10 @@ __all__ = [
     "ClaimQueue",
     "EpochEnded",
     "EventFilter",
+    "FollowedLog",
     "Hub",
+    "LogReader",
+    "Part",
     "PositionTooOld",
     "StreamEvent",
     "Subscription",
@@ -20,4 +24,5 @@ __all__ = [
     "get_board",
     "get_claim_queue",
     "get_hub",
+    "get_log_reader",
 ]  # fmt: skip

@@ -165,7 +165,7 @@ class Hub:
         news.set()
 
     async def _receive_broadcasts(self) -> None:
-        while not _is_cancelled():
+        while not is_cancelled():
             try:
                 await self._receive_messages()
             except Exception as error:  # noqa: BLE001 - without Redis, polling continues
@@ -177,7 +177,7 @@ class Hub:
         channel = await layer.new_channel()
         await layer.group_add(GROUP, channel)
         try:
-            while not _is_cancelled():
+            while not is_cancelled():
                 self._handle_message(await layer.receive(channel))
         finally:
             with suppress(Exception):
@@ -202,7 +202,7 @@ class Hub:
         self._add(events, message["last"])
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Whether the running task was cancelled.
 
     It is checked explicitly, because the Redis client may swallow a cancellation that arrives just after it has sent a

@@ -16,14 +16,17 @@ from ...records import (
     BulkJob,
     BulkPortion,
     DefaultGrant,
+    LogChunk,
+    TaskLog,
     Token,
     ToolLease,
 )
 
 CHUNK = 1_000
-# The journal has separate files. The other tables are short-lived, or not valid in another installation.
+# The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
+    LogChunk, TaskLog,
 )  # fmt: skip
 Row = dict[str, Any]
 

@@ -47,7 +47,7 @@ def _count(at: datetime) -> StuckCounts:
         overdue[entity_type] += count
     for (entity_type, kind), count in count_stuck(at).items():
         listed[entity_type] += count
-        if kind is not Kind.OVERDUE:
+        if kind in (Kind.NEEDS_APPROVAL, Kind.NEEDS_DECISION):
             waiting[entity_type] += count
     # Unary plus drops the zeros: machines without stuck entities are omitted.
     return StuckCounts(dict(+overdue), dict(+waiting), dict(+listed))

@@ -31,6 +31,7 @@ DEFAULT_LIMIT = 100
 
 class Kind(StrEnum):
     OVERDUE = "overdue"
+    NO_PROGRESS = "no progress"
     NEEDS_APPROVAL = "needs approval"
     NEEDS_DECISION = "needs a decision"
 
@@ -126,16 +127,17 @@ def _make_items(found: list[StuckEntity], chains: list[list[chain.Link]], at: da
 
 def _make_item(one: StuckEntity, at: datetime, links: list[chain.Link], acknowledged: Acknowledgement | None) -> Item:
     entity = one.entity
-    proposal = None if one.is_decision else propose_recovery(entity, at)
-    if one.is_decision:
-        kind = Kind.NEEDS_DECISION
+    has_deadline = not (one.is_decision or one.has_no_progress)
+    proposal = propose_recovery(entity, at) if has_deadline else None
+    if not has_deadline:
+        kind = Kind.NEEDS_DECISION if one.is_decision else Kind.NO_PROGRESS
     else:
         kind = Kind.NEEDS_APPROVAL if proposal and proposal.mode == APPROVAL else Kind.OVERDUE
     return Item(
         entity=entity,
         kind=kind,
         since=one.since,
-        deadline=None if one.is_decision else expected_duration(entity.flow, entity.state),
+        deadline=expected_duration(entity.flow, entity.state) if has_deadline else None,
         overdue=one.compute_overdue(at),
         why=chain.format_sentence(links),
         recovery=proposal or _suggest_manual_action(entity, links, at),
@@ -171,6 +173,12 @@ def count_stuck(at: datetime, *, entity_type: str | None = None, visible: Visibl
 def _list_rows_by_kind(sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], QuerySet[Any]]]:
     for source in sources:
         machine, rows = source.rows.model.flow.entity_type, source.rows.order_by().values_list("pk")
-        yield (machine, Kind.NEEDS_DECISION if source.is_decision else Kind.OVERDUE), rows
+        yield (machine, _choose_kind(source)), rows
         if source.approval is not None:
             yield (machine, Kind.NEEDS_APPROVAL), rows.filter(source.approval)
+
+
+def _choose_kind(source: Source) -> Kind:
+    if source.has_no_progress:
+        return Kind.NO_PROGRESS
+    return Kind.NEEDS_DECISION if source.is_decision else Kind.OVERDUE

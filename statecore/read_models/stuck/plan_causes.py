@@ -113,6 +113,10 @@ def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:
 
 def _find_cause_while_running(entity: Task, at: datetime) -> Cause:
     holder: Any = entity.worker
+    contact = entity.last_contact()
+    if entity.has_no_progress(at) and contact is not None and entity.lease_ends_at(contact) >= at:
+        unchanged = phrasing.format_duration(at - entity.progressed_at())
+        return phrasing.describe_state(entity, at, f"alive, but no progress for {unchanged}")
     if is_silent(holder, at):
         return Wait("runs on", holder)
     timeout = phrasing.format_duration(timedelta(seconds=entity.timeout_sec))

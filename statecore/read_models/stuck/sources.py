@@ -14,9 +14,11 @@ from django.db.models import Q, QuerySet
 
 from ...kernel import registry
 from ...kernel.clock import rfc3339
+from ...kernel.constraints import is_live
 from ...kernel.entity import Entity
 from ...kernel.flow import Flow
 from ...kernel.ids import is_valid_id
+from ...machines.task import State, Task
 from ...scheduling import deadlines
 from ...scheduling.expectations import expected_duration
 from ...scheduling.recovery import build_approval_condition, find_awaiting_approval
@@ -55,6 +57,7 @@ class StuckEntity(NamedTuple):
     since: datetime
     cursor: ListCursor
     is_decision: bool
+    has_no_progress: bool
 
     @property
     def key(self) -> tuple[str, str]:
@@ -73,6 +76,7 @@ class Source:
     clock: str
     grace: timedelta = timedelta()
     is_decision: bool = False
+    has_no_progress: bool = False
     # Matches the rows that wait for an approval; None if no row does.
     approval: Q | None = None
 
@@ -88,17 +92,28 @@ class Source:
         return self.rows.filter(same_or_later if self.name > cursor.source else later)
 
     def _read_row(self, row: Any) -> StuckEntity:
-        since = getattr(row, self.clock)
-        return StuckEntity(row, since, ListCursor(since + self.grace, self.name, row.pk), self.is_decision)
+        clock = getattr(row, self.clock)
+        cursor = ListCursor(clock + self.grace, self.name, row.pk)
+        since = row.progressed_at() if self.has_no_progress else clock
+        return StuckEntity(row, since, cursor, self.is_decision, self.has_no_progress)
 
 
 def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
-    """Yields the sources: overdue entities, others that wait for an approval, and those that need a decision."""
+    """Yields the sources: overdue entities, tasks without progress, and what waits for an approval or a decision."""
     for entity_type, state in find_overdue_states(at):
         if is_wanted(entity_type):
             yield _build_overdue_source(registry.flow(entity_type), state, at)
+    if is_wanted(Task.flow.entity_type):
+        yield _build_progress_source(at)
     yield from _build_approval_sources(at, is_wanted)
     yield from (each for each in find_decision_sources() if is_wanted(each.rows.model.flow.entity_type))
+
+
+def _build_progress_source(at: datetime) -> Source:
+    """Returns the tasks whose agent is alive and reports the same progress for too long, without the overdue ones."""
+    rows = Task.objects.filter(is_live(Task.flow.final), state=State.RUNNING, progress_due_at__lt=at)
+    overdue = deadlines.select_stuck(Task.flow, State.RUNNING, at).order_by().values("pk")
+    return Source("progress task", rows.exclude(pk__in=overdue), "progress_due_at", has_no_progress=True)
 
 
 def find_decision_sources() -> Iterator[Source]:

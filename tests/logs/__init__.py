@@ -1,0 +1,1 @@
+"""The logs of tasks: numbers, limits, followers, the agent and the page."""
