@@ -26,20 +26,26 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
     workers.update_load(work, changes)
-    attempts.keep(changes)
-    started, progressed = [], []
+    started, progressed, interrupted, with_tool = [], [], [], []
     for change in changes:
         if change.entry.to_state == task.State.RUNNING:
             started.append(change)
         # Tasks that unobserved_completion.py is completing need no reaction.
         elif change.entity.pk not in work.completing:
             progressed.append(change)
+        if change.entry.from_state in attempts.WORKED_IN and change.entry.trigger not in attempts.GOES_ON:
+            interrupted.append(change)
+        if change.entity.__dict__["tool"]:
+            with_tool.append(change)
+    if interrupted:
+        attempts.keep(interrupted)
     if started:
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
     # Last, because a report may lock the breaker of the tool.
-    tools.react(work, changes)
+    if with_tool:
+        tools.react(work, with_tool)
 
 
 def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
@@ -147,7 +153,7 @@ def _runs_changed(work: UnitOfWork, changes: list[Change]) -> None:
 def _gates_changed(work: UnitOfWork, changes: list[Change]) -> None:
     _gates_created(work, [change for change in changes if _is_new(change)])
     _gates_decided(work, [change for change in changes if _is_decided(change)])
-    tools.react(work, changes)
+    tools.react(work, [change for change in changes if change.entity.__dict__["tool"]])
 
 
 def _is_decided(change: Change) -> bool:
