@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
@@ -80,8 +79,7 @@ def _remove_load(work: UnitOfWork, worker_id: str, load: LoadChange) -> None:
     """Does not wait for the worker's row: if it is locked elsewhere, its tasks are counted after the commit."""
     found: list[Any] = work.lock_known(Worker, [worker_id], skip_locked=True)
     if not found:
-        step = partial(_recount, worker_id, load.cause)
-        transaction.on_commit(partial(run_in_transaction, step), robust=True)
+        work.postpone(partial(run_in_transaction, partial(_recount, worker_id, load.cause)))
     for worker in found:
         # Never below zero: a wrong count is for the integrity check to find, not a reason to refuse a report.
         _set_load(work, worker, max(worker.current_load + load.delta, 0), load.cause)
