@@ -45,7 +45,7 @@ class Row(NamedTuple):
     entity_type: str | bytes
     entity_id: str | bytes
     sequence: int
-    anchored_digest: str | bytes | None = None
+    anchored_digest: str | bytes | None
 
 
 def verify_chain(entities: Iterable[tuple[str, str]] | None = None) -> Finding | None:
@@ -91,7 +91,7 @@ def find_mismatched_columns(first: int, last: int) -> Finding | None:
     within = f"SELECT event_id FROM {POSITIONS} WHERE position BETWEEN %s AND %s"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT '', '', FALSE, TRUE, event_id, entity_type, entity_id, sequence FROM {Event._meta.db_table} "
+            f"SELECT '', '', FALSE, TRUE, event_id, entity_type, entity_id, sequence, NULL FROM {Event._meta.db_table} "
             f"WHERE event_id IN ({within}) AND NOT ({_build_column_comparison()}) ORDER BY event_id LIMIT 1",
             [first, last],
         )
