@@ -132,7 +132,7 @@ class ReadOnlyRecord(Record):
 
 
 def _note(record: models.Model, action: Action, actor: Actor) -> None:
-    """Phases are rules for agents, so the journal has who set them; a diff never changes."""
+    """Record the operator who sets the rules of a phase; a diff never changes."""
     if isinstance(record, Phase):
         record.record(action, actor)
 

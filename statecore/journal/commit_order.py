@@ -138,7 +138,7 @@ def load_numbering() -> Numbering:
     """Returns the sequencer's row, without its mark if that comes from another server."""
     row = get_numbering()
     server = get_server_identifier()
-    # An unknown id says nothing: what is known stays, so that the next process that can read the id compares.
+    # An unknown id is no other id: the known one stays, for the next process that can read the id to compare.
     is_other_server = bool(row.cluster and server) and row.cluster != server
     if is_other_server or (row.seen and not _is_from_this_database(row.seen)):
         _reset_transaction_ids(connection)
