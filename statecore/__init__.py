@@ -1,3 +1,3 @@
 """Protected state machines: states change only by legal, recorded transitions."""
 
-__version__ = "0.1.0"
+from statecore_client.version import __version__ as __version__

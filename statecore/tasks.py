@@ -51,15 +51,20 @@ def sweep_tasks() -> None:
     """Time out tasks, take those of silent agents away, and queue due retries."""
     timers.time_out_tasks()
     timers.fail_silent_tasks()
+    timers.fail_blocked_tasks()
     timers.queue_retries()
 
 
 @shared_task
 def sweep_workers() -> None:
-    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete expired recalls and old attempts."""
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete expired recalls and old attempts.
+
+    Fail runs in which nothing can continue.
+    """
     heartbeats.repair_heartbeats()
     timers.mark_unresponsive_workers()
     timers.end_lost_workers()
+    timers.fail_stopped_runs()
     recall.forget()
     task_attempt.forget()
 

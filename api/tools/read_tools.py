@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from api.client import AsyncClient
 from statecore.records.token import Scope
+from statecore_client import AsyncClient
 
+from . import results
 from .tool import Arguments, tool
 
 Collection = Annotated[str, Meta(description="tasks, runs, workstreams, workers, patches, gates, breakers, …")]
@@ -39,37 +41,41 @@ class EntityListArguments(ListArguments, kw_only=True):
     ] = {}
 
 
+class TaskArguments(ListArguments, kw_only=True):
+    task_id: str
+
+
 class HistoryArguments(ListArguments, kw_only=True):
     collection: Collection
     id: str
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.MachineList)
 async def list_machines(client: AsyncClient, arguments: NoArguments) -> Any:
     """List the machines (kinds of entities) with their states."""
     return [{"entity_type": machine.entity_type, "states": machine.states} for machine in await client.list_machines()]
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.Machine)
 async def describe_machine(client: AsyncClient, arguments: MachineArguments) -> Any:
     """Read the declaration of a machine: states, transitions, guards and permitted actors."""
     return _without_deprecated((await client.get_machine(arguments.entity_type)).fields)
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.EntityList)
 async def list_entities(client: AsyncClient, arguments: EntityListArguments) -> Any:
     """List the entities of a collection, newest first, filtered by fields."""
     page = await client.get_page(arguments.collection, **{**arguments.filters, "page_size": arguments.limit})
     return {"results": [each.fields for each in page.results], "more": page.next is not None}
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.Entity)
 async def get_entity(client: AsyncClient, arguments: EntityArguments) -> Any:
     """Read one entity with all its fields."""
     return (await client.get(arguments.collection, arguments.id)).fields
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.History)
 async def get_history(client: AsyncClient, arguments: HistoryArguments) -> Any:
     """List the events of an entity, oldest first, with actor, time and reason."""
     found: list[Any] = []
@@ -80,7 +86,7 @@ async def get_history(client: AsyncClient, arguments: HistoryArguments) -> Any:
     return {"events": found, "more": False}
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.Explanation)
 async def explain(client: AsyncClient, arguments: EntityArguments) -> Any:
     """Explain the state of an entity: its transitions, their unmet conditions, and the root cause if it waits."""
     return _without_deprecated((await client.explain(arguments.collection, arguments.id)).fields)
@@ -91,18 +97,40 @@ def _without_deprecated(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name != "moves"}
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.StuckList)
 async def list_stuck(client: AsyncClient, arguments: ListArguments) -> Any:
     """List entities that are overdue or need a decision, each with the reason."""
-    found: list[Any] = []
-    async for each in client.list_stuck():
-        if len(found) == arguments.limit:
-            return {"results": found, "more": True}
-        found.append(each.fields)
-    return {"results": found, "more": False}
+    return await _collect(client.list_stuck(), arguments.limit)
 
 
-@tool(Scope.READ)
+@tool(Scope.READ, results.Stats)
 async def get_stats(client: AsyncClient, arguments: NoArguments) -> Any:
     """Read counts by machine and state, and the rates of failures and overrides."""
     return await client.get_stats()
+
+
+@tool(Scope.READ, results.Rows)
+async def list_attempts(client: AsyncClient, arguments: TaskArguments) -> Any:
+    """List the attempts at a task, oldest first, with the error and output of each."""
+    return await _collect(client.list_attempts(arguments.task_id), arguments.limit)
+
+
+@tool(Scope.READ, results.Rows)
+async def list_holds(client: AsyncClient, arguments: ListArguments) -> Any:
+    """List the active holds, which keep tasks from being claimed, with the reason and end of each."""
+    return await _collect(client.list_holds(status="active"), arguments.limit)
+
+
+@tool(Scope.READ, results.Rows)
+async def list_approvals(client: AsyncClient, arguments: ListArguments) -> Any:
+    """List the overrides that wait for the approval of a second person."""
+    return await _collect(client.list_approvals(status="pending"), arguments.limit)
+
+
+async def _collect(found: AsyncIterator[Any], limit: int) -> dict[str, Any]:
+    rows: list[Any] = []
+    async for each in found:
+        if len(rows) == limit:
+            return {"results": rows, "more": True}
+        rows.append(getattr(each, "fields", each))
+    return {"results": rows, "more": False}

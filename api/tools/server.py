@@ -10,13 +10,15 @@ from typing import Any
 import httpx
 import mcp_types
 import msgspec
+from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from api.client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
+from statecore import __version__
 from statecore.records.token import Token
+from statecore_client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
 
-from . import read_tools, write_tools
+from . import prompts, read_tools, write_tools
 from .application import TOKEN
 from .tool import Tool, catalogue
 
@@ -53,8 +55,18 @@ def create_server(application: Application) -> Server[Any]:
             return _build_error({"code": "invalid", "detail": str(error)})
         return await _call(application, tool, arguments, context)
 
+    async def list_prompts(context: Context, _params: Any) -> mcp_types.ListPromptsResult:
+        return prompts.list_prompts()
+
+    async def get_prompt(context: Context, params: mcp_types.GetPromptRequestParams) -> mcp_types.GetPromptResult:
+        found = prompts.get_prompt(params.name, params.arguments or {})
+        if found is None:
+            raise MCPError(mcp_types.INVALID_PARAMS, f"there is no prompt {params.name}")
+        return found
+
     return Server(
-        "statecore", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool,
+        "statecore", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool,
+        on_list_prompts=list_prompts, on_get_prompt=get_prompt,
         get_tool_input_schema=lambda name: catalogue[name].schema if name in catalogue else None,
     )  # fmt: skip
 
@@ -62,7 +74,7 @@ def create_server(application: Application) -> Server[Any]:
 INSTRUCTIONS = """Statecore manages the states of runs, workstreams, tasks, workers, patches, gates and jobs. States \
 change only by declared transitions, which are recorded. Before you fire a transition, call `explain`: it lists the \
 transitions that are allowed, and the unmet conditions of the others. A refusal has a code and a message, and changes \
-nothing."""
+nothing. The prompt `work` explains how an agent claims tasks and reports."""
 
 
 async def _call(application: Application, tool: Tool, arguments: Any, context: Context) -> mcp_types.CallToolResult:
@@ -103,7 +115,8 @@ def _get_token(context: Context) -> Token:
 def _describe(tool: Tool) -> mcp_types.Tool:
     hints = mcp_types.ToolAnnotations(read_only_hint=tool.is_read_only, destructive_hint=False, open_world_hint=False)
     return mcp_types.Tool(
-        name=tool.name, description=tool.description, input_schema=tool.schema, annotations=hints
+        name=tool.name, description=tool.description, input_schema=tool.schema, output_schema=tool.output_schema,
+        annotations=hints,
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from api.client import AsyncClient
 from statecore.records.token import Scope
+from statecore_client import AsyncClient
 
 A = TypeVar("A", bound="Arguments")
 
@@ -24,6 +24,7 @@ class Tool:
     description: str
     scope: Scope
     arguments: type[Arguments]
+    returns: type[msgspec.Struct]
     call: Callable[[AsyncClient, Any], Awaitable[Any]]
 
     @property
@@ -33,6 +34,12 @@ class Tool:
         return schema
 
     @property
+    def output_schema(self) -> dict[str, Any]:
+        """The schema of a result, whose root is an object, as the protocol requires."""
+        _parts, parts = msgspec.json.schema_components([self.returns], ref_template="#/$defs/{name}")
+        return {**parts[self.returns.__name__], "$defs": parts}
+
+    @property
     def is_read_only(self) -> bool:
         return self.scope is Scope.READ
 
@@ -40,12 +47,16 @@ class Tool:
 catalogue: dict[str, Tool] = {}
 
 
-def tool(scope: Scope) -> Callable[[Callable[[AsyncClient, A], Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
+def tool(
+    scope: Scope, returns: type[msgspec.Struct]
+) -> Callable[[Callable[[AsyncClient, A], Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Declare a function as a tool; its docstring is the description, the type of `arguments` the input schema."""
 
     def declare(function: Callable[[AsyncClient, A], Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         name = function.__name__
-        catalogue[name] = Tool(name, function.__doc__ or "", scope, get_type_hints(function)["arguments"], function)
+        catalogue[name] = Tool(
+            name, function.__doc__ or "", scope, get_type_hints(function)["arguments"], returns, function
+        )
         return function
 
     return declare

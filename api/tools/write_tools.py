@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from api.client import AsyncClient
 from statecore.records.token import Scope
+from statecore_client import AsyncClient
 
+from . import results
 from .read_tools import Collection
 from .tool import Arguments, tool
 
@@ -60,6 +61,11 @@ class Failure(Report):
     error: str
 
 
+class Patch(Report):
+    diff: Annotated[str, Meta(description="a unified diff, as `git diff` prints it")]
+    title: str = ""
+
+
 class OneTool(Arguments):
     tool: Annotated[str, Meta(description="the id of the tool, such as pytest")]
 
@@ -69,7 +75,7 @@ class ToolReport(OneTool):
     error: str | None = None
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Fired)
 async def fire_transition(client: AsyncClient, arguments: Firing) -> Any:
     """Fire a transition that agents may fire."""
     more = {"reason": arguments.reason, "expected_version": arguments.expected_version}
@@ -78,31 +84,31 @@ async def fire_transition(client: AsyncClient, arguments: Firing) -> Any:
     ).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Entity)
 async def create_entity(client: AsyncClient, arguments: Creation) -> Any:
     """Create an entity in the initial state of its machine."""
     return (await client.create(arguments.collection, **arguments.fields)).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Entity)
 async def submit_plan(client: AsyncClient, arguments: Plan) -> Any:
     """Create a run from a plan, in one transaction; a refusal names the invalid part of the plan."""
     return (await client.submit_plan(arguments.plan)).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Entity)
 async def register_worker(client: AsyncClient, arguments: Registration) -> Any:
     """Register a worker that can claim tasks; it must send a heartbeat or claim every minute."""
     return (await client.register_worker(arguments.capabilities)).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.HeartbeatReply)
 async def heartbeat(client: AsyncClient, arguments: OneWorker) -> Any:
     """Send a heartbeat; returns the tasks that the worker must stop."""
     return (await client.send_heartbeat(arguments.worker_id)).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Claimed)
 async def claim_task(client: AsyncClient, arguments: Claim) -> Any:
     """Claim the next task that the worker is capable of; the list is empty if there is none."""
     return {
@@ -112,7 +118,7 @@ async def claim_task(client: AsyncClient, arguments: Claim) -> Any:
     }
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Fired)
 async def complete_task(client: AsyncClient, arguments: Success) -> Any:
     """Report that a claimed task succeeded."""
     done = await client.complete_task(
@@ -121,19 +127,26 @@ async def complete_task(client: AsyncClient, arguments: Success) -> Any:
     return done.fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Fired)
 async def fail_task(client: AsyncClient, arguments: Failure) -> Any:
     """Report that a claimed task failed; it is retried while retries remain."""
     return (await client.fail_task(arguments.task_id, attempt=arguments.attempt, error=arguments.error)).fields
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Entity)
+async def submit_patch(client: AsyncClient, arguments: Patch) -> Any:
+    """Submit a patch of a claimed task, before its completion is reported; the task waits until it is committed."""
+    stored = await client.store_diff(arguments.diff, title=arguments.title)
+    return (await client.submit_patch(arguments.task_id, attempt=arguments.attempt, diff_id=stored["id"])).fields
+
+
+@tool(Scope.AGENT, results.Permission)
 async def acquire_breaker(client: AsyncClient, arguments: OneTool) -> Any:
     """Request permission to call an external tool; refused while its circuit breaker is open."""
     return await client.acquire_breaker(arguments.tool)
 
 
-@tool(Scope.AGENT)
+@tool(Scope.AGENT, results.Counted)
 async def report_breaker(client: AsyncClient, arguments: ToolReport) -> Any:
     """Report whether a call of an external tool succeeded."""
     return await client.report_breaker(arguments.tool, success=arguments.success, error=arguments.error)

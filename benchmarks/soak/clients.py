@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from api.client import Client, Refused, RetryPolicy, Task
+from statecore_client import Client, Refused, RetryPolicy, Task
 
 T = TypeVar("T")
 

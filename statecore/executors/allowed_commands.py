@@ -10,9 +10,10 @@ from pathlib import Path
 
 from django.conf import settings
 
+from statecore_client.processes.process_guard import NOT_EXECUTABLE, NOT_FOUND
+
 from . import sandbox
 from .errors import CommandRejected, NotEnabled
-from .process_guard import NOT_EXECUTABLE, NOT_FOUND
 
 
 def are_enabled() -> bool:

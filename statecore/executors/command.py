@@ -1,6 +1,6 @@
 """Execution of one command without a shell, in a clean environment, with a timeout and bounded output.
 
-The command runs under process_guard.py, so that no process it starts outlives the timeout, the command or the runner.
+The command runs under `process_guard`, so that no process it starts outlives the timeout, the command or the runner.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from .output import LIMIT, Output
-from .process_guard import GRACE, NOT_EXECUTABLE
+from statecore_client.processes import process_guard
+from statecore_client.processes.output import LIMIT, Output
+from statecore_client.processes.process_guard import GRACE, NOT_EXECUTABLE
 
-GUARD = Path(__file__).with_name("process_guard.py")
+GUARD = Path(process_guard.__file__)
 STOPPED = 143  # 128 + SIGTERM, as a shell reports a terminated command
 CHUNK = 65_536
 # Seconds between two checks of the limits.

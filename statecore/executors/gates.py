@@ -8,6 +8,8 @@ from typing import Any
 import structlog
 from django.conf import settings
 
+from statecore_client.processes.process_guard import GRACE
+
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.refusals import Refusal
@@ -19,7 +21,6 @@ from .checkouts import Source
 from .command_slots import slots
 from .due_gates import BATCH, find_due
 from .errors import GitFailed, NotEnabled, RepositoryBusy, WorkerStopping
-from .process_guard import GRACE
 
 __all__ = ["find_due", "run_gate", "time_out_gates"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from statecore_client.processes.process_guard import NOT_EXECUTABLE
+
 from . import allowed_commands, checkouts, sandbox
 from .checkouts import Source
 from .command import STOPPED, Result
 from .errors import CommandRejected, GitFailed, WorkerStopping
-from .process_guard import NOT_EXECUTABLE
 
 
 def run(

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, cast
 from django.conf import settings
 from django.db.models import QuerySet
 
+from statecore_client.processes.output import LIMIT, keep_end
+
 from .. import notifications, transitions
 from ..kernel.actors import Actor
 from ..kernel.clock import now
@@ -25,7 +27,6 @@ from . import reverts, verification
 from .checkouts import Source
 from .compensation_plan import Notify, Plan, Revert, RunTests
 from .errors import GitFailed, RollbackFailed
-from .output import LIMIT, keep_end
 from .repository import Repository
 from .verification import VerificationCommand
 from .work_tree_recovery import ROLLBACK, TRAILERS, recover_work_tree

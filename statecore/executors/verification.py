@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
+from statecore_client.processes.output import keep_end
+
 from ..kernel import repositories
 from ..machines.patch_ledger import PatchLedger
 from ..machines.test_gate import TestGate
@@ -17,7 +19,6 @@ from .checkouts import Source
 from .command import Result
 from .command_slots import slots
 from .errors import WorkerStopping
-from .output import keep_end
 
 DEFAULT_TIMEOUT = 1800
 OUTPUT_LIMIT = 8_000  # characters of output kept in the details

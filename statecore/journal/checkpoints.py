@@ -14,9 +14,10 @@ import structlog
 from django.conf import settings
 from django.db import models
 
+from statecore_client.transparency.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from statecore_client.transparency.notes import InvalidNote, Note, Signer, VerifierKey
+
 from ..kernel.clock import now
-from ..transparency.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
-from ..transparency.notes import InvalidNote, Note, Signer, VerifierKey
 from . import signing
 from .home_files import CHECKPOINT_FILE, copy_checkpoint_aside, get_checkpoint_path
 from .position import current_epoch

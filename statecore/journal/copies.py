@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from django.db import connection
 
-from ..transparency.evidence import InvalidEvidence, Line, parse_line
-from ..transparency.merkle import hash_leaf
-from ..transparency.notes import InvalidNote
+from statecore_client.transparency.evidence import InvalidEvidence, Line, parse_line
+from statecore_client.transparency.merkle import hash_leaf
+from statecore_client.transparency.notes import InvalidNote
+
 from .archive import get_last_archived_position
 from .checkpoints import find_difference, find_key, read_saved
 from .commit_order import EVENTS, POSITIONS

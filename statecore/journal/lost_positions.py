@@ -17,11 +17,12 @@ from typing import Any
 
 import orjson
 
+from statecore_client.transparency.checkpoint import Checkpoint
+from statecore_client.transparency.evidence import InvalidEvidence, Line, parse_line
+from statecore_client.transparency.merkle import HASH_SIZE, hash_leaf
+from statecore_client.transparency.notes import InvalidNote
+
 from ..kernel.actors import Kind
-from ..transparency.checkpoint import Checkpoint
-from ..transparency.evidence import InvalidEvidence, Line, parse_line
-from ..transparency.merkle import HASH_SIZE, hash_leaf
-from ..transparency.notes import InvalidNote
 from .checkpoints import find_key, read_saved
 from .epochs import Losses
 from .home_files import build_lost_path, find_line_before, get_journal_path

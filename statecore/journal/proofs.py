@@ -6,10 +6,11 @@ from typing import Any
 
 from django.db.models import Max
 
+from statecore_client.transparency.merkle import prove_consistency, prove_inclusion
+from statecore_client.transparency.notes import VerifierKey, encode
+from statecore_client.transparency.proofs import format_proof
+
 from ..kernel.refusals import Invalid, NotFound, Refusal
-from ..transparency.merkle import prove_consistency, prove_inclusion
-from ..transparency.notes import VerifierKey, encode
-from ..transparency.proofs import format_proof
 from .archive import Anchor, ArchivedRange, build_archived_refusal, get_latest_archived_range
 from .checkpoints import SignedCheckpoint, find_checkpoint, latest_checkpoint
 from .events import EVENT_ID_LENGTH, Event

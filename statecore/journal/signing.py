@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from ..transparency.notes import SIGNATURE_SIZE, InvalidNote, Signer, SignerKey, VerifierKey, decode
+from statecore_client.transparency.notes import SIGNATURE_SIZE, InvalidNote, Signer, SignerKey, VerifierKey, decode
 
 KEY_FILE = "journal.key"
 PROGRAM_SECONDS = 10.0

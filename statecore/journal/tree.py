@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from django.db import connection, models
 
+from statecore_client.transparency.merkle import HASH_SIZE, Hashes, compute_root, split_hashes
+
 from ..storage.write_guard import allow_writes
-from ..transparency.merkle import HASH_SIZE, Hashes, compute_root, split_hashes
 
 TILE_BITS = 8
 TILE_SIZE = 1 << TILE_BITS

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
+from statecore_client.transparency.checkpoint import Checkpoint, Cosignature, open_checkpoint, verify_cosignature
+from statecore_client.transparency.notes import DASH, InvalidNote, Note, Signature, VerifierKey
+
 from ..kernel.clock import now, rfc3339
 from ..kernel.refusals import Invalid
-from ..transparency.checkpoint import Checkpoint, Cosignature, open_checkpoint, verify_cosignature
-from ..transparency.notes import DASH, InvalidNote, Note, Signature, VerifierKey
 from .checkpoints import SignedCheckpoint, delete_outdated, find_difference, find_key, latest_checkpoint
 
 CLOCK_SKEW = timedelta(minutes=5)

@@ -32,6 +32,16 @@ class State(models.TextChoices):
 FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 
 
+STARTED = ("ready", "executing", "validating")  # states of workstreams whose tasks may move
+
+
+class OnFailure(models.TextChoices):
+    """What follows when a part has failed and nothing can continue without a decision."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+
+
 def all_workstreams_are_completed_or_skipped(run: Run, facts: Facts) -> Unmet | None:
     counting = run.workstreams.filter(successor=None)  # the successor of a retried workstream counts instead
     open_one = counting.exclude(state__in=("completed", "skipped")).values_list("pk", "state").first()
@@ -46,20 +56,36 @@ def a_critical_workstream_has_failed(run: Run, facts: Facts) -> Unmet | None:
     return Unmet("no_critical_failure", "no critical workstream has failed")
 
 
+def it_fails_instead_of_waiting(run: Run, facts: Facts) -> Unmet | None:
+    if run.on_failure == OnFailure.FAIL:
+        return None
+    return Unmet("waits_for_decisions", "its plan does not say on_failure: fail, so it waits for a decision")
+
+
+def nothing_can_continue(run: Run, facts: Facts) -> Unmet | None:
+    if all_workstreams_are_completed_or_skipped(run, facts) is None:
+        return Unmet("no_open_workstream", "it has no unfinished workstream")
+    part = run.find_moving_part()
+    return part and Unmet("part_continues", f"{part} continues without a decision", part.pk, part.flow.entity_type)
+
+
 class Run(Entity):
     flow = Flow(
-        version="1.0.1",
+        version="1.1.0",
         collection="runs",
         final=FINAL,
         done={State.SUCCEEDED},
         timing={State.PENDING: timedelta(hours=24), State.RUNNING: timedelta(hours=24)},
         moves_with_parts={State.RUNNING},
-        agents_set={"phase": ANY, "metadata": ANY},
+        agents_set={"phase": ANY, "on_failure": ANY, "metadata": ANY},
         succession=Succession(children=("workstreams",)),
     )
 
     state = StateField(State, initial=State.PENDING)
     phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="runs")
+    on_failure = models.CharField(
+        max_length=4, choices=OnFailure.choices, default=OnFailure.WAIT, db_default=OnFailure.WAIT
+    )
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
 
@@ -93,6 +119,16 @@ class Run(Entity):
             ),
         )
 
+    def find_moving_part(self) -> Any:
+        """Returns a part that changes without a decision, or None: then nothing does, because the others wait."""
+        stopped = related(related(self, "workstreams"), "gates").find_stopped(self.pk)
+        for parts, among in ((self.workstreams, Q()), (self.tasks, Q(workstream__state__in=STARTED))):
+            current = parts.filter(among, has_no_successor(parts.model)).exclude(state="completed")
+            # Without an order: the index of ids would make the database read the whole table.
+            if found := current.filter(parts.model.is_moving(stopped)).order_by()[:1]:
+                return found[0]
+        return None
+
     def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         self.completed_at = at if state in FINAL else None
         if state == State.PENDING:
@@ -125,6 +161,16 @@ class Run(Entity):
         severity=Severity.ERROR,
     )
     def fail(self) -> None: ...
+
+    @transition(
+        "nothing_can_continue",
+        source=State.RUNNING,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[it_fails_instead_of_waiting, nothing_can_continue],
+        severity=Severity.ERROR,
+    )
+    def fail_without_progress(self) -> None: ...
 
     @transition("run_canceled", source={State.PENDING, State.RUNNING}, target=State.CANCELED, by={OPERATOR})
     def cancel(self) -> None: ...

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from ..kernel import constraints
+from ..kernel import clock, constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
 from ..kernel.constraints import live_by_state
 from ..kernel.entity import HeartbeatEntity
@@ -30,6 +30,9 @@ class State(models.TextChoices):
 FINAL = {State.COMPLETED, State.FAILED, State.TERMINATED}
 LIVE = set(State) - FINAL
 UNDER_WAY = {State.RUNNING, State.PAUSED}
+# How often it retries after transient errors in a row. An error counts as the first again this long after a retry.
+MAX_RETRIES = 3
+CALM = timedelta(minutes=10)
 
 
 def it_has_capacity(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
@@ -45,12 +48,18 @@ def no_task_is_pending(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
 
 def the_error_is_not_retryable(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
     retryable = facts.params.get("retryable", False)
-    return Unmet("retryable", "the error is retryable: the worker stays RUNNING") if retryable else None
+    return Unmet("retryable", "the error is retryable: report it with error_transient") if retryable else None
+
+
+def retries_remain(worker: SupervisedWorker, facts: Facts) -> Unmet | None:
+    if worker.count_retries(facts.at) < MAX_RETRIES:
+        return None
+    return Unmet("retries_exhausted", f"all {MAX_RETRIES} retries are used")
 
 
 class SupervisedWorker(HeartbeatEntity):
     flow = Flow(
-        version="1.0.2",
+        version="1.1.0",
         collection="supervised-workers",
         prefix="sworker",
         final=FINAL,
@@ -58,7 +67,7 @@ class SupervisedWorker(HeartbeatEntity):
         timing={
             State.IDLE: Rest("it waits for its first task"),
             State.RUNNING: timedelta(hours=1),
-            State.PAUSED: Rest("its supervisor paused it and resumes or terminates it"),
+            State.PAUSED: Rest("its supervisor resumes or terminates it"),
         },
         renewed_in=LIVE,
         succession=Succession(leaves_behind=("pending_tasks", "active_tasks")),
@@ -72,6 +81,9 @@ class SupervisedWorker(HeartbeatEntity):
     # Reported by the worker.
     pending_tasks = models.PositiveIntegerField(default=0)
     active_tasks = models.PositiveSmallIntegerField(default=0)
+    # Its retries after transient errors, and when the last one is due.
+    retry_count = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
+    retry_at = models.DateTimeField(null=True, editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
@@ -98,6 +110,10 @@ class SupervisedWorker(HeartbeatEntity):
             self.started_at = self.started_at or at
         else:
             self.active_tasks = 0
+
+    def count_retries(self, at: datetime) -> int:
+        """Returns how often it has retried in a row."""
+        return 0 if self.retry_at is None or at - self.retry_at > CALM else self.retry_count
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
         return {
@@ -131,6 +147,38 @@ class SupervisedWorker(HeartbeatEntity):
     )
     def fail(self, error: str, retryable: bool = False) -> None:
         self.last_error = error
+
+    @transition(
+        "error_transient",
+        source=State.RUNNING,
+        target=State.RUNNING,
+        by={AGENT, SYSTEM},
+        guards=[retries_remain],
+        severity=Severity.WARNING,
+    )
+    def retry_later(self, error: str) -> None:
+        """The worker repeats the failed step at `retry_at`."""
+        self.last_error = error
+        self.retry_count = self.count_retries(self.facts.at) + 1
+        self.retry_at = self.facts.at + clock.retry_delay(self.pk, self.retry_count)
+
+    @transition(
+        "error_transient", source=State.RUNNING, target=State.FAILED, by={AGENT, SYSTEM}, severity=Severity.ERROR
+    )
+    def give_up(self, error: str) -> None:
+        self.last_error = error
+
+    @transition(
+        "resources_exhausted",
+        source=State.RUNNING,
+        target=State.PAUSED,
+        by={AGENT, SYSTEM},
+        severity=Severity.WARNING,
+    )
+    def pause_exhausted(self, error: str = "") -> None:
+        """It releases what it holds, and waits for its supervisor."""
+        self.active_tasks = 0
+        self.last_error = error or "resources exhausted"
 
     @transition("terminate", source=LIVE, target=State.TERMINATED, by={OPERATOR, SYSTEM}, severity=Severity.WARNING)
     def terminate(self) -> None: ...

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan
 
 from ..kernel import clock, constraints
@@ -31,6 +31,7 @@ from ..storage.links import (
     cached_for_batch,
     first_outside,
     has_linked,
+    has_rows,
     related_column,
 )
 
@@ -52,6 +53,7 @@ LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 VERIFIED = {"verified", "committed"}  # states of its patch in which it may complete
 LIVE = set(State) - FINAL
 WAITING = {State.PENDING, State.BLOCKED}  # for dependencies or entry gates
+ACTIVE = {State.QUEUED, State.RUNNING, State.RETRYING}  # they continue whatever happens to others
 UNCLAIMED = WAITING | {State.QUEUED, State.RETRYING}
 HEARTBEAT_SECONDS = 60
 # How late a heartbeat may be, as a multiple of `heartbeat_sec`: one that is on its way counts.
@@ -159,6 +161,20 @@ def the_backoff_has_passed(task: Task, facts: Facts) -> Unmet | None:
     return Unmet("backing_off", f"the next attempt is due at {format_utc(task.retry_at)}")
 
 
+def its_run_fails_instead_of_waiting(task: Task, facts: Facts) -> Unmet | None:
+    if task.run.on_failure == "fail":
+        return None
+    return Unmet("waits_for_decisions", f"run {task.run_id} waits for a decision", task.run_id, "run")
+
+
+def its_dependency_timeout_has_passed(task: Task, facts: Facts) -> Unmet | None:
+    due = task.dependency_due_at
+    if due is not None and facts.at >= due:
+        return None
+    until = f"it waits until {format_utc(due)}" if due else "it waits without a limit"
+    return Unmet("not_timed_out", until)
+
+
 def the_patch_is_verified(task: Task, facts: Facts) -> Unmet | None:
     if task.patch is None or task.patch.state in VERIFIED:
         return None
@@ -174,7 +190,7 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
 
 class Task(LinkedEntity, HeartbeatEntity):
     flow = Flow(
-        version="1.4.1",
+        version="1.5.0",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -195,6 +211,7 @@ class Task(LinkedEntity, HeartbeatEntity):
             "payload": BytesAtMost("STATECORE_AGENT_PAYLOAD_BYTES"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "heartbeat_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
+            "dependency_timeout_sec": ANY,
             "max_retries": AtMost("STATECORE_AGENT_RETRIES"),
             "max_repairs": AtMost("STATECORE_AGENT_RETRIES"),
         },
@@ -233,6 +250,9 @@ class Task(LinkedEntity, HeartbeatEntity):
     heartbeat_sec = models.PositiveIntegerField(
         default=HEARTBEAT_SECONDS, db_default=HEARTBEAT_SECONDS, validators=[MinValueValidator(1)]
     )
+    # How long it may be blocked, and until when it is; NULL for no limit.
+    dependency_timeout_sec = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    dependency_due_at = models.DateTimeField(null=True, editable=False)
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
     retry_count = models.PositiveSmallIntegerField(default=0, editable=False)
     # How often it is given out again after its patch or an exit gate has rejected its work, and how often it was.
@@ -272,6 +292,11 @@ class Task(LinkedEntity, HeartbeatEntity):
             ),
             models.Index(fields=("lease_expires_at",), condition=Q(state=State.RUNNING), name="task_by_lease"),
             models.Index(fields=("retry_at",), condition=Q(state=State.RETRYING), name="task_by_retry"),
+            models.Index(
+                fields=("dependency_due_at",),
+                condition=Q(state=State.BLOCKED, dependency_due_at__isnull=False),
+                name="task_by_dependency_due",
+            ),
             # For counting how many use a tool.
             models.Index(fields=("tool",), condition=Q(state=State.RUNNING) & ~Q(tool=""), name="task_using_tool"),
         )
@@ -279,6 +304,22 @@ class Task(LinkedEntity, HeartbeatEntity):
     @classmethod
     def derive_fields(cls, fields: dict[str, Any]) -> None:
         related(cls, "workstream").fill_run_and_phase(fields)
+
+    @classmethod
+    def is_moving(cls, stopped_gates: set[str]) -> Q:
+        """Whether a task of a workstream that has started changes without a decision, and before any other part."""
+        links = cls.depends_on.through.objects.filter(from_task=OuterRef("pk"), to_task__state__in=sorted(LIVE))
+        elsewhere = links.exclude(to_task__run=OuterRef("run"))
+        is_free = ~has_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
+        stopped, failed = Q(pk__in=stopped_gates), Q(state="FAILED", waived=False)
+        has_stopped_gate = has_linked(cls, "gates", stopped) | has_linked(cls, "entry_gates", stopped)
+        is_repaired = has_linked(cls, "gates", failed) & Q(repairs__lt=F("max_repairs"))
+        lost_patch = Q(patch__state__in=("dropped", "rolled_back"))
+        return (
+            Q(state__in=sorted({*ACTIVE, State.PENDING}))
+            | (Q(state=State.BLOCKED) & (has_rows(elsewhere) | (is_free & ~has_stopped_gate)))
+            | (Q(state=State.VALIDATING) & ~lost_patch & (~has_stopped_gate | is_repaired))
+        )
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -389,8 +430,15 @@ class Task(LinkedEntity, HeartbeatEntity):
             self.retry_at = None
         if state != State.BLOCKED and self.blocked_by:
             self.blocked_by = []
+        self.dependency_due_at = self._compute_dependency_due(at) if state == State.BLOCKED else None
+
+    def _compute_dependency_due(self, since: datetime) -> datetime | None:
+        seconds = self.dependency_timeout_sec
+        return None if seconds is None else since + timedelta(seconds=seconds)
 
     def fields_after_edit(self) -> dict[str, Any]:
+        if self.state == State.BLOCKED:
+            return {"dependency_due_at": self._compute_dependency_due(self.state_entered_at)}
         return {"lease_expires_at": self.times_out_at()} if self.state == State.RUNNING else {}
 
     def event_metadata(self, trigger: str) -> dict[str, Any]:
@@ -435,6 +483,18 @@ class Task(LinkedEntity, HeartbeatEntity):
         "dependency_satisfied", source=State.BLOCKED, target=State.PENDING, by={SYSTEM}, guards=[nothing_blocks_it]
     )
     def unblock(self) -> None: ...
+
+    @transition(
+        "dependency_timeout_exceeded",
+        source=State.BLOCKED,
+        target=State.FAILED,
+        by={SYSTEM},
+        guards=[its_dependency_timeout_has_passed, its_run_fails_instead_of_waiting],
+        severity=Severity.ERROR,
+    )
+    def fail_waiting(self) -> None:
+        blockers = ", ".join(self.blocked_by)
+        self.last_error = f"blocked by {blockers} for longer than {self.dependency_timeout_sec} s"
 
     @transition(
         "worker_started",

@@ -22,7 +22,7 @@ from ..kernel.limits import ANY, AtMost, ListedProgram
 from ..kernel.refusals import Unmet
 from ..kernel.transition import Facts, Severity, transition
 from ..kernel.validation import validate_tool
-from ..storage.links import first_outside, has_linked
+from ..storage.links import first_outside, has_linked, read_links
 
 TIMED_OUT = 124  # the exit code of timeout(1)
 # An expired waiver counts for what relied on it while it was in effect.
@@ -183,6 +183,23 @@ class TestGate(LinkedEntity, HeartbeatEntity):
             given = fields.get("phase")
             related(cls, "workstream").fill_run_and_phase(fields)
             fields["phase"] = given or fields.get("phase")
+
+    @classmethod
+    def find_stopped(cls, run_id: str) -> set[str]:
+        """Returns the gates of a run that do not pass without a decision: they failed, or wait for such a gate."""
+        gates = cls._default_manager.exclude(state=State.PASSED).exclude(waived=True)
+        frontier = [*gates.filter(run=run_id), *gates.filter(exit_of__run=run_id), *gates.filter(entry_of__run=run_id)]
+        found: dict[str, TestGate] = {}
+        links: dict[str, list[str]] = {}
+        while frontier:
+            found |= {gate.pk: gate for gate in frontier}
+            links |= {pk: each["depends_on"] for pk, each in read_links(cls, [gate.pk for gate in frontier]).items()}
+            frontier = list(gates.filter(pk__in={other for ids in links.values() for other in ids} - found.keys()))
+        stopped = {pk for pk, gate in found.items() if gate.state == State.FAILED and gate.reruns >= gate.max_reruns}
+        waiting = {pk for pk, gate in found.items() if gate.state in WAITING}
+        while more := {pk for pk in waiting - stopped if stopped & set(links[pk])}:
+            stopped |= more
+        return stopped
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:

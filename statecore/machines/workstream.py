@@ -21,7 +21,7 @@ from ..kernel.limits import ANY, AtMost
 from ..kernel.refusals import GuardFailed, Unmet
 from ..kernel.repositories import DEFAULT, NAME_LENGTH
 from ..kernel.transition import Facts, Severity, TransitionKind, future_time_error, transition
-from ..storage.links import first_outside, has_linked, has_no_successor, has_part, related_column
+from ..storage.links import first_outside, has_linked, has_no_successor, has_part, has_rows, related_column
 
 
 class State(models.TextChoices):
@@ -43,8 +43,8 @@ LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 LIVE = set(State) - FINAL
 WAITING = {State.PLANNED, State.BLOCKED}  # for dependencies
 WORKING = {State.READY, State.EXECUTING}  # its tasks may start
+STARTED = WORKING | {State.VALIDATING}
 PAUSABLE = {State.READY, State.EXECUTING, State.BLOCKED}
-LIVE_TASK = ("pending", "queued", "running", "validating", "retrying", "blocked")
 ACCEPTING = WAITING | WORKING | {State.PAUSED}  # new tasks, gates and patches will be processed
 
 
@@ -118,7 +118,7 @@ def a_critical_task_has_failed(workstream: Workstream, facts: Facts) -> Unmet | 
 
 def a_patch_is_quarantined(workstream: Workstream, facts: Facts) -> Unmet | None:
     """A patch does not count while its task is, or will be, given out again to repair it."""
-    live = Q(tasks__state__in=LIVE_TASK)
+    live = Q(tasks__state__in=related(workstream, "tasks").flow.live)
     repaired = Q(tasks__repairs__lt=F("tasks__max_repairs")) | (Q(tasks__repairs__gt=0) & ~Q(tasks__state="validating"))
     quarantined = workstream.patches.filter(state="quarantined", successor=None)
     if quarantined.exclude(pk__in=quarantined.filter(live & repaired).values("pk")).exists():
@@ -238,6 +238,24 @@ class Workstream(LinkedEntity, Entity):
             fields["run"], fields["phase"] = workstream.run_id, workstream.phase_id
 
     @classmethod
+    def is_moving(cls, stopped_gates: set[str]) -> Q:
+        """Whether it changes without a decision and before any of its tasks or another workstream of its run."""
+        tasks, gates = related(cls, "tasks"), related(cls, "gates")
+        open_tasks = tasks.objects.filter(has_no_successor(tasks), workstream=OuterRef("pk")).exclude(state="completed")
+        stopped = gates.objects.filter(pk__in=stopped_gates, workstream=OuterRef("pk"), successor=None)
+        reverted = related(cls, "patches").objects.filter(workstream=OuterRef("pk"), state="rolled_back")
+        is_stopped = has_part(reverted) | (has_part(stopped) & Q(repairs__gte=F("max_repairs")))
+        links = cls.depends_on.through.objects.filter(from_workstream=OuterRef("pk"))
+        elsewhere = links.filter(to_workstream__state__in=sorted(LIVE)).exclude(to_workstream__run=OuterRef("run"))
+        is_free = ~has_linked(cls, "depends_on", ~Q(state=State.COMPLETED))
+        return (
+            Q(state__in=(State.PLANNED, State.PAUSED))
+            | (Q(state=State.BLOCKED) & (is_free | has_rows(elsewhere)))
+            | (Q(state__in=sorted(WORKING)) & ~has_part(open_tasks))
+            | (Q(state=State.VALIDATING) & ~has_part(open_tasks) & ~is_stopped)
+        )
+
+    @classmethod
     def invariants(cls) -> Iterable[Invariant]:
         tasks = related(cls, "tasks")
         current = tasks.objects.filter(has_no_successor(tasks), workstream=OuterRef("pk"))
@@ -309,6 +327,7 @@ class Workstream(LinkedEntity, Entity):
             "duration_seconds": age,
             "critical_failure": trigger == "critical_task_failed",
             **self._waived_gates(trigger),
+            **self._quarantined_patches(trigger),
             **({"blocked_by": self._open_dependencies()} if self.state == State.BLOCKED else {}),
             **({"paused_until": rfc3339(self.paused_until)} if self.paused_until else {}),
         }
@@ -327,6 +346,12 @@ class Workstream(LinkedEntity, Entity):
             return {}
         waived = self.gates.filter(waived=True).order_by("pk").values_list("pk", flat=True)
         return {"waived_gates": list(waived)} if waived else {}
+
+    def _quarantined_patches(self, trigger: str) -> dict[str, Any]:
+        if trigger != "patch_quarantined":
+            return {}
+        quarantined = self.patches.filter(state="quarantined", successor=None)
+        return {"quarantined_patches": list(quarantined.order_by("pk").values_list("pk", flat=True))}
 
     @transition(
         "tasks_created",

@@ -25,7 +25,7 @@ from statecore.kernel.repositories import RepositorySettings
 from statecore.project import database_url, redis_url
 from statecore.project.database_url import DatabaseSettings
 from statecore.project.refusal import Refused
-from statecore.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
+from statecore_client.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
 
 ROOT: Path = Path(__file__).resolve().parents[2]
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

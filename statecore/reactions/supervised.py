@@ -41,7 +41,7 @@ def _take_workers(work: UnitOfWork, change: Change) -> None:
         if (reason := _reason_to_refuse(worker, found.get(worker), taken.get(worker)))
     ]
     if unmet:
-        raise GuardFailed(change.entry.trigger, unmet, **job.current_facts())
+        raise GuardFailed(change.entry.trigger, unmet, **change.facts_before())
     transitions.follow_up(work, SupervisedWorker, dict.fromkeys(wanted, change.entry), "start_task")
 
 

@@ -138,13 +138,14 @@ def react(work: UnitOfWork, changes: Iterable[Change]) -> None:
         running = RUNNING[type(entity)]
         was_running, is_running = change.entry.from_state == running, change.entry.to_state == running
         if is_running and not was_running:
-            _require_admission(work, entity)
+            _require_admission(work, change)
         elif was_running and not is_running:
             _report(work, entity, change)
 
 
-def _require_admission(work: UnitOfWork, entity: Any) -> None:
+def _require_admission(work: UnitOfWork, change: Change) -> None:
     """Admit an entity that was started without a claim."""
+    entity: Any = change.entity
     if (type(entity), entity.pk) in work.admitted:
         return
     if admit(work, [entity], entity.facts.actor, is_running=True):
@@ -152,7 +153,7 @@ def _require_admission(work: UnitOfWork, entity: Any) -> None:
     trigger = "worker_started" if isinstance(entity, Task) else "gate_started"
     detail = f"tool {entity.tool} is not available: its breaker is not closed, or its limit is reached"
     unmet = Unmet("tool_unavailable", detail, entity.tool, CircuitBreaker.flow.entity_type)
-    raise GuardFailed(trigger, [unmet], **entity.current_facts())
+    raise GuardFailed(trigger, [unmet], **change.facts_before())
 
 
 def _report(work: UnitOfWork, entity: Any, change: Change) -> None:

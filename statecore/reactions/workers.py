@@ -29,9 +29,9 @@ RUNNING = tasks.State.RUNNING
 
 @dataclass(slots=True)
 class LoadChange:
-    """How many tasks a worker has gained or lost."""
+    """How many tasks a worker has gained or lost, and the first change that did it."""
 
-    cause: Entry | None
+    change: Change
     delta: int = 0
 
 
@@ -41,9 +41,9 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
     taken: list[Taken] = []
     for change in changes:
         if change.entry.to_state == RUNNING:
-            loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change.entry)).delta += 1
+            loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change)).delta += 1
         elif change.entry.from_state == RUNNING:
-            loads.setdefault(change.before["worker_id"], LoadChange(change.entry)).delta -= 1
+            loads.setdefault(change.before["worker_id"], LoadChange(change)).delta -= 1
             is_report = change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
             # Without a report of its agent, which does not know then that the task was taken away.
             if not is_report or change.entity.facts.actor.kind is Kind.SYSTEM:
@@ -71,18 +71,20 @@ def _add_load(work: UnitOfWork, worker: Any, load: LoadChange) -> None:
     if worker.state not in (State.IDLE, State.BUSY) or total > most:
         room = max(0, most - worker.current_load)
         detail = f"worker {worker.pk} is {worker.state} and has room for {room}, not {load.delta}"
-        raise GuardFailed("worker_started", [Unmet("worker_unsuitable", detail, worker.pk)], **worker.current_facts())
-    _set_load(work, worker, total, load.cause)
+        raise GuardFailed(
+            "worker_started", [Unmet("worker_unsuitable", detail, worker.pk)], **load.change.facts_before()
+        )
+    _set_load(work, worker, total, load.change.entry)
 
 
 def _remove_load(work: UnitOfWork, worker_id: str, load: LoadChange) -> None:
     """Does not wait for the worker's row: if it is locked elsewhere, its tasks are counted after the commit."""
     found: list[Any] = work.lock_known(Worker, [worker_id], skip_locked=True)
     if not found:
-        work.postpone(partial(run_in_transaction, partial(_recount, worker_id, load.cause)))
+        work.postpone(partial(run_in_transaction, partial(_recount, worker_id, load.change.entry)))
     for worker in found:
         # Never below zero: a wrong count is for the integrity check to find, not a reason to refuse a report.
-        _set_load(work, worker, max(worker.current_load + load.delta, 0), load.cause)
+        _set_load(work, worker, max(worker.current_load + load.delta, 0), load.change.entry)
 
 
 def _recount(worker_id: str, cause: Entry | None, work: UnitOfWork) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ..machines.workstream import State, Workstream
 from ..records.hold import Kind
+from ..storage.sql_params import quote_states
 
 
 @cache
@@ -23,7 +25,8 @@ def is_not_held_sql(vendor: str) -> str:
         "sqlite": "EXISTS (SELECT 1 FROM json_each(row.required_capabilities) AS needed "
         f"WHERE needed.value IN ({_select_targets(Kind.CAPABILITY)}))",
     }
-    paused = "SELECT paused.id FROM statecore_workstream AS paused WHERE paused.state = 'paused'"
+    is_paused = f"paused.state = {quote_states([State.PAUSED])}"
+    paused = f"SELECT paused.id FROM {Workstream._meta.db_table} AS paused WHERE {is_paused}"
     return (
         f"NOT EXISTS ({_select_targets(Kind.EVERYTHING)}) AND CASE "
         f"WHEN row.run_id IN ({_select_targets(Kind.RUN)}) OR row.phase_id IN ({_select_targets(Kind.PHASE)}) "

@@ -10,17 +10,20 @@ from typing import Any
 
 import structlog
 from django.db import connection
+from django.db.models import OuterRef
 
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
 from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
-from ..machines import task, worker, workstream
+from ..machines import run, task, worker, workstream
+from ..machines.run import OnFailure, Run
 from ..machines.task import Task
 from ..machines.worker import RECOVERY_WINDOW, SILENCE_LIMIT, Worker
 from ..machines.workstream import Workstream
-from ..storage.keyset_scan import next_by_time
+from ..storage.keyset_scan import next_by_entry, next_by_time
+from ..storage.links import has_part
 from ..storage.sql_params import quote_states
 
 log = structlog.get_logger(__name__)
@@ -75,6 +78,24 @@ def fail_silent_tasks() -> int:
     return sum(1 for item in items.values() if item.outcome)
 
 
+def fail_blocked_tasks() -> int:
+    """Fail tasks that were blocked for longer than their dependency timeout, in runs that do not wait for decisions."""
+    where = {"run__on_failure": OnFailure.FAIL, "workstream__state__in": sorted(workstream.STARTED)}
+    return _sweep(Task, task.State.BLOCKED, "dependency_due_at", now(), "dependency_timeout_exceeded", **where)
+
+
+def fail_stopped_runs() -> int:
+    """Fail runs in which nothing can continue, where their plan says so; return their number."""
+    running = Run.objects.filter(is_live(run.FINAL), state=run.State.RUNNING, on_failure=OnFailure.FAIL)
+    ids = next_by_entry(running, _places, "nothing_can_continue", BATCH)
+    # The guard checks the rest. This excludes nearly all, by the index of open tasks.
+    active = Task.objects.filter(workstream=OuterRef("pk"), state__in=sorted(task.ACTIVE)).exclude(state="completed")
+    busy = Workstream.objects.filter(is_live(workstream.FINAL), has_part(active), run=OuterRef("pk"))
+    quiet = list(Run.objects.filter(~has_part(busy), pk__in=ids).values_list("pk", flat=True)) if ids else []
+    items = transitions.transition_many(Run, quiet, "nothing_can_continue", actor=THE_SYSTEM) if quiet else []
+    return sum(1 for item in items if item.outcome and item.outcome.changed)
+
+
 def queue_retries() -> int:
     """Queue tasks after their retry delay."""
     return _sweep(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")
@@ -116,9 +137,9 @@ def _shut_down_idle(before: datetime) -> int:
     return sum(1 for item in items.values() if item.outcome)
 
 
-def _sweep(model: type[Entity], state: str, column: str, before: datetime, trigger: str) -> int:
+def _sweep(model: type[Entity], state: str, column: str, before: datetime, trigger: str, **where: Any) -> int:
     """Fire the trigger for one batch; the guards re-check each entity, so concurrent sweeps are harmless."""
-    due = model.objects.filter(is_live(model.flow.final), state=state, **{f"{column}__lte": before})
+    due = model.objects.filter(is_live(model.flow.final), state=state, **{f"{column}__lte": before}, **where)
     ids = next_by_time(due, column, _places, trigger, BATCH)
     if not ids:
         return 0

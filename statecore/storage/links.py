@@ -114,8 +114,12 @@ def has_linked(model: type[Model], link: str, condition: Q) -> Q:
     field: Any = model._meta.get_field(link)
     targets = field.related_model.objects.filter(without_index(condition), pk=OuterRef(field.m2m_reverse_field_name()))
     links = field.remote_field.through.objects.filter(**{field.m2m_field_name(): OuterRef("pk")})
-    matching = links.filter(GreaterThan(CountRows(targets.values("pk")), 0))
-    return Q(GreaterThan(CountRows(matching.values("pk")), 0))
+    return has_rows(links.filter(GreaterThan(CountRows(targets.values("pk")), 0)))
+
+
+def has_rows(rows: Any) -> Q:
+    """Whether a correlated query finds a row."""
+    return Q(GreaterThan(CountRows(rows.values("pk")), 0))
 
 
 def has_part(parts: Any) -> Q:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import structlog
+from prometheus_client import Counter
 
 from .. import journal
 from ..journal import Entry, EventKind
@@ -34,6 +35,10 @@ from . import rights
 
 log = structlog.get_logger(__name__)
 
+deprecated_transitions_total = Counter(
+    "statecore_deprecated_transitions_total", "Uses of deprecated transitions", ["entity_type", "trigger"]
+)
+
 REASON_LIMIT = 2_000
 METADATA_LIMIT = 16_384
 JSON_CONTAINERS = (dict, list)
@@ -47,6 +52,11 @@ class Change(NamedTuple):
     columns: tuple[str, ...]
     before: Mapping[str, Any]  # the attributes before the change; empty for a new entity
     after: Mapping[str, Any]  # as they are written: the entity may change again before that
+
+    def facts_before(self) -> dict[str, Any]:
+        """Returns what a caller needs whose change a reaction refuses: the entity stays as it was."""
+        state = self.before["state"]
+        return {"state": state, "version": self.before["version"], "allowed": self.entity.flow.allowed(state)}
 
 
 class EventSpec(NamedTuple):
@@ -167,6 +177,7 @@ def _guards_failed(entity: Entity, trigger: str, unmet: list[Unmet]) -> Refusal:
 
 
 def _warn_of_deprecation(fired: Transition, entity: Entity, actor: Actor) -> None:
+    deprecated_transitions_total.labels(entity.flow.entity_type, fired.trigger).inc()
     log.warning(
         "deprecated_transition", transition=fired.name, instead=fired.deprecated, entity=str(entity), actor=actor.name
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,11 @@ from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.fields import column, related
-from ..kernel.ids import new_id
+from ..kernel.ids import is_valid_id, new_id
 from ..kernel.refusals import GuardFailed, InvalidTransition, PermissionDenied, Refusal, Unmet
 from ..kernel.transition import Facts, evaluate_guards
 from ..storage.links import read_links
+from ..storage.sql_params import in_clause, in_param
 from . import approvals, rights
 from .change import Change, check_not_retried, validate_reason_and_metadata
 from .create import insert_entity
@@ -25,6 +27,7 @@ from .successors import lock_newest, newest
 from .unit_of_work import UnitOfWork, run_in_transaction
 
 TRIGGER = "retried"
+TRY = re.compile(r"(.+):([1-9]\d*)")  # the id of a successor: the name, and the number of the try
 
 
 def retry(
@@ -93,7 +96,9 @@ class Succession:
     created: dict[tuple[type[Entity], str], Change] = field(default_factory=dict)
 
     def succeed(self, entity: Entity) -> Outcome:
-        for retried, parent in list(self._select(entity, None)):
+        selected = list(self._select(entity, None))
+        self.successors = name_successors(self.work, [each for each, _parent in selected])
+        for retried, parent in selected:
             self._create_successor(retried, cause=self.created[type(parent), parent.pk].entry if parent else None)
         for (model, old), successor_id in self.successors.items():
             relink_dependents(self.work, model, old, successor_id, self.facts)
@@ -105,7 +110,6 @@ class Succession:
 
     def _select(self, entity: Entity, parent: Entity | None) -> Iterator[tuple[Entity, Entity | None]]:
         """Yield the entity and its unfinished children, each locked and with its parent."""
-        self.successors[type(entity), entity.pk] = new_id(entity.flow.prefix)
         yield entity, parent
         for name in entity.flow.succession.children:
             children = getattr(entity, name)
@@ -152,6 +156,34 @@ class Succession:
     def _current(self, model: Any, pk: str) -> str:
         successor = self.successors.get((model, pk))
         return successor or newest(model, pk)
+
+
+def name_successors(work: UnitOfWork, entities: Iterable[Entity]) -> dict[tuple[type[Entity], str], str]:
+    """Return an id for the successor of each entity: its name with the number of the try, such as `build:2`.
+
+    Lists, graphs and reports thus show tries of one thing. A taken or too long id is replaced by a new one.
+    """
+    named: dict[type[Entity], dict[str, str]] = {}
+    for entity in entities:
+        named.setdefault(type(entity), {})[entity.pk] = _name_next_try(entity)
+    found: dict[tuple[type[Entity], str], str] = {}
+    for model, wanted in named.items():
+        taken = _select_existing(work, model, list(wanted.values()))
+        for pk, name in wanted.items():
+            found[model, pk] = new_id(model.flow.prefix) if name in taken or not is_valid_id(name) else name
+    return found
+
+
+def _select_existing(work: UnitOfWork, model: type[Entity], ids: list[str]) -> set[str]:
+    """The ids are one parameter, because a run may have 100,000 parts."""
+    vendor = work.connection.vendor
+    query = f"SELECT id FROM {model._meta.db_table} WHERE id {in_clause(vendor, len(ids))}"
+    return {pk for (pk,) in work.query(query, [in_param(ids, vendor)])}
+
+
+def _name_next_try(entity: Any) -> str:
+    tried = TRY.fullmatch(entity.pk) if entity.retry_of_id else None
+    return f"{tried[1]}:{int(tried[2]) + 1}" if tried else f"{entity.pk}:2"
 
 
 def _check_ended(child: Entity, parent: Entity) -> None:

@@ -22,17 +22,9 @@ const toneOf = (type, state) => look(type, state)?.tone ?? "ended";
 const isFinal = (type, state) => ["done", "failed", "ended"].includes(toneOf(type, state));
 const address = (node) => `/machines/${looks[node.type].collection}/${encodeURIComponent(node.id)}/`;
 
-// A retry has the name of what it retries and the number of the try: its own id says nothing.
-const names = new Map([...parts].map(([key, node]) => [key, nameOf(node)]));
-function nameOf(node) {
-  let [first, tries] = [node, 1];
-  for (let before; (before = parts.get(keyOf(node.type, first.retry_of))); tries += 1) first = before;
-  return tries > 1 ? `${first.id} · try ${tries}` : node.id;
-}
-
 // The graph: workstreams are boxes around their parts, with the name on top.
 const NAMED = 16, WIDEST = 200, MARK = 34, EACH = 7.2, NARROW = 620;
-const widthOf = (key) => Math.min(WIDEST, Math.max(70, names.get(key).length * EACH + MARK));
+const widthOf = (key) => Math.min(WIDEST, Math.max(70, parts.get(key).id.length * EACH + MARK));
 function drawGraph() {
   const box = document.getElementById("graph");
   if (!drawn.nodes.length) return box.replaceChildren("This run has no parts yet. They appear here once they are created.");
@@ -63,7 +55,7 @@ function drawRows(width) {
   }
   function drawRow(keys, top, into) {
     let [left, row] = [GAP, top];
-    for (const key of keys.toSorted((one, other) => names.get(one).localeCompare(names.get(other), undefined, { numeric: true }))) {
+    for (const key of keys.toSorted((one, other) => parts.get(one).id.localeCompare(parts.get(other).id, undefined, { numeric: true }))) {
       const wide = Math.min(widthOf(key), width - 2 * GAP);
       if (left > GAP && left + wide > width - GAP) [left, row] = [GAP, row + HIGH + GAP];
       into.push(member({ x: left + wide / 2, y: row + HIGH / 2, width: wide }, parts.get(key)));
@@ -128,13 +120,13 @@ function nameCluster(place, node, word) {
   const text = place.querySelector("text");
   const [state, id] = text.children;
   state.textContent = word;
-  id.textContent = ` ${shortened(names.get(keyOf(node.type, node.id)), Number(text.dataset.most) - word.length - 1)}`;
+  id.textContent = ` ${shortened(node.id, Number(text.dataset.most) - word.length - 1)}`;
 }
 
 function member(place, node) {
   const left = place.x - place.width / 2;
   const text = svg("text", { class: "name", x: left + 24, y: place.y + 4 });
-  text.textContent = shortened(names.get(keyOf(node.type, node.id)), Math.floor((place.width - MARK) / EACH));
+  text.textContent = shortened(node.id, Math.floor((place.width - MARK) / EACH));
   const title = svg("title");
   title.textContent = `${node.type} ${node.id}`;
   return svg("a", { href: address(node), class: "node", "data-part": keyOf(node.type, node.id) }, title,
@@ -171,7 +163,7 @@ function drawGantt() {
   rows.forEach(([key, stays], number) => {
     const top = number * place.row;
     const label = svg("text", { class: "label", x: 8, y: top + place.text });
-    label.textContent = shortened(names.get(key) ?? key.slice(key.indexOf(" ") + 1), place.letters);
+    label.textContent = shortened(key.slice(key.indexOf(" ") + 1), place.letters);
     picture.append(label);
     stays.forEach((stay, step) => {
       const end = stays[step + 1]?.at ?? (isFinal(stay.type, stay.state) ? stay.at : last);

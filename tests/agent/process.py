@@ -16,6 +16,8 @@ from tests.support import forked, world
 from tests.support.sequencer import ROOT
 from tests.support.waiting import until
 
+FAST = ("--heartbeat", "0.2", "--wait", "5")
+
 
 class AgentProcess:
     """Runs an agent and writes its standard output and error to files that the test can read."""
@@ -24,7 +26,7 @@ class AgentProcess:
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = forked.Popen(
-                [sys.executable, "-m", "api.cli", "agent", "--name", name, "--heartbeat", "0.2", "--wait", "5", *words],
+                [sys.executable, "-m", "statecore_client.cli", "agent", "--name", name, *FAST, *words],
                 cwd=ROOT, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
                 env={**os.environ, "STATECORE_URL": url, "STATECORE_TOKEN": token, **environ},
             )  # fmt: skip

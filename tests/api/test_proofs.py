@@ -9,10 +9,10 @@ import pytest
 from django.contrib.auth.models import Permission, User
 
 from statecore.journal import Event, Position
-from statecore.transparency.checkpoint import open_checkpoint
-from statecore.transparency.merkle import HASH_SIZE, prove_inclusion, verify_consistency
-from statecore.transparency.notes import VerifierKey, encode
-from statecore.transparency.proofs import InvalidProof, verify_proof
+from statecore_client.transparency.checkpoint import open_checkpoint
+from statecore_client.transparency.merkle import HASH_SIZE, prove_inclusion, verify_consistency
+from statecore_client.transparency.notes import VerifierKey, encode
+from statecore_client.transparency.proofs import InvalidProof, verify_proof
 from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
 from tests.support.sequencer import catch_up, sign

@@ -17,8 +17,8 @@ from statecore.journal.checkpoints import find_checkpoint
 from statecore.kernel.clock import now
 from statecore.operations import doctor, integrity
 from statecore.project import environment, startup
-from statecore.transparency.checkpoint import cosign, open_checkpoint, sign_checkpoint, verify_cosignature
-from statecore.transparency.notes import COSIGNATURE, Note, SignerKey
+from statecore_client.transparency.checkpoint import cosign, open_checkpoint, sign_checkpoint, verify_cosignature
+from statecore_client.transparency.notes import COSIGNATURE, Note, SignerKey
 from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.integrity.rewriting import rewrite
 from tests.support import world

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from api.client import Client
 from statecore.project.environment import ROOT
+from statecore_client import Client
 from tests.project.test_supervisor import Site, are_gone
 from tests.support import forked
 from tests.support.waiting import until

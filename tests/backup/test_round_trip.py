@@ -12,7 +12,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from api.cli.main import main
 from statecore import tasks, transitions
 from statecore.delivery.sinks import counters
 from statecore.delivery.sinks.counters import Counters
@@ -27,7 +26,8 @@ from statecore.operations.backup.tables import EXCLUDED, list_tables
 from statecore.scheduling.agent_job_log import append_event
 from statecore.storage import trigger_check
 from statecore.storage.files import sha256
-from statecore.transparency.checkpoint import open_checkpoint
+from statecore_client.cli.main import main
+from statecore_client.transparency.checkpoint import open_checkpoint
 from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, ordered, sign

@@ -147,8 +147,8 @@ def test_a_retry_has_the_name_of_what_it_retries(size: dict[str, int], site: Any
     page = visit(f"/runs/{run}/", viewport=size)
     page.wait_for_selector("body[data-ready=yes]")
 
-    expect(page.locator(f"#graph [data-part='task {again}'] .name")).to_have_text(f"{run}-t2 · try 2")
-    expect(page.locator("#gantt .label", has_text=f"{run}-t2 · try 2")).to_have_count(1)
+    expect(page.locator(f"#graph [data-part='task {again}'] .name")).to_have_text(f"{run}-t2:2")
+    expect(page.locator("#gantt .label", has_text=f"{run}-t2:2")).to_have_count(1)
 
 
 def test_the_cause_comes_before_the_diagram_on_a_phone(visit: Visits) -> None:

@@ -38,7 +38,7 @@ class Statecore:
 
     def __call__(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> Result:
         ended = forked.run(
-            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, stdin=stdin, timeout=60,
+            [sys.executable, "-m", "statecore_client.cli", *words], cwd=ROOT, stdin=stdin, timeout=60,
             env={name: value for name, value in {**self.environ, **environ}.items() if value},
         )  # fmt: skip
         assert "Traceback" not in ended.stderr, ended.stderr
@@ -48,6 +48,6 @@ class Statecore:
     def start(self, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
         """Start a command without waiting for it to finish."""
         return forked.Popen(
-            [sys.executable, "-m", "api.cli", *words], cwd=ROOT, env=self.environ, stdin=subprocess.DEVNULL,
-            stderr=stderr,
+            [sys.executable, "-m", "statecore_client.cli", *words], cwd=ROOT, env=self.environ,
+            stdin=subprocess.DEVNULL, stderr=stderr,
         )  # fmt: skip

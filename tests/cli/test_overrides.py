@@ -187,7 +187,7 @@ def test_a_terminal_shows_the_dry_run_and_prompts_for_confirmation(
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "wb", buffering=0) as terminal:
         process = forked.Popen(
-            [sys.executable, "-m", "api.cli", "fail-task", "t1", *REASON], cwd=ROOT, env=statecore.environ,
+            [sys.executable, "-m", "statecore_client.cli", "fail-task", "t1", *REASON], cwd=ROOT, env=statecore.environ,
             stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)

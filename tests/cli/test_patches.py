@@ -1,4 +1,4 @@
-"""A real repository through a failed patch, its replacement, commits, a regression, its search and the rollback."""
+"""A real repository through a failed patch, its repair, commits, a regression, its search and the rollback."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.cli.main import main
+from api.claims import ClaimFields, claim_once
 from statecore import transitions
 from statecore.executors import compensation, compensation_plan, gates, patches
 from statecore.machines.patch_ledger import PatchLedger
+from statecore.machines.task import Task
+from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
+from statecore.scheduling import register, submit_plan
+from statecore_client.cli.main import main
 from tests.executors.support import executing_workstream, gate, python, reload
 from tests.executors.work_tree import WorkTree, diff_adding
 from tests.support import site as sites
 from tests.support import world
+from tests.support.world import AGENT
 
 pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.django_db(transaction=True)]
 
@@ -67,7 +72,56 @@ def statecore(live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     return Commands(capsys, tmp_path)
 
 
-def test_a_patch_fails_is_replaced_and_a_regression_is_found_and_rolled_back(
+def attempt(statecore: Commands, name: str) -> dict[str, Any]:
+    """Claim the task, hand in a patch, which the executors test, and report; return the claimed task."""
+    (claimed,) = claim_once("w1", ClaimFields(), AGENT)["tasks"]
+    statecore.hand_in(name, "--task", "t")
+    world.fire(Task.objects.get(pk="t"), "execution_completed", actor=AGENT, attempt=claimed["attempt"], exit_code=0)
+    return dict(claimed)
+
+
+def test_a_patch_fails_is_repaired_and_committed_and_a_regression_is_found_and_rolled_back(
+    statecore: Commands, shop: WorkTree, tmp_path: Path
+) -> None:
+    tasks = [{"id": "t", "max_repairs": 1}, {"id": "open", "required_capabilities": ["people"]}]
+    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "w", "tasks": tasks}]}
+    submit_plan(plan, actor=world.operator())
+    register(Worker, actor=AGENT, id="w1")
+
+    # A patch fails its tests. The task is given out again with their result, and its next patch is committed.
+    assert attempt(statecore, "typo")["previous"] is None
+    failed = PatchLedger.objects.get()
+    assert (failed.state, Task.objects.get(pk="t").state) == ("quarantined", "queued")
+    assert attempt(statecore, "tyre")["previous"]["patch"] == failed.pk
+    assert (reload(failed).state, Task.objects.get(pk="t").state) == ("dropped", "completed")
+
+    # Later patches pass their tests, and one of them breaks a gate.
+    later = {name: statecore.hand_in(name, "--workstream", "w") for name in ("till", "leak", "door", "wall")}
+    assert {entry.state for entry in later.values()} == {"committed"}
+    broken = gate(GATE, workstream=failed.workstream)
+    gates.run_gate(broken.pk)
+    search = ("find-regression", "w", "--repository", str(shop.path))
+    assert f"patch {later['leak'].pk} broke it" in statecore(*search)
+
+    # It is rolled back by its plan, and the search finds nothing any more.
+    document = tmp_path / "plan.json"
+    statecore("compensation", later["leak"].pk, "--output", str(document))
+    Draft202012Validator(compensation_plan.json_schema()).validate(json.loads(document.read_text()))
+    assert "is a valid plan" in statecore("compensation", later["leak"].pk, "--validate", str(document))
+    assert reload(later["leak"]).compensation_plan == {}
+    document.write_text(
+        json.dumps({**json.loads(document.read_text()), "validation": {"required_gates": [broken.gate_type]}})
+    )
+    statecore("compensation", later["leak"].pk, "--store", str(document))
+    compensation.approve(later["leak"].pk, world.operator("bob"))
+    compensation.request(later["leak"].pk, world.operator_with("operate_patchledger", name="cleo"), "it leaks")
+    assert compensation.run_due() == 1
+    assert reload(later["leak"]).state == "rolled_back"
+    assert shop.git("ls-files").split() == ["door.txt", "hello.txt", "till.txt", "tyre.txt", "wall.txt"]
+    assert "there is no regression" in statecore(*search, "--gate", broken.pk, code=1)
+
+
+def test_a_quarantined_patch_is_analysed_and_replaced_in_the_next_workstream(
     statecore: Commands, shop: WorkTree, tmp_path: Path
 ) -> None:
     # A patch fails its tests. Its workstream fails with it and is retried.
@@ -85,30 +139,6 @@ def test_a_patch_fails_is_replaced_and_a_regression_is_found_and_rolled_back(
     assert replacement.workstream.retry_of_id == failed.workstream_id
     again = ("patch", str(tmp_path / "diff"), "--based-on", failed.pk)
     assert "must be a quarantined patch" in statecore(*again, code=6)
-
-    # Later patches pass their tests, and one of them breaks a gate.
-    workstream = replacement.workstream
-    later = {name: statecore.hand_in(name, "--workstream", workstream.pk) for name in ("till", "leak", "door", "wall")}
-    assert {entry.state for entry in later.values()} == {"committed"}
-    broken = gate(GATE, workstream=workstream)
-    gates.run_gate(broken.pk)
-    search = ("find-regression", workstream.pk, "--repository", str(shop.path))
-    assert f"patch {later['leak'].pk} broke it" in statecore(*search)
-
-    # It is rolled back by its plan, and the search finds nothing any more.
-    plan = tmp_path / "plan.json"
-    statecore("compensation", later["leak"].pk, "--output", str(plan))
-    Draft202012Validator(compensation_plan.json_schema()).validate(json.loads(plan.read_text()))
-    assert "is a valid plan" in statecore("compensation", later["leak"].pk, "--validate", str(plan))
-    assert reload(later["leak"]).compensation_plan == {}
-    plan.write_text(json.dumps({**json.loads(plan.read_text()), "validation": {"required_gates": [broken.gate_type]}}))
-    statecore("compensation", later["leak"].pk, "--store", str(plan))
-    compensation.approve(later["leak"].pk, world.operator("bob"))
-    compensation.request(later["leak"].pk, world.operator_with("operate_patchledger", name="cleo"), "it leaks")
-    assert compensation.run_due() == 1
-    assert reload(later["leak"]).state == "rolled_back"
-    assert shop.git("ls-files").split() == ["door.txt", "hello.txt", "till.txt", "tyre.txt", "wall.txt"]
-    assert "there is no regression" in statecore(*search, "--gate", broken.pk, code=1)
 
 
 def test_commands_about_patches_explain_what_is_missing(statecore: Commands, shop: WorkTree, tmp_path: Path) -> None:

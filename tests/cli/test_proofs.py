@@ -14,7 +14,7 @@ import pytest
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.journal import Event, Position, proofs
 from statecore.journal.events import MIRRORED
-from statecore.transparency.evidence import MEMBERS, parse_line
+from statecore_client.transparency.evidence import MEMBERS, parse_line
 from tests.cli.process import Statecore
 from tests.support import world
 from tests.support.sequencer import ROOT, catch_up, sign
@@ -51,7 +51,7 @@ def test_the_server_proves_an_event_and_the_command_line_verifies_it(
 
 def verify(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Runs `statecore verify` in an interpreter that cannot import Django."""
-    program = "import sys; sys.modules['django'] = None; from api.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; sys.modules['django'] = None; from statecore_client.cli.main import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", program, "verify", *map(str, words)],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,

@@ -107,7 +107,7 @@ def test_stuck_respects_its_limit(statecore: Statecore) -> None:
 
 def test_a_closed_pipe_is_not_an_error(statecore: Statecore) -> None:
     submit(*({"id": f"t{n}", "payload": {"text": "x" * 2000}} for n in range(200)))
-    words = [sys.executable, "-m", "api.cli", "get", "tasks", "--limit", "0", "--json"]
+    words = [sys.executable, "-m", "statecore_client.cli", "get", "tasks", "--limit", "0", "--json"]
     listing = forked.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert listing.stdout
     assert listing.stderr

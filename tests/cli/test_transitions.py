@@ -119,7 +119,7 @@ def test_a_failed_task_gets_a_successor(statecore: Statecore) -> None:
 def test_watch_follows_a_run_to_its_final_state(statecore: Statecore, tmp_path: Path) -> None:
     submit({"id": "t1"})
     claim_as_w1()
-    words = [sys.executable, "-m", "api.cli", "watch", "runs", "r1", "--until", "succeeded", "--json"]
+    words = [sys.executable, "-m", "statecore_client.cli", "watch", "runs", "r1", "--until", "succeeded", "--json"]
     with sequencers.running(tmp_path):
         watching = forked.Popen(words, cwd=ROOT, env=statecore.environ, stdout=subprocess.PIPE, text=True)
         # The watch may begin before or after the override; it must see the final state in both cases.

@@ -13,7 +13,7 @@ import pytest
 
 from statecore.journal import SignedCheckpoint, proofs
 from statecore.journal.position import head
-from statecore.transparency.witness import create_witness_key
+from statecore_client.transparency.witness import create_witness_key
 from tests.cli.process import Result, Statecore
 from tests.integrity.rewriting import delete_checkpoints, rewrite
 from tests.support import site as sites
@@ -120,7 +120,7 @@ def test_a_wrong_key_of_the_journal_raises_the_alarm(hosts: list[Host]) -> None:
 
 
 def test_a_witness_needs_no_django(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['django'] = None; from api.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; sys.modules['django'] = None; from statecore_client.cli.main import main; sys.exit(main())"
     words = ["witness", "--folder", str(tmp_path / "w"), "--new-key", "witness.example/w"]
     done = subprocess.run(
         [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.main import build_parser
 from statecore.records import Phase
+from statecore_client.cli.main import build_parser
 from tests.support import sequencer as sequencers
 from tests.support import site as sites
 from tests.support.site import ROOT, Site

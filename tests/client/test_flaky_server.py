@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api.client import (
+from statecore_client import (
     AsyncClient,
     BreakerOpen,
     Client,
@@ -31,8 +31,8 @@ from api.client import (
     Unreachable,
     Unsendable,
 )
-from api.client.connection import InvalidUrl
-from api.client.refusals import UnexpectedResponse
+from statecore_client.connection import InvalidUrl
+from statecore_client.refusals import UnexpectedResponse
 from tests.client.flaky import (
     BROKEN,
     DONE_BUT_DAMAGED,

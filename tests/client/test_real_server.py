@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from api.client import Client, Conflict, IdempotencyMismatch, NotFound, Outage, RetryPolicy
 from statecore.journal import Event, EventKind, Position
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
 from statecore.machines.task import Task
+from statecore_client import Client, Conflict, IdempotencyMismatch, NotFound, Outage, RetryPolicy
 from tests.agent.process import claim_as_w1, submit
 from tests.client.lossy import losing
 from tests.support import sequencer as sequencers
@@ -184,9 +184,10 @@ def test_one_request_id_for_two_requests_is_refused(site: Site) -> None:
 
 def test_the_client_the_command_line_and_the_agent_need_no_django() -> None:
     """They are usable where Django is not installed."""
-    without = "import sys; sys.modules.update(dict.fromkeys(['django', 'rest_framework', 'channels', 'mcp'])); "
-    script = f"{without}import api.client, api.agent, api.cli.main; api.cli.main.build_parser()"
+    others = ["django", "rest_framework", "channels", "mcp", "statecore", "api"]
+    without = f"import sys; sys.modules.update(dict.fromkeys({others}))"
+    script = "from statecore_client import Client, agent; from statecore_client.cli import main; main.build_parser()"
 
-    imported = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False, timeout=120)
+    imported = subprocess.run([sys.executable, "-c", f"{without}; {script}"], cwd=ROOT, check=False, timeout=120)
 
     assert imported.returncode == 0

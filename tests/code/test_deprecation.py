@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from statecore import transitions
@@ -18,6 +19,11 @@ INSTEAD = "use scrap_ordered"
 
 def objections(old: Any, new: Any) -> list[str]:
     return list(machine_versions.find_unversioned_changes({toy.NAME: old}, {toy.NAME: new}))
+
+
+def read_counter(entity_type: str) -> float:
+    labels = {"entity_type": entity_type, "trigger": "pushed"}
+    return REGISTRY.get_sample_value("statecore_deprecated_transitions_total", labels) or 0
 
 
 def with_version(description: Any, version: str) -> Any:
@@ -35,7 +41,8 @@ def test_a_transition_is_deprecated_counted_and_removed() -> None:
         assert "needs a patch version bump" in objections(released, announced)[0]
         announced = with_version(announced, "1.0.1")
         assert objections(released, announced) == []
-        # Each use still works, and warns.
+        # Each use still works, warns and is counted.
+        counted = read_counter(flow.entity_type)
         with capture_logs() as logs:
             for number in range(2):
                 turnstile = transitions.create(flow.model, id=f"t{number}", actor=THE_SYSTEM).entity
@@ -45,6 +52,7 @@ def test_a_transition_is_deprecated_counted_and_removed() -> None:
         assert [(each["instead"], each["entity"]) for each in warned] == [
             (INSTEAD, "turnstile t0"), (INSTEAD, "turnstile t1"),
         ]  # fmt: skip
+        assert read_counter(flow.entity_type) == counted + 2
         # Removed: only with a major version.
         removed = deepcopy(announced)
         removed["transitions"] = [each for each in removed["transitions"] if each["trigger"] != "pushed"]

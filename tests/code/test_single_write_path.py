@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = [path for folder in ("statecore", "api", "dashboard") for path in (ROOT / folder).rglob("*.py")]
+PRODUCT = [path for folder in ("statecore", "api", "dashboard", "client") for path in (ROOT / folder).rglob("*.py")]
 SERVICE = ROOT / "statecore" / "transitions"
 FIELDS = ROOT / "statecore" / "kernel" / "fields.py"
 WRITING_CALLS = {"update", "create", "get_or_create", "update_or_create"}

@@ -238,7 +238,8 @@ def test_the_image_runs_unprivileged_with_locked_requirements() -> None:
     assert "\nHEALTHCHECK " in text
     assert re.search(r'ENTRYPOINT \["python", "-m", "(.+)"\]', text)[1] == process.__spec__.name  # type: ignore[index]
     assert {path for path in copied if not (ROOT / path).exists()} == set()
-    assert {"statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"} <= copied
+    needed = {"client", "statecore", "api", "dashboard", "templates", "static", "manage.py", "requirements.lock"}
+    assert needed <= copied
 
 
 def test_the_documented_createsuperuser_commands_name_existing_containers() -> None:
@@ -349,10 +350,13 @@ def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [*SOCKETS, STREAM, TOOLS, f"{TOOLS}/", "/api/v1/workers/w.1/claim/"], ids=lambda address: address
+    "address",
+    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events", "/api/v1/workers/w.1/claim/"],
+    ids=lambda address: address,
 )
 def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
     assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
+    assert STREAM.fullmatch("/api/v1/events")
     assert upstream_of(address) == "statecore_live"
 
 

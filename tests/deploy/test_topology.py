@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from api.client import Invalid
+from statecore_client import Invalid
 from tests.deploy.topology import (
     NGINX,
     OPEN_FILES,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx
 
-from api.client import Client
 from statecore.storage import roles
+from statecore_client import Client
 from tests.deploy import units
 from tests.deploy.units import DEPLOY, ROOT, Unit
 from tests.support import forked

@@ -33,7 +33,7 @@ from statecore.operations import backup
 from statecore.project import commands
 from statecore.records import Patch
 from statecore.scheduling import breakers
-from statecore.transparency.witness import create_witness_key
+from statecore_client.transparency.witness import create_witness_key
 from tests.agent.process import state, submit, wait_for_state
 from tests.documentation.blocks import blocks
 from tests.documentation.workspace import Workspace

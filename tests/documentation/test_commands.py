@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 from django.core.management import CommandError, get_commands, load_command_class
 
-from api.cli.main import build_parser
+from statecore_client.cli.main import build_parser
 from tests.documentation.test_links import pages
 from tests.support.site import ROOT
 

@@ -47,6 +47,7 @@ NOT_RUN = {
     "it needs the package index or the advisory service": [
         "scripts/audit",
         ".venv/bin/uv build",
+        ".venv/bin/uv build client --out-dir dist",
         "python3 -m venv build/release",
         "build/release/bin/pip install --require-hashes --requirement requirements.lock",
         "build/release/bin/pip install --no-deps dist/*.whl",

@@ -13,14 +13,14 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 NAMED_PATH = re.compile(
-    r"`((?:api|benchmarks|dashboard|deploy|docs|scripts|statecore|static|templates|tests)/[\w/.@-]*)"
+    r"`((?:api|benchmarks|client|dashboard|deploy|docs|scripts|statecore|static|templates|tests)/[\w/.@-]*)"
 )
 CREATED_BY_READERS = {"statecore/machines/review.py", "docs/rfc/", "deploy/.env", "deploy/tls/"}
 
 
 def pages() -> list[Path]:
     """Returns the project's pages, without those of packages the benchmarks install."""
-    below = [page for folder in ("docs", "deploy", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
+    below = [page for folder in ("client", "docs", "deploy", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
     return sorted([*ROOT.glob("*.md"), *(page for page in below if ".peers" not in page.parts)])
 
 

@@ -92,7 +92,7 @@ def project(copy: Path) -> Iterator[Project]:
 
 
 def source_files(folder: Path) -> dict[Path, bytes]:
-    parts = ("api", "dashboard", "deploy", "docs", "statecore", "templates")
+    parts = ("api", "client", "dashboard", "deploy", "docs", "statecore", "templates")
     files = (path for part in parts for path in (folder / part).rglob("*") if path.is_file())
     return {path: path.read_bytes() for path in files if path.suffix != ".pyc"}
 

@@ -16,10 +16,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from api.client import Client, EpochEnded, NotFound, Outage, Unreachable
-from api.client.records import PositionedEvent
 from statecore.project import database_url
 from statecore.records import Phase
+from statecore_client import Client, EpochEnded, NotFound, Outage, Unreachable
+from statecore_client.records import PositionedEvent
 from tests.support import postgres, sequencer
 from tests.support.site import running, token
 from tests.support.waiting import until

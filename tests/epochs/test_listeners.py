@@ -11,13 +11,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
-from api.client import Client, EpochEnded, RetryPolicy
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.delivery.sinks.live import MESSAGE, Live
 from statecore.delivery.sinks.tree import Tree
 from statecore.journal import epochs
 from statecore.journal.position import head
 from statecore.operations import backup, integrity
+from statecore_client import Client, EpochEnded, RetryPolicy
 from tests.backup.tables import flush_database
 from tests.client.flaky import Flaky, Reply, serving
 from tests.client.test_stream import event

@@ -14,7 +14,7 @@ import pytest
 
 from statecore.executors import allowed_commands, command
 from statecore.executors.errors import CommandRejected, NotEnabled
-from statecore.executors.output import Output
+from statecore_client.processes.output import Output
 from tests.support.waiting import until
 
 HANGS = "import time; time.sleep(600)"

@@ -21,7 +21,7 @@ from statecore.executors import allowed_commands, isolated_command, sandbox
 from statecore.executors.checkouts import Checkout, Source
 from statecore.executors.command import Result
 from statecore.executors.errors import NotEnabled
-from statecore.executors.process_guard import NOT_FOUND
+from statecore_client.processes.process_guard import NOT_FOUND
 from tests.executors.support import needs_bubblewrap
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ from statecore.journal import COLUMNS, GENESIS, MIRRORED, Event, Numbering, Posi
 from statecore.journal.tree import Frontier
 from statecore.kernel import registry
 from statecore.storage import triggers
-from statecore.transparency.merkle import hash_leaf
+from statecore_client.transparency.merkle import hash_leaf
 
 Members = dict[str, Any]
 

@@ -14,7 +14,7 @@ from statecore.journal import Event, Position, SignedCheckpoint, parse_event
 from statecore.operations import backup, doctor, integrity
 from statecore.project import startup
 from statecore.project.refusal import Refused
-from statecore.transparency.notes import SignerKey
+from statecore_client.transparency.notes import SignerKey
 from tests.integrity.rewriting import Forgery, delete_checkpoints, read_history, rewrite
 from tests.support import emptying, world
 from tests.support.sequencer import catch_up, sign

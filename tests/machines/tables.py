@@ -86,6 +86,9 @@ TABLES["run"] = Table(
         running -> canceled: run_canceled
         pending -> canceled: run_canceled
     """,
+    more="""
+        running -> failed: nothing_can_continue
+    """,
     forbidden="""
         succeeded -> *
         failed -> *
@@ -212,6 +215,7 @@ TABLES["task"] = Table(
         validating -> cancelled: user_cancelled
         retrying -> cancelled: user_cancelled
         validating -> queued: repair_requested
+        blocked -> failed: dependency_timeout_exceeded
     """,
     forbidden="""
         completed -> *
@@ -489,9 +493,14 @@ TABLES["supervised_worker"] = Table(
         PAUSED -> RUNNING: resume
         RUNNING -> COMPLETED: complete_tasks
         RUNNING -> FAILED: error_unrecoverable
+        RUNNING -> RUNNING: error_transient
         IDLE -> TERMINATED: terminate
         RUNNING -> TERMINATED: terminate
         PAUSED -> TERMINATED: terminate
+    """,
+    more="""
+        RUNNING -> PAUSED: resources_exhausted
+        RUNNING -> FAILED: error_transient
     """,
     forbidden="""
         IDLE -> PAUSED

@@ -1,12 +1,14 @@
 """The supervised worker's guards and the effects of its transitions."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
 
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import ConstraintViolated, GuardFailed, Invalid, InvalidTransition, PermissionDenied
+from statecore.machines.supervised_worker import CALM
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -111,3 +113,30 @@ def test_a_worker_forced_under_way_has_started(state):
 def test_the_event_has_the_workspace_and_the_load():
     facts = {"workspace_id": "space-1", "active_tasks": 1, "pending_tasks": 2}
     assert world.last_event(running(pending_tasks=2))["metadata"] == facts
+
+
+def test_a_transient_error_is_retried_three_times_with_a_growing_delay(clock):
+    retrying, waits = running(), []
+    for number in range(1, 4):
+        retrying = world.fire(retrying, "error_transient", error=f"network {number}")
+        assert (retrying.state, retrying.retry_count, retrying.last_error) == ("RUNNING", number, f"network {number}")
+        waits.append(retrying.retry_at - now())
+        clock.move_to(retrying.retry_at)
+    assert waits == sorted(waits)
+    failed = world.fire(retrying, "error_transient", error="network again")
+    assert (failed.state, failed.last_error) == ("FAILED", "network again")
+
+
+def test_an_error_long_after_the_last_retry_counts_as_the_first(clock):
+    retrying = running()
+    for _error in range(3):
+        retrying = world.fire(retrying, "error_transient", error="network")
+    clock.move_to(retrying.retry_at + CALM + timedelta(seconds=1))
+    again = world.fire(retrying, "error_transient", error="network")
+    assert (again.state, again.retry_count) == ("RUNNING", 1)
+
+
+def test_exhausted_resources_pause_the_worker_which_releases_what_it_holds():
+    exhausted = world.fire(running(capacity=2), "resources_exhausted", error="no disk space")
+    assert (exhausted.state, exhausted.active_tasks, exhausted.last_error) == ("PAUSED", 0, "no disk space")
+    assert world.fire(exhausted, "resume").state == "RUNNING"

@@ -22,6 +22,7 @@ from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import GuardFailed
 from statecore.kernel.transition import Transition
+from statecore.machines.supervised_worker import MAX_RETRIES
 from tests.machines.tables import TABLES
 from tests.support import world
 
@@ -157,6 +158,21 @@ def _timed_out_without_retries(clock: Clock, task: Any) -> None:
     clock.shift(timedelta(hours=1))
 
 
+def _out_of_retries_in_a_row(clock: Clock, worker: Any) -> None:
+    world.touched(worker, retry_count=MAX_RETRIES, retry_at=now())
+
+
+def _past_its_dependency_timeout(clock: Clock, task: Any) -> None:
+    world.touched(task.run, on_failure="fail")
+    world.touched(task, dependency_timeout_sec=1)
+    clock.shift(timedelta(seconds=1))
+
+
+def _nothing_can_continue(clock: Clock, run: Any) -> None:
+    world.touched(run, on_failure="fail")
+    world.forced(world.workstream(run=run), "failed")
+
+
 def _waits_for(name: str, other: Callable[[], Any]) -> Setting:
     def link(clock: Clock, entity: Any) -> None:
         world.link(entity, name, other())
@@ -234,6 +250,7 @@ def _failed_gate() -> Any:
 PREPARE: dict[Key, Setting] = {
     ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "completed"),
     ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed", is_critical=True),
+    ("run", "nothing_can_continue", "failed"): _nothing_can_continue,
     ("workstream", "dependency_unsatisfied", "blocked"): _waits_for("depends_on", world.workstream),
     ("workstream", "dependencies_met", "ready"): _dependencies_become("completed"),
     ("workstream", "first_task_started", "executing"): _a_running_task,
@@ -247,6 +264,7 @@ PREPARE: dict[Key, Setting] = {
     ("task", "dependency_check_failed", "blocked"): _waits_for("depends_on", world.task),
     ("task", "gate_failed", "blocked"): _waits_for("gates", _failed_gate),
     ("task", "dependency_satisfied", "pending"): _dependencies_become("completed"),
+    ("task", "dependency_timeout_exceeded", "failed"): _past_its_dependency_timeout,
     ("task", "worker_started", "running"): _an_idle_worker,
     ("task", "execution_failed", "failed"): _out_of_retries,
     ("task", "timeout_exceeded", "retrying"): _later(hours=1),
@@ -266,6 +284,7 @@ PREPARE: dict[Key, Setting] = {
     ("test_gate", "timeout_exceeded", "FAILED"): _later(hours=1),
     ("circuit_breaker", "failure_threshold_exceeded", "OPEN"): _with(failure_count=5),
     ("circuit_breaker", "cooldown_expires", "HALF_OPEN"): _later(minutes=2),
+    ("supervised_worker", "error_transient", "FAILED"): _out_of_retries_in_a_row,
     ("ingestion_job", "start", "running"): _later(minutes=2),
     ("supervised_job", "allocate_resources", "RUNNING"): _idle_supervised_worker,
 }
@@ -279,6 +298,7 @@ def _forbidden_by_its_phase(clock: Clock, entry: Any) -> None:
 SPOIL: dict[Key, Setting] = {
     ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "planned"),
     ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed"),
+    ("run", "nothing_can_continue", "failed"): _child(world.workstream, "run", "planned"),
     ("workstream", "tasks_created", "ready"): _with(expected_tasks=3),
     ("workstream", "dependency_unsatisfied", "blocked"): _unchanged,
     ("workstream", "dependencies_met", "ready"): _unchanged,
@@ -296,6 +316,7 @@ SPOIL: dict[Key, Setting] = {
     ("task", "dependency_check_failed", "blocked"): _unchanged,
     ("task", "gate_failed", "blocked"): _waits_for("gates", world.gate),
     ("task", "dependency_satisfied", "pending"): _unchanged,
+    ("task", "dependency_timeout_exceeded", "failed"): _unchanged,
     ("task", "worker_started", "running"): _a_worker_that_is_not_ready,
     ("task", "execution_completed", "validating"): _given(exit_code=1),
     ("task", "execution_failed", "retrying"): _given(attempt=99),
@@ -352,9 +373,10 @@ SPOIL: dict[Key, Setting] = {
 }
 
 # These guards cannot fail in this state: by constraints, a queued job has no date for its next attempt, and only a
-# waiting or parked job has a signal that it waits for.
+# waiting or parked job has a signal that it waits for. A transient error without retries left fails the worker.
 ALWAYS_HOLD = {
     ("agent_job", "job_leased", "queued"),
     ("agent_job", "job_running", "queued"),
     *(("agent_job", "wait_completed", state) for state in ("queued", "running", "retrying")),
+    ("supervised_worker", "error_transient", "RUNNING"),
 }

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.cli.reading import parse_pair
-from api.cli.transitions import parse_value
+from statecore_client.cli.reading import parse_pair
+from statecore_client.cli.transitions import parse_value
 from tests.properties.parsing import JSON, TEXT, finite, many, refusal_of
 
 pytestmark = pytest.mark.once_on("sqlite")

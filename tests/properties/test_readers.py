@@ -12,9 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api.access import read_token
-from api.client import StatecoreError
-from api.client.retries import RetryPolicy
-from api.client.stream import LineSplitter, Stream
 from api.live import long_poll
 from api.refusals import NotAuthenticated
 from api.request_body import KEY_HEADER, decode_json, read_key
@@ -23,6 +20,9 @@ from statecore.journal import digest
 from statecore.journal.home_files import parse_position_line
 from statecore.kernel.refusals import Invalid, Refusal
 from statecore.operations.integrity.archives import InvalidArchive, read_archive
+from statecore_client import StatecoreError
+from statecore_client.retries import RetryPolicy
+from statecore_client.stream import LineSplitter, Stream
 from tests.properties.parsing import (
     JSON,
     TEXT,

@@ -10,8 +10,8 @@ import pytest
 from statecore.journal import SignedCheckpoint, checkpoints, proofs
 from statecore.journal.tree import compute_root_at
 from statecore.kernel.refusals import Archived
-from statecore.transparency.notes import VerifierKey
-from statecore.transparency.proofs import verify_proof
+from statecore_client.transparency.notes import VerifierKey
+from statecore_client.transparency.proofs import verify_proof
 from tests.retention.past import Past, archive_old_events, deliver
 from tests.support import world
 

@@ -23,12 +23,12 @@ from statecore.journal.proofs import prove_event
 from statecore.kernel.clock import now
 from statecore.operations import integrity
 from statecore.storage import triggers
-from statecore.transparency.checkpoint import open_checkpoint
-from statecore.transparency.merkle import compute_root, hash_leaf, prove_consistency, verify_consistency
-from statecore.transparency.notes import SignerKey, VerifierKey, sign_note
-from statecore.transparency.proofs import verify_proof
+from statecore_client.transparency.checkpoint import open_checkpoint
+from statecore_client.transparency.merkle import compute_root, hash_leaf, prove_consistency, verify_consistency
+from statecore_client.transparency.notes import SignerKey, VerifierKey, sign_note
+from statecore_client.transparency.proofs import verify_proof
 from tests.support import world
-from tests.support.sequencer import ROOT, catch_up, sign
+from tests.support.sequencer import catch_up, sign
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("home")]
 
@@ -150,7 +150,7 @@ def test_a_program_can_hold_the_key(home: Path, settings, output: str) -> None:
     key = SignerKey.generate("example.com/kms")
     program = home / "kms.py"
     program.write_text(
-        f"import base64, sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom statecore.transparency.notes import SignerKey\n"
+        "import base64, sys\nfrom statecore_client.transparency.notes import SignerKey\n"
         f"signature = SignerKey.parse({key.export()!r}).sign(sys.stdin.buffer.read())\n"
         f"sys.stdout.buffer.write(signature if {output == 'raw'} else base64.b64encode(signature))\n"
     )

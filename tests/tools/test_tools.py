@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,13 +13,16 @@ import httpx
 import httpx2
 import pytest
 import time_machine
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from statecore import __version__
 from statecore.journal import Event
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore_client import Client as SyncClient
 from tests.agent.process import claim_as_w1, state, submit
 from tests.api.test_rights import invalid_tokens
 from tests.support import site as sites
@@ -27,8 +31,8 @@ from tests.support.plans import insert_copies
 from tests.support.site import Site
 
 READ_TOOLS = {
-    "describe_machine", "explain", "get_entity", "get_history", "get_stats", "list_entities", "list_machines",
-    "list_stuck",
+    "describe_machine", "explain", "get_entity", "get_history", "get_stats", "list_approvals", "list_attempts",
+    "list_entities", "list_holds", "list_machines", "list_stuck",
 }  # fmt: skip
 
 
@@ -93,6 +97,69 @@ def test_read_tools_return_entities_and_explanations(site: Site) -> None:
     assert call_tool(site, token, "get_history", collection="tasks", id="t1").structured_content["events"]
     machines = call_tool(site, token, "list_machines").structured_content["results"]
     assert {machine["entity_type"] for machine in machines} == {flow.entity_type for flow in registry.flows()}
+
+
+def test_the_server_has_a_version_and_every_tool_an_output_schema(site: Site) -> None:
+    async def read(client: Client) -> Any:
+        return client.server_info, (await client.list_tools()).tools
+
+    server, listed = run_with_client(site, sites.token("override"), read)
+
+    assert (server.name, server.version) == ("statecore", __version__)
+    assert [tool.name for tool in listed if (tool.output_schema or {}).get("type") != "object"] == []
+
+
+def test_a_prompt_explains_the_loop_of_an_agent(site: Site) -> None:
+    async def read(client: Client) -> Any:
+        listed = (await client.list_prompts()).prompts
+        return listed, await client.get_prompt("work", {"capabilities": "python, docs"}), await client.list_tools()
+
+    listed, prompt, tools = run_with_client(site, sites.token("agent"), read)
+
+    assert [each.name for each in listed] == ["work"]
+    text = prompt.messages[0].content.text
+    assert "with the capabilities python, docs" in text
+    named = set(re.findall(r"`([a-z]+_[a-z_]+)`", text)) - {"lease_lost"}
+    assert named
+    assert named <= {tool.name for tool in tools.tools}
+
+
+def test_an_unknown_prompt_is_refused(site: Site) -> None:
+    async def read(client: Client) -> None:
+        with pytest.raises(MCPError, match="there is no prompt nothing"):
+            await client.get_prompt("nothing", {})
+
+    run_with_client(site, sites.token("read"), read)
+
+
+def test_a_patch_is_submitted_for_a_claimed_task(site: Site) -> None:
+    submit({"id": "t1"})
+    token = sites.token("agent", "assistant")
+    diff = "--- a/one.txt\n+++ b/one.txt\n@@ -1 +1 @@\n-one\n+two\n"
+
+    async def work(client: Client) -> Any:
+        worker = (await client.call_tool("register_worker", {})).structured_content["id"]
+        claimed = await client.call_tool("claim_task", {"worker_id": worker})
+        (task,) = claimed.structured_content["tasks"]
+        patch = {"task_id": task["id"], "attempt": task["attempt"], "diff": diff, "title": "Count on"}
+        return await client.call_tool("submit_patch", patch)
+
+    result = run_with_client(site, token, work)
+
+    assert not result.is_error, result
+    assert Task.objects.get(pk="t1").patch_id == result.structured_content["id"]
+
+
+def test_holds_attempts_and_approvals_are_listed(site: Site) -> None:
+    submit({"id": "t1"})
+    with SyncClient(site.url, sites.token("operate")) as operator:
+        operator.place_hold("everything", reason="maintenance")
+    token = sites.token("read")
+
+    (hold,) = call_tool(site, token, "list_holds").structured_content["results"]
+    assert (hold["scope"], hold["reason"]) == ("everything", "maintenance")
+    assert call_tool(site, token, "list_approvals").structured_content == {"results": [], "more": False}
+    assert call_tool(site, token, "list_attempts", task_id="t1").structured_content == {"results": [], "more": False}
 
 
 def test_list_stuck_reports_whether_there_are_more(site: Site) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statecore.transparency.merkle import (
+from statecore_client.transparency.merkle import (
     EMPTY_ROOT,
     compute_root,
     hash_leaf,

@@ -6,8 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from statecore.transparency.checkpoint import Checkpoint, cosign, open_checkpoint, sign_checkpoint, verify_cosignature
-from statecore.transparency.notes import (
+from statecore_client.transparency.checkpoint import (
+    Checkpoint,
+    cosign,
+    open_checkpoint,
+    sign_checkpoint,
+    verify_cosignature,
+)
+from statecore_client.transparency.notes import (
     COSIGNATURE,
     InvalidNote,
     Note,

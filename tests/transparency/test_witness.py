@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from statecore.transparency.checkpoint import Checkpoint, sign_checkpoint, verify_cosignature
-from statecore.transparency.merkle import compute_root, hash_leaf, prove_consistency
-from statecore.transparency.notes import COSIGNATURE, InvalidNote, Note, SignerKey
-from statecore.transparency.witness import (
+from statecore_client.transparency.checkpoint import Checkpoint, sign_checkpoint, verify_cosignature
+from statecore_client.transparency.merkle import compute_root, hash_leaf, prove_consistency
+from statecore_client.transparency.notes import COSIGNATURE, InvalidNote, Note, SignerKey
+from statecore_client.transparency.witness import (
     MAX_EVIDENCE,
     Contradiction,
     UnusableFolder,

@@ -168,9 +168,11 @@ def test_a_quarantined_patch_fails_its_workstream_in_every_live_state() -> None:
 def test_a_patch_quarantined_before_the_first_task_fails_a_critical_workstream_and_the_run() -> None:
     submit(workstream("a", "a1", is_critical=True), workstream("b", "b1"))
     assert states(Workstream) == {"a": "ready", "b": "ready"}
-    world.fire(world.patch(workstream=Workstream.objects.get(pk="a")), "validation_failed", error="out of scope")
+    patch = world.patch(workstream=Workstream.objects.get(pk="a"))
+    world.fire(patch, "validation_failed", error="out of scope")
     assert (states(Workstream), states(Run)) == ({"a": "failed", "b": "cancelled"}, {"r": "failed"})
-    assert world.last_event(Workstream.objects.get(pk="a"))["trigger"] == "patch_quarantined"
+    event = world.last_event(Workstream.objects.get(pk="a"))
+    assert (event["trigger"], event["metadata"]["quarantined_patches"]) == ("patch_quarantined", [patch.pk])
     assert_consistent()
 
 

@@ -1,4 +1,7 @@
-"""Random plans with faults, waivers and repairs: the run ends or its wait is explained, and all invariants hold."""
+"""Random plans with faults, waivers, repairs, pauses and holds: the run ends or its wait is explained.
+
+A run that does not wait for decisions ends. All invariants hold after every step.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ from statecore.machines.workstream import Workstream
 from statecore.operations import integrity
 from statecore.operations.integrity.invariants import check_invariants
 from statecore.records import Patch
-from statecore.scheduling import timers
+from statecore.records.hold import select_active
+from statecore.scheduling import holds, timers
 from statecore.transitions import waivers
 from tests.properties.support import SETTINGS, rolled_back
 from tests.races.records import assert_consistent
@@ -84,6 +88,7 @@ def plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                     gates=draw(some(names, most=1)), entry_gates=draw(some(names, most=1)),
                     is_critical=draw(st.integers(0, 4)) == 0, max_retries=draw(st.integers(0, 2)), timeout_sec=300,
                     max_repairs=draw(st.integers(0, 1)),
+                    dependency_timeout_sec=draw(st.sampled_from([None, None, 400])),
                 )
             )  # fmt: skip
             tasks.append(f"{letter}{number}")
@@ -118,11 +123,13 @@ class Faults(RuleBasedStateMachine):
         self.held[name] = []
         return self.agents[name]
 
-    @initialize(planned=plans(), starts=st.sampled_from([True, True, True, False]))
-    def a_plan(self, planned: Any, starts: bool) -> None:
+    @initialize(
+        planned=plans(), starts=st.sampled_from([True, True, True, False]), on_failure=st.sampled_from(["wait", "fail"])
+    )
+    def a_plan(self, planned: Any, starts: bool, on_failure: str) -> None:
         workstreams, plan_gates = planned
         try:
-            submit(*workstreams, gates=plan_gates, start=starts)
+            submit(*workstreams, gates=plan_gates, start=starts, on_failure=on_failure)
         except Invalid as refusal:
             if "cycle" not in str(refusal.facts):
                 raise
@@ -192,6 +199,37 @@ class Faults(RuleBasedStateMachine):
             self.attempt(
                 lambda: scheduling.submit_patch(PatchLedger, actor=world.operator(), task=chosen.pk, patch=text.pk)
             )
+
+    @rule(data=ANY, seconds=st.sampled_from([None, 100]))
+    def an_operator_pauses_or_resumes_something(self, data: Any, seconds: float | None) -> None:
+        ways = [
+            (Workstream, ("ready", "executing", "blocked"), "workstream_paused"),
+            (Workstream, ("paused",), "workstream_resumed"),
+            (Worker, ("idle", "busy"), "worker_suspended"),
+            (Worker, ("suspended",), "worker_resumed"),
+        ]
+        luck = data.draw(st.integers(0, 7))
+        if luck >= len(ways):
+            return
+        model, sources, trigger = ways[luck]
+        is_limited = seconds is not None and not trigger.endswith("resumed")
+        params = {"until": clock.rfc3339(clock.now() + timedelta(seconds=seconds or 0))} if is_limited else {}
+        if chosen := self.draw_row(data, model, state__in=sources):
+            self.attempt(lambda: world.fire(chosen, trigger, actor=world.operator(), **params))
+
+    @rule(data=ANY, seconds=st.sampled_from([None, 100]))
+    def an_operator_holds_or_releases(self, data: Any, seconds: float | None) -> None:
+        active = list(select_active(clock.now()).order_by("pk"))
+        if data.draw(st.integers(0, 3)):
+            return
+        if active and data.draw(st.booleans()):
+            hold = data.draw(st.sampled_from(active))
+            self.attempt(lambda: holds.release(hold.pk, actor=world.operator(), reason=world.REASON))
+        else:
+            until = None if seconds is None else clock.now() + timedelta(seconds=seconds)
+            scope = data.draw(st.sampled_from(["everything", "run:r"]))
+            given = {"reason": world.REASON, "expires_at": until}
+            self.attempt(lambda: holds.place(scope, actor=world.operator(), **given))
 
     @rule(data=ANY)
     def an_operator_retries(self, data: Any) -> None:
@@ -269,6 +307,10 @@ class Faults(RuleBasedStateMachine):
             timers.queue_retries,
             timers.mark_unresponsive_workers,
             timers.end_lost_workers,
+            timers.fail_blocked_tasks,
+            timers.fail_stopped_runs,
+            timers.resume_paused,
+            holds.end_expired,
             partial(waivers.expire, TestGate),
         ):
             sweep()
@@ -321,6 +363,7 @@ class Faults(RuleBasedStateMachine):
         if run.state not in FINAL:
             reasons = why.why_not_ended(run)
             assert reasons, f"{run} is {run.state} without an explanation: {details}"
+            assert run.on_failure == "wait" or why.is_up_to_operators(run), f"{run} waits: {details}"
             noted("explained")
         else:
             noted(str(run.state))

@@ -158,8 +158,9 @@ def test_a_task_is_not_started_on_a_full_worker() -> None:
 def test_a_batch_of_starts_does_not_overfill_a_worker() -> None:
     submit(workstream("a", "a1", "a2"))
     Agent()
-    with pytest.raises(GuardFailed, match="has room for 1, not 2"):
+    with pytest.raises(GuardFailed, match="has room for 1, not 2") as refusal:
         transitions.transition_many(Task, ["a1", "a2"], "worker_started", actor=THE_SYSTEM, params={"worker": "w"})
+    assert (refusal.value.facts["state"], refusal.value.facts["version"]) == ("queued", 2)  # as the tasks stay
     assert states(Task) == {"a1": "queued", "a2": "queued"}
     assert Worker.objects.get().current_load == 0
 

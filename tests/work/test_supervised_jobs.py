@@ -51,7 +51,8 @@ def fire(name: str, trigger: str, actor: Actor = SUPERVISOR, **params: Any) -> A
 def expect_refusal(name: str, *allocated: str) -> str:
     with pytest.raises(GuardFailed) as refusal:
         fire(name, "allocate_resources", workers=list(allocated))
-    assert states(SupervisedJob)[name] == "PENDING"
+    assert states(SupervisedJob)[name] == refusal.value.facts["state"] == "PENDING"
+    assert "allocate_resources" in refusal.value.facts["allowed"]
     return refusal.value.unmet[0].detail
 
 

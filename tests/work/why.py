@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from statecore.kernel.clock import now
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
+from statecore.records.hold import select_active
 
 
 def why_not_ended(run: Run) -> list[str]:
@@ -17,6 +19,13 @@ def why_not_ended(run: Run) -> list[str]:
         return ["the run was not started"]
     parts = [w for w in latest(Workstream.objects.filter(run=run)) if w.state not in ("completed", "skipped")]
     return _all_of([of_workstream(part, set()) for part in parts])
+
+
+def is_up_to_operators(run: Run) -> bool:
+    """Whether a run that does not wait for decisions may wait: it was not started, or an operator keeps it waiting."""
+    live = [found for found in latest(Workstream.objects.filter(run=run)) if found.state not in Workstream.flow.final]
+    waits = [found.state == "paused" or found.awaits_repair() or quarantined_before(found) for found in live]
+    return run.state == "pending" or select_active(now()).exists() or any(waits)
 
 
 def latest(rows: Any) -> list[Any]:
@@ -39,6 +48,8 @@ def of_workstream(workstream: Workstream, seen: set[Any]) -> list[str]:
     seen = seen | {key}
     if workstream.state in ("failed", "cancelled", "skipped"):
         return [f"{workstream} is {workstream.state}"]
+    if workstream.state == "paused":
+        return [f"{workstream} is paused"]
     if workstream.state == "blocked":
         others = workstream.depends_on.exclude(state="completed")
         return _any_of([of_workstream(other, seen) for other in others])
@@ -80,6 +91,8 @@ def of_task(task: Task, seen: set[Any]) -> list[str]:
         ]
         gates = [of_gate(gate) for gate in (*task.gates.all(), *task.entry_gates.all()) if not has_passed(gate)]
         return _any_of(before + asleep + gates)
+    if task.state == "queued":
+        return [f"{task} is held"] if select_active(now()).exists() else []
     if task.state == "validating":
         gates = [of_gate(gate) for gate in task.gates.all() if not has_passed(gate)]
         return _any_of([*gates, of_patch(task.patch) if task.patch else []])

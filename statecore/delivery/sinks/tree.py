@@ -8,12 +8,13 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 
+from statecore_client.transparency.evidence import parse_line, read_lines
+from statecore_client.transparency.merkle import hash_leaf
+
 from ...journal import ArchivedRange
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import publish_checkpoint
 from ...journal.tree import Frontier, append_leaves
-from ...transparency.evidence import parse_line, read_lines
-from ...transparency.merkle import hash_leaf
 from .sink import Batch, Sink
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.apps import apps
 from django.core.management import get_commands, load_command_class
 
-from api.cli.main import build_parser
+from statecore_client.cli.main import build_parser
 
 from ..markdown import format_page, format_table
 

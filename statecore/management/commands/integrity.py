@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from statecore.operations import alarms, backup, integrity
-from statecore.transparency.notes import InvalidNote, VerifierKey
+from statecore_client.transparency.notes import InvalidNote, VerifierKey
 
 
 class Command(BaseCommand):

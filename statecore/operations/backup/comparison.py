@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from statecore_client.transparency.evidence import GZIP_MAGIC
+from statecore_client.transparency.notes import InvalidNote, VerifierKey
+
 from ...journal.checkpoints import find_key
 from ...storage.invalid_text import tolerate_invalid_text
-from ...transparency.evidence import GZIP_MAGIC
-from ...transparency.notes import InvalidNote, VerifierKey
 from ..integrity import Finding, compare_checkpoint, compare_events
 from .manifest import CHECKPOINT_FILE, EVENTS_FILE, MANIFEST_FILE, Manifest, list_exports
 

@@ -13,6 +13,8 @@ import orjson
 import structlog
 from django.db import connection
 
+from statecore_client.transparency.notes import encode
+
 from ...journal import Position, commit_order
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import latest_checkpoint
@@ -23,7 +25,6 @@ from ...kernel.clock import now, rfc3339
 from ...storage import files
 from ...storage.files import sha256
 from ...storage.snapshot import consistent_snapshot
-from ...transparency.notes import encode
 from . import tables
 from .manifest import CHECKPOINT_FILE, EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports
 

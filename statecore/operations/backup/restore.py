@@ -13,6 +13,9 @@ import orjson
 from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, connection, transaction
 
+from statecore_client.transparency.checkpoint import Checkpoint
+from statecore_client.transparency.notes import Note, encode
+
 from ...delivery.sinks.alerts import open_epoch_alert
 from ...journal import COLUMNS, MIRRORED, Event, Numbering, Position, commit_order, digest
 from ...journal.archive import get_last_archived_position
@@ -27,8 +30,6 @@ from ...storage import triggers
 from ...storage.files import sha256
 from ...transitions import amend
 from ...transitions.unit_of_work import UnitOfWork, run_in_transaction
-from ...transparency.checkpoint import Checkpoint
-from ...transparency.notes import Note, encode
 from .. import integrity
 from . import tables
 from .manifest import EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection
 
+from statecore_client.transparency.merkle import hash_leaf
+from statecore_client.transparency.notes import encode
+
 from ...journal import GENESIS, TRANSITION_KINDS, Anchor, ArchivedRange, EventKind, digest
 from ...journal.archive import AnchorValues, digest_anchors
 from ...journal.tree import compute_root_at, read_leaves
 from ...storage.files import sha256
-from ...transparency.merkle import hash_leaf
-from ...transparency.notes import encode
 from .findings import Finding, build_journal_error
 
 ANCHORS_PER_QUERY = 500

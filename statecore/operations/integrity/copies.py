@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from statecore_client.transparency.checkpoint import open_checkpoint
+from statecore_client.transparency.evidence import InvalidEvidence, read_lines
+from statecore_client.transparency.notes import VerifierKey
+
 from ...journal.checkpoints import find_difference
 from ...journal.copies import Difference, find_first_difference, is_signed
 from ...journal.home_files import JOURNAL_FILE, get_journal_path, list_tampered
-from ...transparency.checkpoint import open_checkpoint
-from ...transparency.evidence import InvalidEvidence, read_lines
-from ...transparency.notes import VerifierKey
 from .findings import JOURNAL_FILE_CHECK, Finding, build_journal_error
 
 TAIL_BYTES = 1 << 20

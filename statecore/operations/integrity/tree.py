@@ -8,14 +8,15 @@ from typing import Any
 
 from django.db import connection
 
+from statecore_client.transparency.merkle import HASH_SIZE, compute_root
+from statecore_client.transparency.notes import InvalidNote
+
 from ...journal import SignedCheckpoint
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import find_contradiction, find_key
 from ...journal.commit_order import EVENTS, POSITIONS
 from ...journal.tree import TILE_BITS, TILE_SIZE, compute_root_at, read_hashes, tree_size
 from ...journal.witnesses import list_witnesses
-from ...transparency.merkle import HASH_SIZE, compute_root
-from ...transparency.notes import InvalidNote
 from .findings import WITNESS_CHECK, Finding, build_journal_error
 
 # A multiple of the tile size, so that each range begins with a tile.

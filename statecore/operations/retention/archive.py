@@ -13,6 +13,8 @@ from typing import Any
 import orjson
 from django.db import IntegrityError, connection, transaction
 
+from statecore_client.transparency.notes import encode
+
 from ...journal import GENESIS, Anchor, ArchivedRange
 from ...journal.archive import PERMISSION, AnchorValues, digest_anchors, get_latest_archived_range
 from ...journal.commit_order import EVENTS, POSITIONS
@@ -26,7 +28,6 @@ from ...storage.files import sha256
 from ...storage.write_guard import RETENTION, allow_writes
 from ...transitions.change import REASON_LIMIT
 from ...transitions.override import SHORTEST_REASON
-from ...transparency.notes import encode
 from .. import integrity
 from ..backup.tables import insert_rows
 from ..integrity.archives import ArchiveSummary, InvalidArchive, read_archive

@@ -1,4 +1,7 @@
-"""Parents that wait for an operator's decision: a part failed or was cancelled, or a dependency will never complete."""
+"""Entities that wait for an operator's decision.
+
+A part failed or was cancelled, a dependency will never complete, or a task was blocked for longer than its plan allows.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 
+from ...kernel.clock import now
 from ...kernel.constraints import SqlLiteral, is_live
 from ...machines import run, task, workstream
-from ...machines.run import Run
+from ...machines.run import OnFailure, Run
 from ...machines.task import Task
 from ...machines.test_gate import TestGate
 from ...machines.workstream import Workstream
@@ -59,6 +63,7 @@ def _list_reasons() -> list[Reason]:
         *map(_build_workstream_reason, task.LOST),
         _build_dependency_reason(),
         _build_repair_reason(),
+        _build_timeout_reason(),
     ]
 
 
@@ -89,3 +94,11 @@ def _build_repair_reason() -> Reason:
     failed = TestGate.objects.filter(workstream=OuterRef("pk"), state="FAILED", waived=False, successor=None)
     repairable = validating.filter(repairs__lt=F("max_repairs"))
     return Reason("workstream to repair", repairable, {workstream.State.VALIDATING}, failed)
+
+
+def _build_timeout_reason() -> Reason:
+    """Returns the reason of tasks that are blocked for longer than their dependency timeout."""
+    blocked = Task.objects.filter(is_live(task.FINAL), state=task.State.BLOCKED, dependency_due_at__lte=now())
+    waiting = blocked.filter(run__on_failure=OnFailure.WAIT, workstream__state__in=sorted(workstream.STARTED))
+    itself = waiting.filter(pk=OuterRef("pk"))
+    return Reason("task past its dependency timeout", waiting, {task.State.BLOCKED}, itself, "dependency_due_at")

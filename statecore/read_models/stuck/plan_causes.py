@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -87,10 +88,17 @@ def _find_cause_before_queue(entity: Task, at: datetime) -> Cause:
     found = found or find_wait("waits for", entity, "depends_on", done={task.State.COMPLETED})
     found = found or _find_gate(entity, "entry_gates")
     if found:
-        return found
+        return _note_timeout(entity, found, at)
     if entity.workstream.state not in ("ready", "executing", "validating"):
         return Wait("waits for", entity.workstream)
     return phrasing.describe_state(entity, at, UNBLOCKED)
+
+
+def _note_timeout(entity: Task, wait: Wait, at: datetime) -> Wait:
+    if entity.dependency_timeout_sec is None or entity.dependency_due_at is None or at < entity.dependency_due_at:
+        return wait
+    timeout = phrasing.format_duration(timedelta(seconds=entity.dependency_timeout_sec))
+    return replace(wait, relation=f"is past its dependency timeout of {timeout} and {wait.relation}")
 
 
 def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:

@@ -1,0 +1,154 @@
+"""`get`, `explain` and `stuck`: read entities, why they are in their state, and which are overdue."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from itertools import islice
+from typing import Any
+
+from .. import Entity
+from .context import Context, format_age, format_duration, format_line
+
+COLUMNS = ("id", "state", "for", "version")
+PAGE = 500
+NEEDS_DECISION = "needs a decision"
+
+
+def parse_pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    return name, value
+
+
+def parse_limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ArgumentTypeError("must be a whole number, 0 for all")
+    return int(text)
+
+
+def add_commands(commands: Any) -> None:
+    get = commands.add_parser("get", help="show an entity or a list")
+    get.add_argument("collection", help="tasks, runs, workers, …")
+    get.add_argument("id", nargs="?", help="one entity; without it, a list")
+    get.add_argument(
+        "-f",
+        "--filter",
+        type=parse_pair,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="list only entities with this value; repeatable",
+    )
+    get.add_argument("-c", "--columns", default="", help="more columns, separated by commas")
+    get.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
+    get.add_argument("--history", action="store_true", help="show the events of the entity, oldest first")
+    get.set_defaults(run=show_entities)
+    attempts = commands.add_parser("attempts", help="list the attempts at a task, oldest first")
+    attempts.add_argument("id", help="the task")
+    attempts.set_defaults(run=list_attempts)
+    explain = commands.add_parser("explain", help="show which transitions are open and what blocks the others")
+    explain.add_argument("collection", help="tasks, runs, workers, …")
+    explain.add_argument("id", help="the entity")
+    explain.set_defaults(run=explain_entity)
+    stuck = commands.add_parser("stuck", help="list entities that are overdue or need a decision")
+    stuck.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
+    stuck.set_defaults(run=list_stuck)
+
+
+def show_entities(options: Namespace, context: Context) -> None:
+    if options.history:
+        _show_history(options, context)
+    elif options.id:
+        found = context.client.get(options.collection, options.id)
+        context.print_json(found.fields) if context.as_json else context.print_fields(found.fields)
+    else:
+        _show_list(options, context)
+
+
+def _show_list(options: Namespace, context: Context) -> None:
+    filters: dict[str, list[str]] = {}
+    for name, value in options.filter:
+        filters.setdefault(name, []).append(value)
+    filters.setdefault("page_size", [str(min(options.limit or PAGE, PAGE))])
+    found = islice(context.client.list(options.collection, **filters), options.limit or None)
+    if context.as_json:
+        for entity in found:
+            context.print_json(entity.fields)
+        return
+    further = [name for name in options.columns.split(",") if name]
+    context.print_table([_row(entity, further) for entity in found], [*COLUMNS, *further])
+
+
+def _row(entity: Entity, further: list[str]) -> list[Any]:
+    return [entity.id, entity.state, format_age(entity.state_entered_at), entity.version, *map(entity.get, further)]
+
+
+def _show_history(options: Namespace, context: Context) -> None:
+    events = context.client.list_history(options.collection, options.id or "")
+    if context.as_json:
+        for event in events:
+            context.print_json(event.fields)
+        return
+    rows = [
+        (event.version, event.timestamp, event.trigger, event.to_state, event.actor, event.reason) for event in events
+    ]
+    context.print_table(rows, ("version", "at", "trigger", "state", "by", "reason"))
+
+
+def list_attempts(options: Namespace, context: Context) -> None:
+    found = context.client.list_attempts(options.id)
+    if context.as_json:
+        for each in found:
+            context.print_json(each)
+        return
+    names = ("task", "attempt", "worker", "started_at", "ended_at", "ended_by", "exit_code", "error")
+    context.print_table([[each[name] for name in names] for each in found], names)
+
+
+def explain_entity(options: Namespace, context: Context) -> None:
+    why = context.client.explain(options.collection, options.id)
+    if context.as_json:
+        context.print_json(why.fields)
+        return
+    context.print_line(format_line(why.sentence) or f"{options.id} is {format_line(why.state)}")
+    for number, link in enumerate(why.waiting_on):
+        context.print_line(f"{'  ' * number}└ {format_line(link.get('detail'))}")
+    for check in why.transitions:
+        context.print_line(
+            f"{'✓' if check.allowed else '✗'} {format_line(check.trigger)} → {format_line(check.to_state)}"
+        )
+        for unmet in check.unmet:
+            context.print_line(f"    {format_line(unmet.detail)}")
+
+
+def list_stuck(options: Namespace, context: Context) -> None:
+    found = islice(context.client.list_stuck(), options.limit or None)
+    if context.as_json:
+        for each in found:
+            context.print_json(each.fields)
+        return
+    items = list(found)
+    rows = [(each.entity_type, each.id, each.state, format_duration(each.overdue_seconds), each.why) for each in items]
+    if rows:
+        context.print_table(rows, ("machine", "id", "state", "overdue", "why"))
+    else:
+        context.print_line("nothing is stuck")
+    for each in items:
+        if each.kind == NEEDS_DECISION:
+            context.print_line(f"{each.entity_type} {each.id} needs a decision:")
+            for action in each.actions:
+                context.print_line(f"  {format_action(action)}")
+
+
+def format_action(action: dict[str, Any]) -> str:
+    """Returns the command that takes an offered action."""
+    collection, id_ = format_line(action["collection"]), format_line(action["id"])
+    match action["action"]:
+        case "retry":
+            return f"statecore retry {collection} {id_}"
+        case "transition":
+            return f"statecore fire {collection} {id_} {format_line(action['trigger'])}"
+        case _:
+            forced = format_line(action["to_state"])
+            return f"statecore override {collection} {id_} {forced} --category stuck --reason …"
