@@ -10,6 +10,7 @@ from django.db import IntegrityError, models, transaction
 from django.http import HttpResponse
 from django.urls import path
 
+from statecore.journal.accounts import Action
 from statecore.kernel.actors import Actor, Kind
 from statecore.kernel.clock import rfc3339
 from statecore.kernel.ids import is_valid_id, new_id
@@ -96,6 +97,7 @@ class Records(RecordView):
         try:
             with transaction.atomic():
                 record.save(force_insert=True)
+                _note(record, Action.PHASE_CREATED, actor)
         except IntegrityError:
             raise DuplicateId(f"the id {record_id!r} is taken", id=record_id) from None
         return _as_dict(record)
@@ -106,15 +108,18 @@ class Record(RecordView):
         return json_response(_as_dict(self._get(record_id)))
 
     def patch(self, request: Request, record_id: str) -> HttpResponse:
-        given = read_body(request)
-        self.require(actor_of(request), "change")
-        record = self._get(record_id)
-        self.set_fields(record, given)
-        record.save(update_fields=list(given))
+        given, actor = read_body(request), actor_of(request)
+        self.require(actor, "change")
+        with transaction.atomic():
+            record = self._get(record_id, locked=True)
+            self.set_fields(record, given)
+            record.save(update_fields=list(given))
+            _note(record, Action.PHASE_CHANGED, actor)
         return json_response(_as_dict(record))
 
-    def _get(self, record_id: str) -> models.Model:
-        found = self.model._default_manager.filter(pk=record_id).first() if is_valid_id(record_id) else None
+    def _get(self, record_id: str, *, locked: bool = False) -> models.Model:
+        rows = self.model._default_manager.select_for_update() if locked else self.model._default_manager.all()
+        found = rows.filter(pk=record_id).first() if is_valid_id(record_id) else None
         if found is None:
             raise NotFound(f"there is no {self.model._meta.model_name} {record_id!r}")
         return found
@@ -124,6 +129,12 @@ class ReadOnlyRecord(Record):
     """A record that cannot change once it is created."""
 
     http_method_names = ["get", "head"]
+
+
+def _note(record: models.Model, action: Action, actor: Actor) -> None:
+    """Record the operator who sets the rules of a phase; a diff never changes."""
+    if isinstance(record, Phase):
+        record.record(action, actor)
 
 
 def _serialize(records: list[Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The sessions of a user: since when, from where and when last used; and how to end them.
+"""Lists the sessions of a user, with their start, address and last use, and ends them.
 
 A session holds its own description. Django's table has no column for the user, so listing reads the unexpired sessions;
 their number is that of the logged-in browsers and displays.

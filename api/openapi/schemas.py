@@ -221,7 +221,7 @@ EVENT: Schema = obj(
     }
 )
 # Events of earlier versions have no digest of the evidence.
-EVENT["properties"]["evidence"] = STRING
+EVENT["properties"]["evidence"] = EVENT["properties"]["evidence_before"] = STRING
 # The file with the first events of a history, if they are archived.
 ARCHIVED: Schema = nullable(
     obj(

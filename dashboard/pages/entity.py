@@ -208,15 +208,14 @@ def liveness(request: HttpRequest, collection: str, entity_id: str) -> HttpRespo
 
 @require_safe
 def proof(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse:
-    """Fragment: verifies the entity's hash chain, and that its row agrees with its last event."""
+    """Fragment: verifies the entity's hash chain, and that its row, evidence and links agree with its last event."""
     entity = get_entity(request, collection, entity_id)
     entity_type = entity.flow.entity_type
-    finding = integrity.verify_chain([(entity_type, entity.pk)])
+    findings = integrity.check_entity(entity_type, entity.pk)
     events = Event.objects.filter(entity_type=entity_type, entity_id=entity.pk, sequence=entity.version)
     last: Event | Anchor | None = events.first()
     archived = list_anchors(entity_type, entity.pk).first()
     if last is None and archived is not None and archived.sequence == entity.version:
         last = archived
-    agrees = last is not None and (last.hash, last.to_state) == (entity.chain_head, entity.state)
-    context = {"entity": entity, "finding": finding, "agrees": agrees, "last": last, "archived": archived, "at": now()}
+    context = {"entity": entity, "findings": findings, "last": last, "archived": archived, "at": now()}
     return rendering.render(request, "dashboard/parts/proof.html", context)

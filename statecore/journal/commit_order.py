@@ -138,11 +138,12 @@ def load_numbering() -> Numbering:
     """Returns the sequencer's row, without its mark if that comes from another server."""
     row = get_numbering()
     server = get_server_identifier()
-    is_other_server = row.cluster != server
+    # An unknown id is no other id: the known one stays, for the next process that can read the id to compare.
+    is_other_server = bool(row.cluster and server) and row.cluster != server
     if is_other_server or (row.seen and not _is_from_this_database(row.seen)):
         _reset_transaction_ids(connection)
         row.seen = ""
-    row.cluster = server
+    row.cluster = server or row.cluster
     row.save(update_fields=["cluster", "seen"])
     return row
 

@@ -6,6 +6,7 @@ A name follows from the machine, the kind and the trigger of an event, so it is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from django.db import models
@@ -36,6 +37,7 @@ class NamedEvents(NamedTuple):
     to_state: str = ""
 
 
+@lru_cache(maxsize=4096)  # every event that is read has a name, and there are few different ones
 def name_event(entity_type: str, kind: str, trigger: str, to_state: str) -> str:
     """Returns the name of an event; its trigger if it belongs to no machine, as an account entry does."""
     flow = registry.find(entity_type)

@@ -43,11 +43,6 @@ class StateField(FSMField):
         kwargs.update(protected=True, editable=False)
         super().__init__(**kwargs)
 
-    def get_state(self, instance: Any) -> Any:
-        """Reads a deferred state like the library, which takes three calls for any other as well."""
-        state = instance.__dict__.get("state")
-        return super().get_state(instance) if state is None else state
-
     @staticmethod
     def force(instance: Any, value: str) -> None:
         """Sets the state of a loaded instance without a transition; only for overrides."""

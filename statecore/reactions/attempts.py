@@ -10,22 +10,20 @@ from ..records import task_attempt
 from ..records.task_attempt import Ended
 from ..transitions.change import Change
 
-# How an attempt goes on, and how it completes its task: neither ends in a record.
-GOES_ON = {(State.RUNNING, "execution_completed"), (State.VALIDATING, "validation_passed")}
 WORKED_IN = (State.RUNNING, State.VALIDATING)
+# How an attempt goes on, and how it completes its task: neither is recorded as its end.
+GOES_ON = ("execution_completed", "validation_passed")
 
 
 def keep(changes: list[Change]) -> None:
-    """Record the attempts that these changes end."""
-    ended = [_ended(change) for change in changes if change.entry.from_state in WORKED_IN and _ends(change)]
+    """Record the attempts that end with these changes of tasks that were worked on."""
+    ended = [_ended(change) for change in changes if _ends(change)]
     if ended:
         task_attempt.record(ended)
 
 
 def _ends(change: Change) -> bool:
-    entry = change.entry
-    is_edit = entry.kind == EventKind.EDITED
-    return not is_edit and (entry.from_state, entry.trigger) not in GOES_ON and change.before["started_at"] is not None
+    return change.entry.kind != EventKind.EDITED and change.before["started_at"] is not None
 
 
 def _ended(change: Change) -> Ended:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from django.db import transaction
-
 from ..machines import patch_ledger, run, task, test_gate, workstream
 from ..machines.run import Run
 from ..machines.test_gate import TestGate
@@ -26,20 +24,26 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
     workers.update_load(work, changes)
-    attempts.keep(changes)
-    started, progressed = [], []
+    started, progressed, interrupted, with_tool = [], [], [], []
     for change in changes:
         if change.entry.to_state == task.State.RUNNING:
             started.append(change)
         # Tasks that unobserved_completion.py is completing need no reaction.
         elif change.entity.pk not in work.completing:
             progressed.append(change)
+        if change.entry.from_state in attempts.WORKED_IN and change.entry.trigger not in attempts.GOES_ON:
+            interrupted.append(change)
+        if change.entity.__dict__["tool"]:
+            with_tool.append(change)
+    if interrupted:
+        attempts.keep(interrupted)
     if started:
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
     # Last, because a report may lock the breaker of the tool.
-    tools.react(work, changes)
+    if with_tool:
+        tools.react(work, with_tool)
 
 
 def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
@@ -91,6 +95,7 @@ def _lock_workstreams(work: UnitOfWork, changes: list[Change]) -> list[Change]:
         return changes
     postponed = new if gates_left or left & awaited else {}
     return _postpone(
+        work,
         changes,
         lambda change: change.entity.__dict__["workstream_id"] in left or change.entity.pk in postponed,
         partial(_tasks_progressed, after_commit=True),
@@ -124,6 +129,7 @@ def _lock_runs(work: UnitOfWork, changes: list[Change]) -> list[Change]:
     left = locks.take(work, Run, parents_of(filter(_affects_run, changes), "run_id").keys() | awaited)
     postponed = new if left & awaited else {}
     return _postpone(
+        work,
         changes,
         lambda change: (
             change.entity.pk in postponed or (_affects_run(change) and change.entity.__dict__["run_id"] in left)
@@ -147,7 +153,7 @@ def _runs_changed(work: UnitOfWork, changes: list[Change]) -> None:
 def _gates_changed(work: UnitOfWork, changes: list[Change]) -> None:
     _gates_created(work, [change for change in changes if _is_new(change)])
     _gates_decided(work, [change for change in changes if _is_decided(change)])
-    tools.react(work, changes)
+    tools.react(work, [change for change in changes if change.entity.__dict__["tool"]])
 
 
 def _is_decided(change: Change) -> bool:
@@ -158,7 +164,7 @@ def _gates_created(work: UnitOfWork, changes: list[Change]) -> None:
     """Lock the gates that new ones wait for, as for a new task."""
     new = changed(changes)
     if locks.take(work, TestGate, gates.awaited(work, new)):
-        _postpone(changes, lambda _change: True, _gates_created)
+        _postpone(work, changes, lambda _change: True, _gates_created)
         return
     gates.reevaluate(work, new)
 
@@ -168,7 +174,7 @@ def _gates_decided(work: UnitOfWork, changes: list[Change]) -> None:
         return
     decided, parents = changed(changes), parents_of(changes, "workstream_id")
     if locks.take(work, Workstream, parents.keys() | tasks.workstreams_behind_gates(work, decided)):
-        _postpone(changes, lambda _change: True, _gates_decided)
+        _postpone(work, changes, lambda _change: True, _gates_decided)
         return
     rejected = tasks.rejected_by(work, changed(filter(gates.has_failed_for_good, changes)))
     gates.rerun_for_repair(work, [gate_id for _task_id, gate_id in rejected])
@@ -185,7 +191,7 @@ def _patches_changed(work: UnitOfWork, changes: list[Change]) -> None:
         return
     parents = workstreams.with_successors(work, parents_of(ended, "workstream_id"))
     if locks.take(work, Workstream, parents.keys() | parents_of(verified, "workstream_id").keys()):
-        _postpone(changes, lambda _change: True, _patches_changed)
+        _postpone(work, changes, lambda _change: True, _patches_changed)
         return
     tasks.reevaluate(work, tasks.with_patches(work, changed(verified)))
     workstreams.reevaluate(work, parents)
@@ -215,11 +221,14 @@ def _is_new(change: Change) -> bool:
 
 
 def _postpone(
-    changes: list[Change], waits: Callable[[Change], bool], react: Callable[[UnitOfWork, list[Change]], None]
+    work: UnitOfWork,
+    changes: list[Change],
+    waits: Callable[[Change], bool],
+    react: Callable[[UnitOfWork, list[Change]], None],
 ) -> list[Change]:
-    """React to some changes after the commit, when no lock is held and waiting is safe; return the others."""
+    """React to some changes after the commit; return the others."""
     if later := [change for change in changes if waits(change)]:
-        transaction.on_commit(partial(run_in_transaction, partial(_react_later, react, later)), robust=True)
+        work.postpone(partial(run_in_transaction, partial(_react_later, react, later)))
     return [change for change in changes if not waits(change)]
 
 

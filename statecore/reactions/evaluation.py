@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connection
 
 from .. import transitions
 from ..journal import Entry
@@ -141,8 +141,7 @@ def apply(
     locked_elsewhere = transitions.follow_up(work, model, causes, trigger, **given)
     if locked_elsewhere:
         left_out = {entity_id: causes[entity_id] for entity_id in locked_elsewhere}
-        # Robust: an error here must not fail the committed change; the sweep finds what is left out.
-        transaction.on_commit(partial(_reevaluate_later, model, left_out, reevaluate), robust=True)
+        work.postpone(partial(_reevaluate_later, model, left_out, reevaluate))
 
 
 def _reevaluate_later(model: type[Entity], causes: Causes, reevaluate: Reevaluate) -> None:

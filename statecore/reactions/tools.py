@@ -132,11 +132,9 @@ def probe_of(entity: Any) -> str:
 
 
 def react(work: UnitOfWork, changes: Iterable[Change]) -> None:
-    """Refuse a start without permission, and report the ends to the breakers."""
+    """Refuse a start without permission, and report the ends to the breakers; for tasks and gates with a tool."""
     for change in changes:
         entity: Any = change.entity
-        if not entity.tool:
-            continue
         running = RUNNING[type(entity)]
         was_running, is_running = change.entry.from_state == running, change.entry.to_state == running
         if is_running and not was_running:

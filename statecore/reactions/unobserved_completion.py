@@ -53,10 +53,11 @@ def still_unobserved_sql(*, one: bool) -> str:
 
 def complete(work: UnitOfWork, changes: list[Change]) -> bool:
     """Complete these tasks if all of them are unobserved; return whether that was so."""
+    validating: Causes = {}
     for change in changes:
         if (change.entry.from_state, change.entry.to_state) != REPORTED:
             return False
-    validating = changed(changes)
+        validating[change.entity.pk] = change.entry
     started = {entry.entity_id for entry in work.entries if (entry.entity_type, entry.to_state) == STARTED}
     if started & validating.keys():
         # Other transactions may have counted a task that started here as one that has not started.

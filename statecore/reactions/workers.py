@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
@@ -45,8 +44,9 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
             loads.setdefault(change.entity.__dict__["worker_id"], LoadChange(change)).delta += 1
         elif change.entry.from_state == RUNNING:
             loads.setdefault(change.before["worker_id"], LoadChange(change)).delta -= 1
-            # Not reported by its agent, which therefore does not know that the task was taken away.
-            if not _is_reported_by_agent(change):
+            is_report = change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
+            # Without a report of its agent, which does not know then that the task was taken away.
+            if not is_report or change.entity.facts.actor.kind is Kind.SYSTEM:
                 taken.append(_taken(change))
     if taken:
         recall(taken)
@@ -56,11 +56,6 @@ def update_load(work: UnitOfWork, changes: list[Change]) -> None:
                 _add_load(work, worker, load)
         else:
             _remove_load(work, worker_id, load)
-
-
-def _is_reported_by_agent(change: Change) -> bool:
-    is_report = change.entry.trigger in tasks.REPORTS and change.entry.kind == EventKind.NORMAL
-    return is_report and change.entity.facts.actor.kind is not Kind.SYSTEM
 
 
 def _taken(change: Change) -> Taken:
@@ -86,8 +81,7 @@ def _remove_load(work: UnitOfWork, worker_id: str, load: LoadChange) -> None:
     """Does not wait for the worker's row: if it is locked elsewhere, its tasks are counted after the commit."""
     found: list[Any] = work.lock_known(Worker, [worker_id], skip_locked=True)
     if not found:
-        step = partial(_recount, worker_id, load.change.entry)
-        transaction.on_commit(partial(run_in_transaction, step), robust=True)
+        work.postpone(partial(run_in_transaction, partial(_recount, worker_id, load.change.entry)))
     for worker in found:
         # Never below zero: a wrong count is for the integrity check to find, not a reason to refuse a report.
         _set_load(work, worker, max(worker.current_load + load.delta, 0), load.change.entry)
@@ -110,10 +104,11 @@ def recount() -> int:
 
 def _set_load(work: UnitOfWork, worker: Any, load: int, cause: Entry | None) -> None:
     causes: Causes = {worker.pk: cause}
+    state = worker.__dict__["state"]
     # The guards of these two read the worker only, so nothing has to be flushed for them.
-    if worker.state == State.IDLE and load:
+    if state == State.IDLE and load:
         transitions.follow_up(work, Worker, causes, "task_assigned", params={"load": load}, flush=False)
-    elif worker.state == State.BUSY and not load:
+    elif state == State.BUSY and not load:
         transitions.follow_up(work, Worker, causes, "task_completed", params={"load": load}, flush=False)
     elif load != worker.current_load:
         work.flush()

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from fnmatch import fnmatch
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from ..kernel import repositories
+from ..journal import accounts
+from ..kernel import evidence, repositories
+from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.ids import ID_LENGTH, IdField
 from ..kernel.refusals import Invalid
@@ -27,6 +29,10 @@ def validate_repositories(value: Any) -> None:
 
 
 class Phase(models.Model):
+    # All columns are part of the digest in the entry of the journal.
+    volatile: ClassVar[tuple[str, ...]] = ()
+    event_columns: ClassVar[frozenset[str]] = frozenset()
+
     id = IdField(primary_key=True, max_length=ID_LENGTH)
     title = models.CharField(max_length=200, blank=True)
     # File name patterns that patches may change; an empty `allowed_paths` allows every path.
@@ -38,6 +44,15 @@ class Phase(models.Model):
 
     def __str__(self) -> str:
         return f"phase {self.pk}"
+
+    def digest(self) -> str:
+        return evidence.digest(type(self), self.__dict__)
+
+    def record(self, action: accounts.Action, actor: Actor) -> None:
+        """Append the rules to the account journal, with a digest of the row; after the row was written."""
+        rules = {name: getattr(self, name) for name in ("title", "allowed_paths", "forbidden_paths", "repositories")}
+        facts = {"phase": self.pk, **rules, "digest": self.digest()}
+        accounts.record(action, accounts.Account.of_actor(actor), actor=actor, facts=facts)
 
     def choose_repository(self, name: object) -> str:
         """Return the repository of a new workstream, the first one if it names none; raises Invalid."""

@@ -6,7 +6,7 @@ has by then; request, decision and event are committed together. Every decision 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from ..journal import Entry
 from ..kernel import registry
-from ..kernel.actors import THE_SYSTEM, Actor, Channel, Kind
+from ..kernel.actors import THE_SYSTEM, Actor, Channel
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
@@ -49,7 +49,7 @@ from .override import (
     recording_refusals,
     require_override,
 )
-from .unit_of_work import UnitOfWork, run_in_transaction
+from .unit_of_work import RowsLocked, UnitOfWork, run_in_transaction
 from .waivers import waive, waive_entity
 
 BATCH = 500
@@ -132,17 +132,21 @@ def preview(approval: Approval, actor: Actor) -> Outcome:
     )
 
 
-def check_steps(actor: Actor, entries: Iterable[Entry]) -> None:
-    """Refuse an operator's transition into a protected state of an entity that the same account has forced before.
+def check_steps(work: UnitOfWork, actor: Actor, entries: Sequence[Entry]) -> None:
+    """Refuse a transition into a protected state of an entity that the same account has forced before.
 
-    Otherwise one person could force the entity to the step before and then take the last step without force.
+    Otherwise one person could force the entity to the step before and then take the last step without force, also with
+    the token of an agent, or as a reaction that is postponed.
     """
-    if actor.kind is not Kind.OPERATOR or actor.account is None or not settings.STATECORE_SECOND_PERSON:
+    account = actor.owner if actor.account is None else actor.account
+    if account is None or not settings.STATECORE_SECOND_PERSON:
         return
     for entry in entries:
         policies = policies_of([entry])
-        if policies and _has_forced(actor.account, entry):
+        if policies and _has_forced(account, entry):
             raise approval_required(entry, policies)
+    if work.has_postponed and any(_has_forced(account, entry) for entry in entries):
+        raise RowsLocked("another transaction holds rows of the cascade")
 
 
 def close_overdue() -> int:

@@ -94,7 +94,7 @@ def transition_in_turn(
             batches.append(batch)
         changes = [change for batch in batches for change in batch.changes]
         caused = work.react(changes)
-        approvals.check_steps(actor, (*(change.entry for change in changes), *caused))
+        approvals.check_steps(work, actor, (*(change.entry for change in changes), *caused))
         return [batch.items(model, caused) for batch in batches]
 
     with counting_refusals(model.flow.entity_type):

@@ -255,6 +255,8 @@ def _append_event(
             "dwell_seconds": dwell,
             "attempt": entity.attempt,
             "evidence": evidence.digest(type(entity), entity.__dict__),
+            # Another digest than that of the previous event shows a row that was changed without an event.
+            **({"evidence_before": evidence.digest(type(entity), before)} if before else {}),
             **(spec.details or {}),
         },
     )

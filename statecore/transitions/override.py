@@ -39,7 +39,7 @@ from . import rights
 from .change import EventSpec, check_not_retried, check_version, record, validate_reason_and_metadata
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
-from .unit_of_work import UnitOfWork, run_in_transaction
+from .unit_of_work import RowsLocked, UnitOfWork, run_in_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -146,7 +146,7 @@ def force_entity(work: UnitOfWork, entity: Entity, forcing: Forcing, *, is_previ
     work.flush()  # the forced state alone must satisfy the constraints, before its reactions run
     caused = work.react([change])
     if not is_preview:
-        check_policies([change.entry, *caused], approver)
+        check_policies(work, [change.entry, *caused], approver)
         note_forced_step(actor, entity, change.entry)
     return Outcome(work.latest(entity), change.entry, caused)
 
@@ -166,8 +166,13 @@ def policies_of(entries: Iterable[Entry]) -> list[Policy]:
     return policies_for((entry.entity_type, WAIVED if entry.trigger == WAIVED else entry.to_state) for entry in entries)
 
 
-def check_policies(entries: list[Entry], approver: Actor | None) -> None:
-    """Raise ApprovalRequired if a policy protects these events and no other person has approved them."""
+def check_policies(work: UnitOfWork, entries: list[Entry], approver: Actor | None) -> None:
+    """Raise ApprovalRequired if a policy protects these events and no other person has approved them.
+
+    Only the whole cascade shows that, so none of its reactions may be postponed.
+    """
+    if work.has_postponed and settings.STATECORE_SECOND_PERSON:
+        raise RowsLocked("another transaction holds rows of the cascade")
     policies = policies_of(entries)
     if not policies:
         return

@@ -48,7 +48,7 @@ def retry(
         _check_retryable(entity, facts)
         outcome = Succession(work, facts).succeed(entity)
         if outcome.entry is not None:
-            approvals.check_steps(actor, (outcome.entry, *outcome.caused))
+            approvals.check_steps(work, actor, (outcome.entry, *outcome.caused))
         return outcome
 
     with counting_refusals(model.flow.entity_type):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 
 from ..journal import Entry
-from ..kernel.actors import Actor, Kind
+from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
 from ..kernel.transition import Facts
@@ -47,8 +48,8 @@ def transition(
         recorded = record(entity, before, event_spec(fired, facts, metadata or {}, cause))
         work.stage([recorded])
         caused = work.react([recorded])
-        if actor.kind is Kind.OPERATOR:
-            approvals.check_steps(actor, (recorded.entry, *caused))
+        if settings.STATECORE_SECOND_PERSON:
+            approvals.check_steps(work, actor, (recorded.entry, *caused))
         return Outcome(work.latest(entity), recorded.entry, caused)
 
     with counting_refusals(model.flow.entity_type):

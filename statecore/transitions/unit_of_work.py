@@ -35,6 +35,12 @@ Key = tuple[type[Entity], str]
 ATTEMPTS = 8
 SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE = "40001", "40P01", "55P03"
 TRANSIENT = {SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE}
+
+
+class RowsLocked(OperationalError):
+    """Rows that the whole step needs are locked elsewhere: it is repeated."""
+
+
 MAX_COMBINED = 6  # changes per statement; PostgreSQL prepares one statement for each combination of changes
 
 
@@ -67,6 +73,8 @@ class UnitOfWork:
     admitted: set[Key] = field(default_factory=set)
     # Tasks that are completing and known to need no reaction.
     completing: set[str] = field(default_factory=set)
+    # Whether reactions wait for the commit, so that the events recorded so far are not the whole cascade.
+    has_postponed: bool = False
 
     def query(self, sql: str, params: Iterable[Any] = (), *, flush: bool = True) -> list[Any]:
         """Run a statement and return all its rows; `flush=False` if staged changes cannot affect its result."""
@@ -151,6 +159,16 @@ class UnitOfWork:
         """Drop an entity that has changed in memory and not in the database."""
         self.entities.pop((type(entity), entity.pk), None)
 
+    # Reactions
+
+    def postpone(self, reaction: Callable[[], object]) -> None:
+        """Call a reaction after the commit, when no lock is held and waiting is safe.
+
+        Robust: an error there must not fail the committed change; the sweeps find what is left out.
+        """
+        self.has_postponed = True
+        transaction.on_commit(reaction, robust=True)
+
     # Writing
 
     def stage(self, changes: Iterable[Change]) -> None:
@@ -232,7 +250,7 @@ def retry_transient(attempt: Callable[[], T]) -> T:
 
 def is_transient(error: OperationalError) -> bool:
     sqlstate: Any = getattr(error.__cause__, "sqlstate", None)
-    return sqlstate in TRANSIENT or "database is locked" in str(error)
+    return isinstance(error, RowsLocked) or sqlstate in TRANSIENT or "database is locked" in str(error)
 
 
 def _run_once(step: Callable[[UnitOfWork], T], connection: BaseDatabaseWrapper, *, dry_run: bool) -> T:
@@ -271,6 +289,7 @@ def _run_in_savepoint(step: Callable[[UnitOfWork], T], work: UnitOfWork, *, dry_
     """Run a step in a savepoint; after a refusal or dry run, forget what the step has locked and staged."""
     work.flush()
     before, locked, shared = len(work.entries), set(work.locked), set(work.shared)
+    has_postponed = work.has_postponed
     kept = False
     try:
         with transaction.atomic():
@@ -282,7 +301,7 @@ def _run_in_savepoint(step: Callable[[UnitOfWork], T], work: UnitOfWork, *, dry_
     finally:
         if not kept:  # PostgreSQL releases the locks taken since the savepoint
             del work.entries[before:]
-            work.locked, work.shared = locked, shared
+            work.locked, work.shared, work.has_postponed = locked, shared, has_postponed
             work.pending, work.entities, work.parent_states = [], {}, {}
             work.unobserved, work.completing = set(), set()
     return result

@@ -97,7 +97,7 @@ def waive_entity(work: UnitOfWork, entity: Any, forcing: Forcing, *, is_preview:
     spec = EventSpec(EventKind.EDITED, WAIVED, Severity.WARNING, facts, metadata, details=details)
     change, caused = _write(work, entity, before, spec)
     if not is_preview:
-        check_policies([change.entry, *caused], approver)
+        check_policies(work, [change.entry, *caused], approver)
         note_forced_step(actor, entity, change.entry)
     return Outcome(work.latest(entity), change.entry, caused)
 

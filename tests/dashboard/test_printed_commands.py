@@ -94,7 +94,7 @@ def test_maintenance_commands_run_as_they_are_printed(client: Client, terminals:
     client.force_login(User.objects.create_superuser("ann"))
     archived = {"sequence": 1, "archived_range": {"file": "archive.jsonl.gz"}}
     entity = {"version": 1, "chain_head": "0" * 64}
-    proof = {"agrees": True, "entity": entity, "last": {"hash": "0" * 64}, "archived": archived, "at": now()}
+    proof = {"entity": entity, "last": {"hash": "0" * 64}, "archived": archived, "at": now()}
     pages = [
         client.get(reverse("console:audit_verify")).content.decode(),
         render_to_string(

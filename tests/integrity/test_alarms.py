@@ -141,6 +141,20 @@ def test_the_forged_row_is_marked_over_rest_and_in_the_console(admin_client: Cli
     assert "does not verify</strong>" in admin_client.get(f"/machines/tasks/{forged.pk}/").content.decode()
 
 
+def test_the_page_of_an_entity_verifies_its_evidence(admin_client: Client) -> None:
+    """Before any sweep has found the change."""
+    task = world.task(payload={"n": 1})
+    address = f"/machines/tasks/{task.pk}/proof/"
+    assert "Verified" in admin_client.get(address).content.decode()
+
+    with triggers.disabled(connection):
+        Task.objects.filter(pk=task.pk).update(payload={"n": 2})
+
+    page = admin_client.get(address).content.decode()
+    assert "Verification failed" in page
+    assert "decisions or evidence differs from the digest in its last event" in page
+
+
 def test_the_console_and_the_walls_have_a_banner_while_it_is_open(admin_client: Client) -> None:
     banner = "Stored data does not verify"
     task = world.task()

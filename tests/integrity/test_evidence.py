@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from statecore import transitions
 from statecore.executors import compensation, patches
+from statecore.journal import Event, events
 from statecore.kernel import evidence, registry
+from statecore.kernel.clock import now
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.operations import integrity
@@ -20,6 +22,7 @@ from statecore.records import Patch
 from statecore.storage import triggers
 from tests.machines import worlds
 from tests.support import world
+from tests.support.sequencer import catch_up
 
 pytestmark = [pytest.mark.usefixtures("machines_in_isolation"), pytest.mark.django_db]
 
@@ -74,6 +77,42 @@ def test_an_update_of_decisions_and_evidence_past_the_triggers_is_found(column: 
     ):
         (finding,) = check()
         assert (finding.check, finding.severity, finding.entity_id) == ("evidence", "error", entity.pk)
+
+
+def test_evidence_changed_before_a_transition_is_found_after_it() -> None:
+    """The attack: remove the triggers, change the row, put them back; the next event has the digest of the new row."""
+    gate = world.fire(world.gate(), "gate_started")
+    with triggers.disabled(connection):
+        TestGate.objects.filter(pk=gate.pk).update(command="true")
+    world.fire(gate, "gate_passed", exit_code=0, stdout="", stderr="")
+    assert integrity.check_entity("test_gate", gate.pk) == integrity.check_all() == integrity.check_recent()
+    (finding,) = integrity.check_all()
+    assert (finding.check, finding.severity, finding.entity_id) == ("chain", "error", gate.pk)
+    assert "number 3: decisions or evidence in the row were changed" in finding.detail
+
+
+@pytest.mark.django_db(transaction=True)
+def test_evidence_changed_with_a_forged_event_is_found() -> None:
+    """The attack: SQL writes the row together with an event that has no digest, as events of the first version had."""
+    gate = passed_gate()
+    forge_event(gate, {"stdout": "500 passed"})
+    for assign_positions in (lambda: None, catch_up):
+        assign_positions()
+        (finding,) = integrity.check_entity("test_gate", gate.pk)
+        assert finding.check == "evidence"
+        assert finding.detail.startswith("its last event has no digest of its evidence")
+
+
+def forge_event(entity: Any, changed: dict[str, Any]) -> None:
+    entry = events.build_entry(
+        entity_type=entity.flow.entity_type, entity_id=entity.pk, sequence=entity.version + 1,
+        prev_hash=entity.chain_head, kind="edited", trigger="edited", from_state=entity.state, to_state=entity.state,
+        severity="info", actor="mallory", channel="rest", at=now(), details={},
+    )  # fmt: skip
+    rows = type(entity).objects.filter(pk=entity.pk)
+    with triggers.disabled(connection):
+        rows.update(version=entry.sequence, chain_head=entry.hash, **changed)
+        Event(**entry._asdict()).save(force_insert=True)
 
 
 def test_the_diff_of_a_committed_patch_cannot_be_changed_or_deleted() -> None:

@@ -13,9 +13,10 @@ from statecore.kernel.actors import Actor, Channel
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
 from statecore.operations import integrity
-from statecore.records import Approval, ApprovalDecision, AuditNote
+from statecore.records import Approval, ApprovalDecision, AuditNote, Phase
 from statecore.storage import triggers
 from statecore.transitions import approvals
+from tests.api.callers import Caller, expect_ok
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -102,3 +103,28 @@ def test_a_record_of_an_earlier_version_needs_no_entry(records: dict[str, Any]) 
 
 def vars_of(record: Any) -> dict[str, Any]:
     return {field.attname: getattr(record, field.attname) for field in record._meta.concrete_fields}
+
+
+# Phases
+
+
+def test_a_phase_has_entries_and_a_change_by_sql_is_found() -> None:
+    """The attack: SQL widens the paths that the patches of a phase may change."""
+    operator = Caller("operate")
+    expect_ok(operator.post("phases/", {"id": "PH", "allowed_paths": ["src/*"]}), 201)
+    expect_ok(operator.patch("phases/PH/", {"allowed_paths": ["src/*", "docs/*"]}))
+    entries = [entry.as_dict() for entry in Event.objects.filter(trigger__startswith="phase_").order_by("timestamp")]
+    assert [(entry["trigger"], entry["actor"]) for entry in entries] == [
+        ("phase_created", operator.user.username),
+        ("phase_changed", operator.user.username),
+    ]
+    assert entries[1]["metadata"]["allowed_paths"] == ["src/*", "docs/*"]
+    assert integrity.check_all() == []
+
+    Phase.objects.update(allowed_paths=[])
+
+    (finding,) = integrity.check_all()
+    assert (finding.check, finding.severity) == ("record", "error")
+    assert "phase PH (phase PH) differs from its last entry" in finding.detail
+    Phase.objects.all().delete()
+    assert "phase PH is missing" in integrity.check_all()[0].detail

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from statecore import scheduling, transitions
@@ -17,6 +18,7 @@ from statecore.records import Phase
 from statecore.storage import triggers
 from tests.support import world
 from tests.support.plans import vacuum_tables
+from tests.support.roles import PREFIX
 from tests.support.sequencer import catch_up, ordered, sequencer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -218,6 +220,37 @@ def test_marks_of_another_server_are_ignored(foreign: dict[str, str], written_in
         catch_up()
 
     assert_in_order(ordered())
+
+
+@pytest.mark.postgres
+def test_the_known_server_is_kept_while_its_identifier_cannot_be_read() -> None:
+    transition_repeatedly(uet_worker(), 4)
+    catch_up()
+    Numbering.objects.update(cluster="another")
+    with identifier_unreadable():
+        call_command("migrate", verbosity=0)
+        assert commit_order.load_numbering().cluster == "another"
+        transition_repeatedly(uet_worker(), 4)
+        catch_up()
+    call_command("migrate", verbosity=0)
+
+    assert commit_order.load_numbering().cluster == commit_order.get_server_identifier() != ""
+    assert_in_order(ordered())
+
+
+@contextmanager
+def identifier_unreadable() -> Iterator[None]:
+    """Acts as the owner of the tables, who is no superuser, without the right to read the id of the server."""
+    function = "EXECUTE ON FUNCTION pg_control_system()"
+    with connection.cursor() as cursor:
+        cursor.execute(f"REVOKE {function} FROM PUBLIC")
+        cursor.execute(f"SET ROLE {PREFIX}_owner")
+        try:
+            assert commit_order.get_server_identifier() == ""
+            yield
+        finally:
+            cursor.execute("RESET ROLE")
+            cursor.execute(f"GRANT {function} TO PUBLIC")
 
 
 def test_a_wrong_mark_is_detected_and_discarded() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +31,7 @@ from statecore.records import AlertNotice, Approval, ApprovalDecision, AuditNote
 from statecore.records.token import Token
 from statecore.records.token import make as make_token
 from statecore.transitions import approvals
+from statecore.transitions.unit_of_work import RowsLocked
 from tests.support import world
 from tests.support.world import AGENT, REASON, fire, last_event, operator_with, trace
 
@@ -315,6 +318,76 @@ def test_attack_a_retry_after_a_forced_step_needs_a_second_person(policy: Any) -
     assert refused.value.facts["policies"] == ["task->pending"]
     assert trace(task) == before
     assert transitions.retry(type(task), task.pk, actor=person("bob")).entity is not None
+
+
+@pytest.mark.parametrize("scope", ["agent", "integrate"])
+def test_attack_the_last_step_with_a_token_of_the_same_person_needs_a_second_person(policy: Any, scope: str) -> None:
+    """The attack: force a job or a gate to the step before, and report the last step as one's own program."""
+    policy("pipeline_job->DONE", "test_gate->PASSED")
+    forced = (world.model("PipelineJob"), "VALIDATING", "finish", {})
+    if scope == "integrate":
+        forced = (world.model("TestGate"), "RUNNING", "gate_passed", {"exit_code": 0})
+    entity, ada = _entity_to_force(forced[0]), person("ada")
+    force(entity, forced[1], ada)
+    before = trace(entity)
+    with pytest.raises(ApprovalRequired):
+        fire(entity, forced[2], actor=_token_of("ada", scope), **forced[3])
+    assert trace(entity) == before
+    person("bob")
+    assert fire(entity, forced[2], actor=_token_of("bob", scope), **forced[3]).state in ("DONE", "PASSED")
+
+
+def _entity_to_force(model: Any) -> Any:
+    if model.__name__ == "TestGate":
+        return world.gate()
+    return fire(transitions.create(model, actor=THE_SYSTEM).entity, "analyze", actor=THE_SYSTEM)
+
+
+def _token_of(name: str, scope: str) -> Actor:
+    return make_token(f"{name}-{scope}", User.objects.get(username=name), scope)[0].actor()
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_attack_a_reaction_postponed_by_a_lock_is_part_of_what_a_policy_sees(policy: Any) -> None:
+    """The attack: keep a row of the cascade locked, so that its reaction runs after the commit, without a policy."""
+    policy("task->completed")
+    gate, ada = world.gate(), person("ada")
+    task = _validating_task(gate)
+    with _locked_elsewhere(task), pytest.raises(RowsLocked):
+        force(gate, "PASSED", ada)
+    assert (type(gate).objects.get().state, type(task).objects.get().state) == ("PENDING", "validating")
+    assert request(gate, "PASSED", ada).policies == ["task->completed"]
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_attack_a_reaction_of_the_last_step_postponed_by_a_lock(policy: Any) -> None:
+    policy("task->completed")
+    gate, ada = world.gate(), person("ada")
+    task = _validating_task(gate)
+    force(gate, "RUNNING", ada)
+    with _locked_elsewhere(task), pytest.raises(RowsLocked):
+        fire(gate, "gate_passed", actor=_token_of("ada", "integrate"), exit_code=0)
+    assert (type(gate).objects.get().state, type(task).objects.get().state) == ("RUNNING", "validating")
+
+
+def _validating_task(gate: Any) -> Any:
+    task = world.running_task(gates=[gate.pk])
+    return fire(task, "execution_completed", attempt=task.attempt, exit_code=0)
+
+
+@contextmanager
+def _locked_elsewhere(entity: Any) -> Iterator[None]:
+    other = connection.copy()
+    other.set_autocommit(False)
+    with other.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {entity._meta.db_table} WHERE id = %s FOR UPDATE", [entity.pk])
+    try:
+        yield
+    finally:
+        other.rollback()
+        other.close()
 
 
 def test_an_ordinary_step_without_force_before_needs_no_one(policy: Any) -> None:

@@ -38,7 +38,7 @@ def move_all(entities, trigger: str, **details) -> list[transitions.Item]:
 
 
 def without_ids(event: dict) -> dict:
-    own = ("event_id", "entity_id", "timestamp", "dwell_seconds", "prev_hash", "hash", "evidence")
+    own = ("event_id", "entity_id", "timestamp", "dwell_seconds", "prev_hash", "hash", "evidence", "evidence_before")
     metadata = {name: value for name, value in event["metadata"].items() if not name.endswith("seconds")}
     return {name: value for name, value in event.items() if name not in own} | {"metadata": metadata}
 

@@ -1,4 +1,4 @@
-"""Compares requests for approval, decisions and audit notes with the entries of the journal that cover them."""
+"""Compares requests for approval, decisions, audit notes and phases with the entries of the journal that cover them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Min, OuterRef, Subquery
 
 from ...journal import ArchivedRange, Event, accounts
 from ...journal.accounts import Action
-from ...records import Approval, ApprovalDecision, AuditNote
+from ...records import Approval, ApprovalDecision, AuditNote, Phase
 from ...records.journaled import JournaledRecord
 from .findings import LIMIT, Finding, build_journal_error
 
@@ -59,6 +59,23 @@ def _find_others(model: Any, actions: tuple[Action, ...]) -> Iterator[Finding]:
     entries = Event.objects.filter(entity_type=accounts.ENTITY_TYPE, trigger__in=actions)
     for event_id in entries.exclude(pk__in=covered.values("journal_entry")).values_list("pk", flat=True):
         yield build_journal_error("record", f"the record of the entry {event_id} is missing")
+
+
+def check_phases() -> Iterator[Finding]:
+    """Compares each phase with its last entry in the journal; not if the entry was archived, or never written."""
+    changes = (Action.PHASE_CREATED, Action.PHASE_CHANGED)
+    entries = Event.objects.filter(entity_type=accounts.ENTITY_TYPE, trigger__in=changes).order_by("timestamp", "pk")
+    last = {facts["phase"]: facts["digest"] for facts in map(_read_facts, entries.values_list("body", flat=True))}
+    phases = Phase.objects.in_bulk(list(last))
+    for pk, digest in last.items():
+        if pk not in phases:
+            yield build_journal_error("record", f"phase {pk} is missing")
+        elif phases[pk].digest() != digest:
+            yield _build_finding(phases[pk], "differs from its last entry in the journal")
+
+
+def _read_facts(body: str) -> dict[str, Any]:
+    return dict(orjson.loads(body)["details"]["metadata"])
 
 
 def _build_finding(row: Any, sentence: str) -> Finding:

@@ -5,15 +5,17 @@ If the last event of an entity is archived, the row is compared with its anchor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any
 
 import orjson
 from django.db import connection
 from django.db.models import CheckConstraint, Count, F, Min, OuterRef, Subquery
 
-from ...journal import Anchor, Event, EventKind
+from ...journal import Anchor, Event, EventKind, Position
 from ...kernel import evidence, registry
 from ...kernel.entity import LinkedEntity
 from ...kernel.flow import Flow
@@ -44,25 +46,36 @@ def check_rows(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
 def check_evidence(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:
     """Recomputes the digest of each row and compares it with the one in its last event, or in its anchor.
 
-    Rows whose last event has no digest, because an earlier version wrote it, are left out.
+    An event without a digest is a finding too, unless an earlier version wrote it, before all events with one.
     """
     its = {"entity_type": flow.entity_type, "entity_id": OuterRef("pk"), "sequence": OuterRef("version")}
     rows = flow.model.objects.annotate(
         body=Subquery(Event.objects.filter(**its).values("body")),
+        last_event=Subquery(Event.objects.filter(**its).values("event_id")),
+        position=Subquery(Position.objects.filter(event=OuterRef("last_event")).values("position")),
         anchored=Subquery(Anchor.objects.filter(**its).values("evidence")),
     )
     rows = rows.filter(pk__in=ids) if ids is not None else rows
-    for row in islice(_without_digest(flow, rows.iterator(chunk_size=500)), LIMIT):
-        detail = "a column that carries decisions or evidence differs from the digest in its last event"
-        yield Finding("evidence", ERROR, flow.entity_type, row.pk, detail)
+    problems = ((row.pk, _find_difference(flow, row)) for row in rows.iterator(chunk_size=500))
+    for pk, detail in islice(filter(itemgetter(1), problems), LIMIT):
+        yield Finding("evidence", ERROR, flow.entity_type, pk, detail)
 
 
-def _without_digest(flow: Flow, rows: Iterable[Any]) -> Iterator[Any]:
-    """Yields the rows that do not have the digest of their last event."""
-    for row in rows:
-        expected = orjson.loads(row.body)["details"].get("evidence") if row.body else row.anchored
-        if expected and expected != evidence.digest(flow.model, row.__dict__):
-            yield row
+def _find_difference(flow: Flow, row: Any) -> str:
+    """Returns how the row differs from the digest in its last event; empty if it agrees."""
+    expected = orjson.loads(row.body)["details"].get("evidence") if row.body else row.anchored
+    if expected:
+        agrees = expected == evidence.digest(flow.model, row.__dict__)
+        return "" if agrees else "a column that carries decisions or evidence differs from the digest in its last event"
+    is_older = row.body is None or (row.position is not None and row.position < _find_first_digest())
+    return "" if is_older else "its last event has no digest of its evidence, although earlier events have one"
+
+
+def _find_first_digest() -> float:
+    """Returns the position of the first event with a digest."""
+    body = Subquery(Event.objects.filter(pk=OuterRef("event")).values("body"))
+    found = Position.objects.annotate(body=body).filter(body__contains='"evidence":"').order_by("position")
+    return found.values_list("position", flat=True).first() or math.inf
 
 
 def check_links(flow: Flow, ids: list[str] | None = None) -> Iterator[Finding]:

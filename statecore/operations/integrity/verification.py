@@ -23,7 +23,7 @@ from .copies import check_journal_file
 from .findings import LIMIT, Finding, build_journal_error
 from .invariants import check_invariants
 from .positions import check_epoch, check_position_range, check_positions
-from .records import check_records
+from .records import check_phases, check_records
 from .rows import (
     check_agent_job_logs,
     check_constraints,
@@ -81,7 +81,7 @@ def _check_database() -> list[Finding]:
         findings += check_transitions(flow)
         findings += check_constraints(flow)
         findings += check_invariants(flow)
-    return [*findings, *check_diffs(), *check_records(), *check_machines(), *check_agent_job_logs()]
+    return [*findings, *check_diffs(), *check_records(), *check_phases(), *check_machines(), *check_agent_job_logs()]
 
 
 @tolerate_invalid_text()
