@@ -107,6 +107,8 @@ def _base_schema(field: models.Field[Any, Any]) -> Schema:
 
 
 def param_schema(param: Param) -> Schema:
+    if param.type is Any:
+        return {}
     schema: Schema = {"type": param.json_type}
     if param.type is int:
         schema |= {"minimum": INT_MIN, "maximum": INT_MAX}

@@ -102,9 +102,9 @@ def _is_body_optional(flow: Flow) -> bool:
 
 def describe_detail(view: collections.Detail, method: str) -> Operation:
     flow = view.flow
-    response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     if method == "GET":
-        return Operation(f"Read one {flow.entity_type}", response)
+        return Operation(f"Read one {flow.entity_type}", {200: schemas.entity_detail(flow)})
+    response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     return Operation(
         f"Change fields of one {flow.entity_type}",
         response,
