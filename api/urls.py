@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from . import agents, approvals, bulk, collections, holds, operators, records
+from . import agents, approvals, artifacts, bulk, collections, holds, operators, records
 from .monitoring import urls as monitoring
 from .openapi import views as openapi
 from .views import UnknownUrl
@@ -22,7 +22,7 @@ def group_by_prefix(patterns: Iterable[URLPattern]) -> list[URLResolver]:
 
 
 # These come before the generic routes of the machines, where an id matches any segment.
-SPECIFIC = [openapi, agents, approvals, holds, operators, records, bulk, monitoring]
+SPECIFIC = [openapi, agents, artifacts, approvals, holds, operators, records, bulk, monitoring]
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *group_by_prefix([*(each for module in SPECIFIC for each in module.urlpatterns), *collections.routes()]),
