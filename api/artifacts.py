@@ -103,10 +103,10 @@ def _read_place(request: Request, task_id: str, name: str) -> Place:
 
 def _read_length(request: Request) -> int:
     """A body of unknown length is refused: its limits could be checked only after it was received."""
-    text = request.META.get("CONTENT_LENGTH") or ""
-    if not text.isdigit():
-        raise LengthRequired("send the size of the artifact as Content-Length")
-    return int(text)
+    text = str(request.META.get("CONTENT_LENGTH") or "")
+    if "HTTP_TRANSFER_ENCODING" in request.META or (text and not text.isdigit()):
+        raise LengthRequired("send the size of the artifact as Content-Length, and no Transfer-Encoding")
+    return int(text or 0)
 
 
 urlpatterns = [

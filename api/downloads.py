@@ -75,22 +75,37 @@ def file_response(request: Request, file: Any, size: int, headers: dict[str, str
     given = {**headers, "Content-Length": str(last - first + 1)}
     if chosen is not None:
         given["Content-Range"] = f"bytes {first}-{last}/{size}"
-    send: Any = _stream_async if isinstance(request, ASGIRequest) else _stream
-    content = send(file, last - first + 1)
-    response: Any = StreamingHttpResponse(content, status=200 if chosen is None else 206, headers=given)
+    kind = AsyncFilePart if isinstance(request, ASGIRequest) else FilePart
+    response: Any = StreamingHttpResponse(
+        kind(file, last - first + 1), status=200 if chosen is None else 206, headers=given
+    )
     return response  # type: ignore[no-any-return]
 
 
-def _stream(file: Any, left: int) -> Iterator[bytes]:
-    with file:
-        while left and (chunk := file.read(min(CHUNK, left))):
-            left -= len(chunk)
+class Part:
+    """The next bytes of a file, which is closed with the response."""
+
+    def __init__(self, file: Any, left: int) -> None:
+        self.file, self.left = file, left
+
+    def read(self) -> bytes:
+        chunk: bytes = self.file.read(min(CHUNK, self.left)) if self.left else b""
+        self.left -= len(chunk)
+        return chunk
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class FilePart(Part):
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self.read():
             yield chunk
 
 
-async def _stream_async(file: Any, left: int) -> AsyncIterator[bytes]:
+class AsyncFilePart(Part):
     """Under ASGI, Django would read an ordinary iterator to its end before it sends anything."""
-    with file:
-        while left and (chunk := await sync_to_async(file.read, thread_sensitive=False)(min(CHUNK, left))):
-            left -= len(chunk)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while chunk := await sync_to_async(self.read, thread_sensitive=False)():
             yield chunk

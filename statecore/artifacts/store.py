@@ -33,7 +33,11 @@ def save(name: str, file: IO[bytes]) -> None:
 def open_content(name: str) -> Any:
     """Return the open file; raises NotFound if the storage has lost it."""
     with _translated("open", name):
-        return storages["artifacts"].open(name)
+        try:
+            return storages["artifacts"].open(name)
+        except FileNotFoundError:
+            lost = "the storage has lost the content of this artifact; restore its folder or bucket"
+            raise NotFound(lost) from None
 
 
 def remove(name: str) -> None:
@@ -49,8 +53,6 @@ def _translated(action: str, name: str) -> Iterator[None]:
         yield
     except Refusal:
         raise
-    except FileNotFoundError:
-        raise NotFound("the storage has lost the content of this artifact; restore its folder or bucket") from None
     except Exception as error:
         log.exception("artifact_storage_failed", action=action, name=name)
         raise StorageUnavailable(

@@ -23,7 +23,7 @@ from .tool_lease import ToolLease
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
-    "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
-    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
-    "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
+    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor",
+    "StateCount", "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
 ]  # fmt: skip
