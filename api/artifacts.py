@@ -12,6 +12,7 @@ from statecore.artifacts.changes import Place
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.machines.task import State, Task
+from statecore.read_models import inputs
 from statecore.records import artifact as artifacts
 from statecore.records.artifact import Artifact as StoredArtifact
 from statecore.transitions.successors import newest
@@ -48,6 +49,13 @@ def _works_with(request: Request, task_ids: set[str]) -> bool:
     actor = agent_of(request)
     held = Task.objects.filter(holder=actor.identity, state=State.RUNNING)
     return actor.holds and held.filter(Q(pk__in=task_ids) | Q(depends_on__in=task_ids)).exists()
+
+
+class Inputs(TaskArtifacts):
+    def get(self, request: Request, task_id: str) -> HttpResponse:
+        """Return the results of the dependencies, as the claim of the task has them."""
+        task = Task.objects.get(pk=self.find_task(request, task_id))
+        return json_response(inputs.read_inputs([task])[task.pk])
 
 
 class Artifacts(TaskArtifacts):
@@ -110,6 +118,7 @@ def _read_length(request: Request) -> int:
 
 
 urlpatterns = [
+    path("tasks/<str:task_id>/inputs/", Inputs.as_view(), name="inputs"),
     path("tasks/<str:task_id>/artifacts/", Artifacts.as_view(), name="artifacts"),
     path("tasks/<str:task_id>/artifacts/<str:name>", Artifact.as_view(), name="artifact"),
 ]

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
@@ -70,7 +70,7 @@ def resolve_program(command: Sequence[str]) -> list[str]:
     return [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - a link is run by its own name
 
 
-def build_environment(task: Task, worker_id: str) -> dict[str, str]:
+def build_environment(task: Task, worker_id: str, more: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of the command: that of the agent, and variables for the task."""
     environment = {name: value for name, value in os.environ.items() if name not in WITHHELD}
     payload, previous = json.dumps(task.payload), json.dumps(task.previous)
@@ -84,13 +84,15 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
         "STATECORE_PAYLOAD": payload if len(payload) <= LONGEST_VARIABLE else "",
         "STATECORE_PREVIOUS": previous if len(previous) <= LONGEST_VARIABLE else "",
     }
-    return environment | task_variables
+    return {**environment, **task_variables, **more}
 
 
 class Execution:
     """A running command and its process group. Any thread may call `end` at any time."""
 
-    def __init__(self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal) -> None:
+    def __init__(
+        self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal, variables: Mapping[str, str]
+    ) -> None:
         self.task = task
         self.output, self.lines = Output(), LinePrinter(terminal, task.id)
         self.lock = threading.Lock()
@@ -99,7 +101,8 @@ class Execution:
             with tempfile.TemporaryFile() as payload:
                 payload.write(json.dumps(task.payload).encode())
                 payload.seek(0)
-                self.process = _start_guarded(command, build_environment(task, worker_id), payload, guard_end)
+                environment = build_environment(task, worker_id, variables)
+                self.process = _start_guarded(command, environment, payload, guard_end)
         except OSError:
             self._close_control()
             raise

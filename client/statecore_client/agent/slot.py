@@ -7,18 +7,24 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from .. import (
     Client,
     Conflict,
     HeartbeatReply,
+    LeaseLost,
     NotAuthenticated,
     NotFound,
     PermissionDenied,
+    Refused,
     StatecoreError,
     Task,
+    UnexpectedResponse,
+    Unreachable,
 )
-from .command import CommandResult, Execution, build_start_failure
+from .command import COMPLETED, FAILED, CommandResult, Execution, build_start_failure
+from .exchange import Exchange, UnusableResult
 from .settings import Settings
 from .terminal import Terminal
 
@@ -197,6 +203,8 @@ class Slot:
         if reply.requests_shutdown:
             self.leaving = True
         held = list(self.persistent.list_held_tasks(self.worker_id))
+        for task in held:
+            task.inputs = self.persistent.get_inputs(task.id)
         if not held and not self.leaving:
             time.sleep(PAUSE)  # the worker is not idle yet, or unresponsive until its heartbeat is processed
         return held
@@ -239,24 +247,45 @@ class Slot:
 
     def _work(self, task: Task) -> list[Task]:
         """Runs and reports a task; returns the tasks claimed with the report."""
+        exchange = Exchange(task)
+        try:
+            return self._run_and_report(task, exchange)
+        finally:
+            exchange.remove()
+
+    def _run_and_report(self, task: Task, exchange: Exchange) -> list[Task]:
+        if self.settings.fetches_artifacts and not self._fetch(task, exchange):
+            return []
         with self.lock:
             if self.leaving:  # `sign_off` returns the task
                 return []
             self.end_reason, self.may_report = None, True
             try:
-                self.execution = Execution(self.command, task, self.worker_id, self.terminal)
+                self.execution = Execution(self.command, task, self.worker_id, self.terminal, exchange.variables)
             except OSError as error:
                 result = build_start_failure(error)
         if self.execution:
             self.terminal.print_message(f"{task.id}: started, attempt {task.attempt}")
             result = self.execution.wait(task.timeout_sec)
         try:
-            return self._report(task, result)
+            return self._report(task, result, exchange)
         finally:
             with self.lock:
                 self.execution = None
 
-    def _report(self, task: Task, result: CommandResult) -> list[Task]:
+    def _fetch(self, task: Task, exchange: Exchange) -> bool:
+        """Saves the artifacts of the dependencies; reports a failure of the task if that is refused."""
+        try:
+            exchange.fetch(self.persistent)
+        except (Refused, UnexpectedResponse, OSError) as error:
+            message = f"the artifacts of its dependencies cannot be fetched: {error}"
+            self.terminal.print_message(f"{task.id}: {message}")
+            with suppress(Conflict):
+                self.persistent.fail_task(task.id, attempt=task.attempt, error=message, tool_failed=None)
+            return False
+        return True
+
+    def _report(self, task: Task, result: CommandResult, exchange: Exchange) -> list[Task]:
         """Reports the result, however long an outage lasts; returns the tasks claimed with the report.
 
         The server refuses the result if the worker has lost its lease.
@@ -266,7 +295,7 @@ class Slot:
         if not may_report:
             self.terminal.print_message(f"{task.id}: {reason}; the command was ended and nothing is reported")
             return []
-        trigger, fields = result.build_report(task, reason)
+        trigger, fields = self._hand_over(*result.build_report(task, reason), exchange)
         done = fields.get("error") or "done"
         try:
             if leaving:
@@ -278,7 +307,28 @@ class Slot:
                 found, refusal = response.tasks, response.reports[0]["refusal"]
         except (Conflict, NotFound, PermissionDenied) as error:
             found, refusal = [], {"code": error.code, "detail": error.detail}
+        if refusal and refusal["code"] == "invalid":  # such as a result that the server cannot store
+            self._fail(task, refusal["detail"])
         if refusal:  # another worker holds the task
             done = f"the result is dropped: {refusal['code']}: {refusal['detail']}"
         self.terminal.print_message(f"{task.id}: {done}")
         return found
+
+    def _hand_over(self, trigger: str, fields: dict[str, Any], exchange: Exchange) -> tuple[str, dict[str, Any]]:
+        """Stores the artifacts and adds the result to the report of a success; a failure of either is reported."""
+        if trigger != COMPLETED:
+            return trigger, fields
+        try:
+            result = exchange.read_result()
+            exchange.store(self.persistent)
+        except UnusableResult as error:
+            return FAILED, {**fields, "error": f"the file of STATECORE_RESULT {error}"}
+        except (LeaseLost, Unreachable):
+            return trigger, fields  # the report itself is refused, or repeated
+        except (Refused, OSError) as error:
+            return FAILED, {**fields, "error": f"an artifact cannot be stored: {error}"}
+        return trigger, fields if result is None else {**fields, "result": result}
+
+    def _fail(self, task: Task, error: str) -> None:
+        with suppress(Refused):
+            self.persistent.fail_task(task.id, attempt=task.attempt, error=error, tool_failed=None)
