@@ -30,6 +30,7 @@ IDS: Schema = {"type": "array", "items": ID}
 TIME: Schema = {"type": "string", "format": "date-time"}
 NO_NUL = "^[^\\u0000]*$"
 ANY_OBJECT: Schema = {"type": "object"}
+ANYTHING: Schema = {}
 ANYTHING_BUT_NULL: Schema = {"type": ["object", "array", "string", "number", "boolean"]}
 WORDS: Schema = {
     "type": "array",
@@ -108,7 +109,7 @@ def _base_schema(field: models.Field[Any, Any]) -> Schema:
 
 def param_schema(param: Param) -> Schema:
     if param.type is Any:
-        return {}
+        return ANYTHING
     schema: Schema = {"type": param.json_type}
     if param.type is int:
         schema |= {"minimum": INT_MIN, "maximum": INT_MAX}

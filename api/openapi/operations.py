@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import agents, bulk, claims, collections, heartbeat, operators, records
+from api import agents, artifacts, bulk, claims, collections, heartbeat, operators, records
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
@@ -14,6 +14,7 @@ from statecore.transitions import Category
 from . import schemas
 from .fields import (
     ANY_OBJECT,
+    ANYTHING,
     ID,
     TIME,
     Schema,
@@ -21,7 +22,7 @@ from .fields import (
     request_field,
     text,
 )
-from .operation import Operation
+from .operation import BINARY, BYTES, Operation
 from .schemas import (
     COUNT,
     FLAG,
@@ -319,6 +320,7 @@ def describe_claim(view: claims.Claim, method: str) -> Operation:
         "trigger": {"enum": sorted(REPORTS)},
         "exit_code": {"type": ["integer", "null"]},
         "output": nullable(STRING),
+        "result": ANYTHING,
         "error": nullable(STRING),
     }
     report = obj(result, ["task", "attempt", "trigger"], closed=True)
@@ -328,7 +330,8 @@ def describe_claim(view: claims.Claim, method: str) -> Operation:
     reporting = schemas.body_schema(claims.ClaimFields, max=most, reports=reports, wait={"const": 0})
     reporting["required"] = ["reports"]
     previous = obj({**PREVIOUS, "patch": STRING}, list(PREVIOUS))
-    claimed = {"allOf": [ref("Task"), obj({"previous": nullable(previous)}, ["previous"])]}
+    given: Schema = {"type": "object", "additionalProperties": ANYTHING}
+    claimed = {"allOf": [ref("Task"), obj({"inputs": given, "previous": nullable(previous)})]}
     tasks = {"type": "array", "items": claimed}
     response = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
     return Operation(
@@ -339,7 +342,7 @@ def describe_claim(view: claims.Claim, method: str) -> Operation:
         conflicts=True,
         description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
         "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
-        "by the next call.",
+        "by the next call. `inputs` are the results of the dependencies by id.",
     )
 
 
@@ -400,8 +403,56 @@ def describe_attempts(view: agents.Attempts, method: str) -> Operation:
         "error": STRING,
         "output": STRING,
         "patch": nullable(STRING),
+        "result": ANYTHING,
     }
     return Operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(obj(attempt))})
+
+
+ARTIFACT = obj(
+    {
+        "task": STRING, "name": STRING, "size": COUNT, "sha256": STRING, "content_type": STRING, "attempt": COUNT,
+        "stored_by": STRING, "stored_at": TIME,
+    }
+)  # fmt: skip
+NEWEST = query("newest", FLAG, "Of the newest task that succeeds this one.")
+
+
+def describe_inputs(view: artifacts.Inputs, method: str) -> Operation:
+    return Operation(
+        "Read the results of the dependencies of a task, by their ids",
+        {200: {"type": "object", "additionalProperties": ANYTHING}},
+        parameters=[NEWEST],
+    )
+
+
+def describe_artifacts(view: artifacts.Artifacts, method: str) -> Operation:
+    return Operation("List the artifacts of a task by name", {200: page_of(ARTIFACT)}, parameters=[NEWEST])
+
+
+def describe_artifact(view: artifacts.Artifact, method: str) -> Operation:
+    if method == "GET":
+        return Operation(
+            "Download an artifact",
+            {200: None, 206: None, 304: None},
+            parameters=[NEWEST],
+            other_types={BYTES: BINARY},
+            refusals=(416,),
+            description="The response has an `ETag`, and `Repr-Digest` with the SHA-256. `If-None-Match` and a single "
+            "`Range` of bytes are supported.",
+        )
+    attempt = query("attempt", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "Required of agents.")
+    if method == "DELETE":
+        return Operation("Delete an artifact", {204: None}, parameters=[attempt], conflicts=True)
+    return Operation(
+        "Store an artifact under a name, in place of an earlier one",
+        {200: ARTIFACT, 201: ARTIFACT},
+        parameters=[attempt],
+        conflicts=True,
+        takes_bytes=True,
+        refusals=(411,),
+        description="The body is the content, of any media type; `Content-Length` is required. Agents store artifacts "
+        "of tasks that they hold, with the current attempt. Repeating the call changes nothing.",
+    )
 
 
 def describe_job_events(view: agents.JobEvents, method: str) -> Operation:
@@ -516,5 +567,8 @@ DESCRIPTIONS: dict[type, Any] = {
     agents.Checkpoints: describe_checkpoints,
     agents.Resume: describe_job_resumption,
     agents.Attempts: describe_attempts,
+    artifacts.Inputs: describe_inputs,
+    artifacts.Artifacts: describe_artifacts,
+    artifacts.Artifact: describe_artifact,
     agents.JobEvents: describe_job_events,
 }

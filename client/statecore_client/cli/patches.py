@@ -22,9 +22,7 @@ def add_commands(commands: Any) -> None:
     patch = commands.add_parser("patch", help="hand in a patch")
     patch.add_argument("file", help="a unified diff, - for standard input")
     patch.add_argument("--task", help=f"the task that waits for it ({own_task.TASK})")
-    patch.add_argument(
-        "--attempt", type=int, metavar="N", help=f"the attempt of the task, for agents ({own_task.ATTEMPT})"
-    )
+    patch.add_argument("--attempt", type=int, metavar="N", help=f"its attempt, for agents ({own_task.ATTEMPT})")
     patch.add_argument("--workstream", help="the workstream, for a patch that belongs to no task")
     patch.add_argument(
         "--based-on", metavar="PATCH", help="the quarantined patch that this one replaces; it is dropped"
