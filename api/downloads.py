@@ -15,7 +15,7 @@ from .refusals import RangeNotSatisfiable
 from .request import Request
 
 CHUNK = 262_144
-# A page of the console could be made to load a file of its own host as a script or a style; these types are neither.
+# The policy of the console permits scripts and styles of its host, so an artifact is never sent as one of these.
 PASSIVE_TYPES = {
     "application/json", "application/pdf", "application/zip", "image/gif", "image/jpeg", "image/png", "image/webp",
     "text/csv", "text/plain",

@@ -32,7 +32,7 @@ class Content:
 
 
 class Download:
-    """Where the body of a response is written. Each attempt begins anew."""
+    """A file for the body of a response, and its digest. Each attempt begins anew."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.digest = file, hashlib.sha256()

@@ -32,7 +32,7 @@ class Stored:
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """Where an artifact is stored, and for whom."""
+    """The task and the name of an artifact, and the actor that changes it."""
 
     task: str
     name: str
@@ -93,7 +93,7 @@ def delete(place: Place) -> None:
 
 
 def _put_once(place: Place, upload: Upload) -> Stored | None:
-    """Return None if another call stored or removed the same content meanwhile."""
+    """Return None if the same content was stored or removed by another call."""
     saved = _save_unless_stored(upload)
     try:
         return run_in_transaction(lambda work: _refer(work, place, upload, saved))
@@ -116,7 +116,7 @@ def _save_unless_stored(upload: Upload) -> ArtifactContent | None:
 
 
 def _refer(work: UnitOfWork, place: Place, upload: Upload, saved: ArtifactContent | None) -> Stored | None:
-    """Return None if the stored content was removed meanwhile."""
+    """Return None if the stored content no longer exists."""
     task = work.lock(Task, place.task)
     place.check_rights(task)
     limits.check_room(place.task, place.name, upload.size)

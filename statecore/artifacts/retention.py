@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def expire() -> int:
-    """Delete a batch of artifacts whose task ended longer ago than the setting; return their number."""
+    """Delete a batch of artifacts whose task ended longer ago than the setting allows; return their number."""
     if not settings.STATECORE_ARTIFACT_DAYS:
         return 0
     until = now() - timedelta(days=settings.STATECORE_ARTIFACT_DAYS)
@@ -38,7 +38,7 @@ def collect() -> int:
 
 
 def _release_unused() -> None:
-    """The rows are locked first: whoever refers to a content locks its row until the commit, and then is seen here."""
+    """Lock the rows first: a call that refers to a content locks its row until the commit, and is then visible here."""
     unused = ArtifactContent.objects.exclude(sha256="").filter(~Exists(Artifact.objects.filter(content=OuterRef("pk"))))
     with transaction.atomic():
         locked = ArtifactContent.objects.select_for_update(skip_locked=True)

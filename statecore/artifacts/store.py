@@ -48,7 +48,7 @@ def remove(name: str) -> None:
 
 @contextmanager
 def _translated(action: str, name: str) -> Iterator[None]:
-    """Each kind of storage has exceptions of its own, of no common class."""
+    """Raise StorageUnavailable for any error: the exceptions of storages have no common class."""
     try:
         yield
     except Refusal:

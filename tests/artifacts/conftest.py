@@ -1,4 +1,4 @@
-"""A task that the agent `builder` runs, and a storage of its own for each test."""
+"""A task that the agent `builder` runs, and a new storage for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storing, reading and deleting artifacts over REST: who may, what is refused, and what a browser is told."""
+"""Storing, reading and deleting artifacts over REST: rights, refusals, and the headers that protect browsers."""
 
 from __future__ import annotations
 
