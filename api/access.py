@@ -32,9 +32,9 @@ VIEW_ALERT = "statecore.view_alert"
 # Authentication: a bearer token, or a browser session with its CSRF token
 
 
-def identify(request: Request, permission: str = "") -> None:
-    """Set `request.auth` and `request.user`; raises NotAuthenticated. The token query also reads the permission."""
-    token = read_token(request.META.get(HEADER, ""), permission)
+def identify(request: Request, *permissions: str) -> None:
+    """Set `request.auth` and `request.user`; raises NotAuthenticated. The token query also reads the permissions."""
+    token = read_token(request.META.get(HEADER, ""), *permissions)
     if token is None:
         _check_session(request)
     else:
@@ -42,7 +42,7 @@ def identify(request: Request, permission: str = "") -> None:
     request.auth = token
 
 
-def read_token(header: str, permission: str = "") -> Token | None:
+def read_token(header: str, *permissions: str) -> Token | None:
     """Return the token of an Authorization header, None without one; raises NotAuthenticated for an invalid token.
 
     The refusal does not distinguish a wrong token from one that expired, was revoked or lost its user.
@@ -50,7 +50,7 @@ def read_token(header: str, permission: str = "") -> Token | None:
     if not header:
         return None
     text = token_text(header)
-    token = tokens.find(text, permission) if text else None
+    token = tokens.find(text, *permissions) if text else None
     if token is None:
         raise NotAuthenticated("this token is not valid: `Authorization: Bearer <token>` is expected")
     return token

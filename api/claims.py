@@ -88,6 +88,7 @@ def _serialize_claimed(tasks: list[Task]) -> list[dict[str, Any]]:
 
 class Claim(ApiView):
     flow = Worker.flow
+    may_also_need = (Task.flow.permission("operate"),)
 
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, ClaimFields), agent_of(request)

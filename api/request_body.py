@@ -138,7 +138,8 @@ def read_key(request: Request, body: dict[str, Any]) -> RequestKey | None:
     key = in_body if key is None else key
     if key is None:
         return None
-    endpoint = f"{request.method} {request.path}"
+    # A path with and without its final slash is the same call.
+    endpoint = f"{request.method} {request.path.removesuffix('/')}/"
     return RequestKey(key, endpoint, hashlib.sha256(raw_body(request)).hexdigest())
 
 

@@ -32,6 +32,8 @@ class ApiView(APIView):
     flow: ClassVar[Flow | None] = None
     action: ClassVar[str] = "operate"
     checks_permission_later: ClassVar[bool] = False
+    # Permissions that depend on the body, read together with the token.
+    may_also_need: ClassVar[tuple[str, ...]] = ()
     # Derived from `flow` and `action`.
     read_permission: ClassVar[str] = ""
     write_permission: ClassVar[str] = ""
@@ -64,7 +66,7 @@ class ApiView(APIView):
 
     def admit(self, request: Any) -> None:
         permission = self.permission(request)
-        identify(request, permission)
+        identify(request, *filter(None, (permission, *self.may_also_need)))
         check_scope(request, *self.writes_need)
         if permission and not self.checks_permission_later:
             require_permission(request, permission)
@@ -90,4 +92,4 @@ class UnknownUrl(ApiView):
     writes_need = (Scope.READ,)
 
     def handler(self, request: HttpRequest) -> Any:
-        raise NotFound("no such URL; every URL of the API ends with a slash")
+        raise NotFound("no such URL; /api/v1/docs/ lists every call")

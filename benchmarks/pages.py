@@ -186,7 +186,7 @@ def _cost(client: Any, path: str) -> Cost:
     """Requests a page repeatedly; the first requests fill the caches and are not counted."""
     found = Cost([], [], [], 0)
     for number in range(ROUNDS + 5):
-        with _query_times() as times:
+        with query_times() as times:
             start, busy = time.perf_counter(), time.process_time()
             answer = client.get(path)
             seconds, busy = time.perf_counter() - start, time.process_time() - busy
@@ -200,7 +200,7 @@ def _cost(client: Any, path: str) -> Cost:
 
 
 @contextmanager
-def _query_times() -> Iterator[list[float]]:
+def query_times() -> Iterator[list[float]]:
     times: list[float] = []
 
     def timed(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:

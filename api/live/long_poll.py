@@ -19,7 +19,7 @@ from statecore.delivery.live import ClaimQueue, get_claim_queue
 
 from .asgi import Application, Message, Receive, Scope, Send, read_header
 
-PATH = re.compile(r"/api/v1/workers/([A-Za-z0-9._:-]{1,64})/claim/")
+PATH = re.compile(r"/api/v1/workers/([A-Za-z0-9._:-]{1,64})/claim/?")
 MAX_BODY_SIZE = 64 * 1024
 MAX_WAIT_SECONDS = 30.0
 MAX_CONCURRENT_CALLS = 8  # a call takes a thread while it runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -29,7 +30,7 @@ from .events_socket import FRAME_SECONDS, IDLE_SECONDS
 from .socket import SEND_TIMEOUT
 from .stream_params import StreamParams, describe_skip
 
-PATH = "/api/v1/events/"
+PATH = re.compile("/api/v1/events/?")
 CONTENT_TYPE = "text/event-stream"
 HEADERS = [
     (b"content-type", CONTENT_TYPE.encode()),
@@ -48,6 +49,10 @@ def render_notice(name: str, at: Subscription, **more: Any) -> bytes:
     return b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (at.epoch, at.position, name.encode(), data)
 
 
+def _accepts_stream(scope: Scope) -> bool:
+    return CONTENT_TYPE in read_header(scope, b"accept")
+
+
 class EventStreams:
     """Serves requests for an event stream, and passes all others to `application`."""
 
@@ -55,7 +60,7 @@ class EventStreams:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] != PATH or scope["method"] != "GET" or CONTENT_TYPE not in read_header(scope, b"accept"):
+        if not PATH.fullmatch(scope["path"]) or scope["method"] != "GET" or not _accepts_stream(scope):
             await self.application(scope, receive, send)
             return
         try:

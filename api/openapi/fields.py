@@ -30,8 +30,8 @@ IDS: Schema = {"type": "array", "items": ID}
 TIME: Schema = {"type": "string", "format": "date-time"}
 NO_NUL = "^[^\\u0000]*$"
 ANY_OBJECT: Schema = {"type": "object"}
-ANYTHING: Schema = {}
-ANYTHING_BUT_NULL: Schema = {"type": ["object", "array", "string", "number", "boolean"]}
+ANY_VALUE: Schema = {"description": "Any JSON value."}
+ANYTHING_BUT_NULL: Schema = {"type": ["object", "array", "string", "number", "boolean"], "items": {}}
 WORDS: Schema = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": NO_NUL},
@@ -55,16 +55,54 @@ SHAPES = {
     validate_exit_codes: EXIT_CODES,
     validate_affinity: AFFINITY,
 }
+STRINGS: Schema = {"type": "array", "items": {"type": "string"}}
+PROGRESS: Schema = {
+    "type": "object",
+    "properties": {"fraction": {"type": ["number", "null"]}, "detail": {"type": ["string", "null"]}},
+}
+WAIVER: Schema = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("by", "reason", "category")},
+        "at": TIME,
+        "expires_at": {**TIME, "type": ["string", "null"]},
+    },
+    "required": ["by", "reason", "category", "at", "expires_at"],
+}
+# A command has `cancel` with `attempt`, or `shutdown`.
+COMMAND: Schema = {
+    "type": "object",
+    "properties": {
+        "cancel": {"type": "string"},
+        "attempt": {"type": "integer"},
+        "shutdown": {"type": "boolean"},
+    },
+}
+# The JSON columns of machines that callers do not set, or set to any value.
+STORED: dict[str, Schema] = {
+    "allocated_workers": STRINGS,
+    "blocked_by": STRINGS,
+    "commands": {"type": "array", "items": COMMAND},
+    "compensation_plan": ANY_OBJECT,
+    "payload": ANY_VALUE,
+    "progress": PROGRESS,
+    "quarantine_metadata": ANY_OBJECT,
+    "result": ANY_VALUE,
+    "waiver": WAIVER,
+}
 
 
 def text(max_length: int = TEXT_LIMIT) -> Schema:
     return {"type": "string", "maxLength": max_length, "pattern": NO_NUL}
 
 
+RESPONSE_KEYWORDS = ("type", "format", "enum", "items", "properties", "required", "description")
+
+
 def response_field(field: models.Field[Any, Any]) -> Schema:
     """Return the type without the limits that apply to requests."""
-    schema = _base_schema(field)
-    plain = {name: value for name, value in schema.items() if name in ("type", "format", "enum", "items", "properties")}
+    schema = STORED.get(field.name, ANY_VALUE) if _has_no_shape(field) else _base_schema(field)
+    plain = {name: value for name, value in schema.items() if name in RESPONSE_KEYWORDS}
     return nullable(plain) if field.null else plain
 
 
@@ -88,6 +126,10 @@ def nullable(schema: Schema) -> Schema:
     return {**widened, "enum": [*schema["enum"], None]} if "enum" in schema else widened
 
 
+def _has_no_shape(field: models.Field[Any, Any]) -> bool:
+    return isinstance(field, models.JSONField) and not any(known in field.validators for known in SHAPES)
+
+
 def _base_schema(field: models.Field[Any, Any]) -> Schema:
     if field.choices:
         return {"type": "string", "enum": [value for value, _label in field.choices]}
@@ -109,8 +151,8 @@ def _base_schema(field: models.Field[Any, Any]) -> Schema:
 
 def param_schema(param: Param) -> Schema:
     if param.type is Any:
-        return ANYTHING
-    schema: Schema = {"type": param.json_type}
+        return ANY_VALUE
+    schema: Schema = {"type": param.json_type, **({"items": {}} if param.json_type == "array" else {})}
     if param.type is int:
         schema |= {"minimum": INT_MIN, "maximum": INT_MAX}
     if param.type is str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
+from statecore.records.token import Scope
+
+from ..access import SAFE
 from .operation import render
 
 # Marks an operation without a summary; the value is the view.
 UNDESCRIBED = "x-undescribed-view"
+REFERENCE = re.compile(r'"#/components/schemas/(\w+)"')
 PATH_PARAM = re.compile(r"\{(\w+)\}")
 
 
@@ -28,7 +33,9 @@ class Inspector(AutoSchema):
         collection, *rest = [part for part in path.removeprefix("/api/v1/").split("/") if part]
         words = [part.strip("{}").replace("-", "_") for part in rest]
         name = "_".join([method.lower(), collection.replace("-", "_"), *words])
-        return render(describe(self.view, method), method, collection, name, PATH_PARAM.findall(path))
+        call = describe(self.view, method)
+        call.description = "\n\n".join(each for each in (call.description, describe_rights(self.view, method)) if each)
+        return render(call, method, collection, name, PATH_PARAM.findall(path))
 
     def _summarize(self, method: str) -> dict[str, str]:
         """Returns the first line of the docstring of the method or the view, or marks the view as undescribed."""
@@ -38,14 +45,39 @@ class Inspector(AutoSchema):
         return {"summary": first} if first else {UNDESCRIBED: f"{kind.__module__}.{kind.__qualname__}"}
 
 
-def add_components(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Adds the schemas that the operations refer to, as the last step of drf-spectacular."""
+def describe_rights(view: Any, method: str) -> str:
+    """Return the scope and the permission that a call needs."""
+    scopes = (Scope.READ,) if method in SAFE else view.writes_need
+    permission = view.read_permission if method in SAFE else view.write_permission
+    scope = " or ".join(f"`{scope}`" for scope in scopes)
+    return f"Takes a token of the scope {scope}{f' and the permission `{permission}`' if permission else ''}."
+
+
+def complete_document(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """Adds the schemas that the operations refer to, and what drf-spectacular leaves out; its last step.
+
+    Paths are named without their final slash, as the style guides of OpenAPI recommend. The server accepts both.
+    """
+    from .operations import claim_components
     from .schemas import components
 
+    result["paths"] = {path.removesuffix("/"): methods for path, methods in result["paths"].items()}
     parts = result.setdefault("components", {})
-    parts["schemas"] = {**components(), **parts.get("schemas", {})}
+    parts["schemas"] = _select_used({**components(), **claim_components(), **parts.get("schemas", {})}, result["paths"])
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "sessionid"},
     }
+    used = {tag for methods in result["paths"].values() for call in methods.values() for tag in call["tags"]}
+    result["tags"] = [{"name": tag, "description": tag.replace("-", " ").capitalize() + "."} for tag in sorted(used)]
     return result
+
+
+def _select_used(schemas: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schemas that the paths refer to, directly or through other schemas."""
+    used: set[str] = set()
+    found = set(REFERENCE.findall(json.dumps(paths, default=str)))
+    while found:
+        used |= found
+        found = {name for each in found for name in REFERENCE.findall(json.dumps(schemas[each]))} - used
+    return {name: schema for name, schema in schemas.items() if name in used}

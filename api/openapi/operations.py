@@ -8,13 +8,13 @@ from api import agents, artifacts, bulk, claims, collections, heartbeat, operato
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
-from statecore.machines.task import REPORTS
 from statecore.transitions import Category
 
 from . import schemas
 from .fields import (
     ANY_OBJECT,
-    ANYTHING,
+    ANY_VALUE,
+    COMMAND,
     ID,
     TIME,
     Schema,
@@ -49,6 +49,10 @@ CURSOR = query("cursor", STRING, "Opaque; part of the URLs in `next` and `previo
 AFTER = query("after", {"type": "integer", "minimum": 0, "maximum": 10**9 - 1}, "Return results after this number.")
 
 
+def noun(flow: Flow) -> str:
+    return flow.entity_type.replace("_", " ")
+
+
 def paging(model: Any) -> list[Schema]:
     filter_params = [query(name, _filter_param(each)) for name, each in derive_filters(model).items()]
     ordering = query("ordering", {"type": "string", "enum": list(list_orderings(model))})
@@ -72,23 +76,24 @@ def describe_collection(view: collections.Collection, method: str) -> Operation:
     flow = view.flow
     if method == "GET":
         return Operation(
-            f"List {flow.collection}", {200: page_of(schemas.entity_with_links(flow))}, parameters=paging(flow.model)
+            f"List {flow.collection.replace('-', ' ')}", {200: schemas.page_ref(flow)}, parameters=paging(flow.model)
         )
     if flow.entity_type == "patch_ledger":
         return _describe_patch_submission(flow)
-    summary = "Register an idle worker" if flow.entity_type == "worker" else f"Create a new {flow.entity_type}"
-    responses: dict[int, Schema | None] = {201: schemas.created(flow)}
+    is_worker = flow.entity_type == "worker"
+    summary = "Register an idle worker" if is_worker else f"Create a new {noun(flow)}"
+    responses: dict[int, Schema | None] = {201: schemas.created_ref(flow)}
     return Operation(
-        summary, responses, body=schemas.creation_body(flow), body_is_optional=_is_body_optional(flow), conflicts=True
+        summary, responses, body=schemas.creation_ref(flow), body_is_optional=_is_body_optional(flow), conflicts=True
     )
 
 
 def _describe_patch_submission(flow: Flow) -> Operation:
-    plain = schemas.creation_body(flow)
+    plain = schemas.creation_schema(flow)
     task = {"task": nullable(ID), "attempt": VERSION, "based_on": nullable(ID)}
     return Operation(
         "Submit a patch",
-        {201: schemas.created(flow)},
+        {201: schemas.created_ref(flow)},
         body={**plain, "properties": {**plain["properties"], **task}, "required": ["patch"]},
         conflicts=True,
         description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
@@ -98,18 +103,18 @@ def _describe_patch_submission(flow: Flow) -> Operation:
 
 
 def _is_body_optional(flow: Flow) -> bool:
-    return not schemas.creation_body(flow).get("required")
+    return not schemas.creation_schema(flow).get("required")
 
 
 def describe_detail(view: collections.Detail, method: str) -> Operation:
     flow = view.flow
     if method == "GET":
-        return Operation(f"Read one {flow.entity_type}", {200: schemas.entity_detail(flow)})
+        return Operation(f"Read one {noun(flow)}", {200: schemas.entity_detail(flow)})
     response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     return Operation(
-        f"Change fields of one {flow.entity_type}",
+        f"Change fields of one {noun(flow)}",
         response,
-        body=schemas.edit_body(flow),
+        body=schemas.edit_ref(flow),
         body_is_optional=True,
         conflicts=True,
     )
@@ -122,9 +127,7 @@ def describe_transitions(view: collections.Transitions, method: str) -> Operatio
         states = {"type": "array", "items": {"type": "string", "enum": list(flow.states)}, "minItems": 1}
         chosen = query("to_state", states, "Only the events that lead to one of these states.")
         return Operation("List the events of an entity, oldest first", responses, parameters=[chosen, AFTER, SIZE])
-    return Operation(
-        "Fire a trigger", {200: schemas.transition_result(flow)}, body=schemas.trigger_body(flow), conflicts=True
-    )
+    return Operation("Fire a trigger", {200: schemas.result_ref(flow)}, body=schemas.trigger_ref(flow), conflicts=True)
 
 
 def describe_explain(view: collections.Explain, method: str) -> Operation:
@@ -143,7 +146,7 @@ def describe_override(view: collections.Override, method: str) -> Operation:
     body = schemas.body_schema(collections.Override.Fields, **overrides)
     return Operation(
         "Override the state",
-        {200: schemas.transition_result(view.flow), 202: obj({"approval": ref("Approval")})},
+        {200: schemas.result_ref(view.flow), 202: obj({"approval": ref("Approval")})},
         body=body,
         conflicts=True,
         description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
@@ -160,7 +163,7 @@ def describe_waive(view: collections.Waive, method: str) -> Operation:
     }
     return Operation(
         "Waive a gate",
-        {200: schemas.transition_result(view.flow), 202: obj({"approval": ref("Approval")})},
+        {200: schemas.result_ref(view.flow), 202: obj({"approval": ref("Approval")})},
         body=schemas.body_schema(collections.Waive.Fields, **fields),
         conflicts=True,
         description="The gate keeps its state; what waits for it treats it as passed until `expires_at`, or for good. "
@@ -171,7 +174,7 @@ def describe_waive(view: collections.Waive, method: str) -> Operation:
 
 def describe_retry(view: collections.Retry, method: str) -> Operation:
     body = schemas.body_schema(collections.Retry.Fields, reason=REASON)
-    responses: dict[int, Schema | None] = {201: schemas.created(view.flow)}
+    responses: dict[int, Schema | None] = {201: schemas.created_ref(view.flow)}
     return Operation(
         "Create a successor of a final entity", responses, body=body, body_is_optional=True, conflicts=True
     )
@@ -185,12 +188,12 @@ def describe_bulk(view: bulk.BulkTransitions, method: str) -> Operation:
         )
     }
     chosen["filter"]["minProperties"] = 1
-    done = obj({"total": COUNT, "refused": COUNT, "results": {"type": "array", "items": schemas.BULK_RESULT}})
+    done = obj({"total": COUNT, "refused": COUNT, "results": {"type": "array", "items": ref("BulkResult")}})
     job = obj({"job": ref("BulkJob"), "url": STRING})
     return Operation(
         "Fire a trigger for many entities, each applied or refused separately",
         {200: done, 202: job},
-        body=schemas.trigger_body(view.flow, ids, chosen),
+        body=schemas.bulk_schema(view.flow, ids, chosen),
         conflicts=True,
         description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
         "background job; the response is 202 with its URL.",
@@ -202,9 +205,7 @@ def describe_job(view: bulk.Job, method: str) -> Operation:
 
 
 def describe_results(view: bulk.Results, method: str) -> Operation:
-    return Operation(
-        "List the results of a bulk job by entity", {200: page_of(schemas.BULK_RESULT)}, parameters=[AFTER]
-    )
+    return Operation("List the results of a bulk job by entity", {200: page_of(ref("BulkResult"))}, parameters=[AFTER])
 
 
 def describe_records(view: records.Records, method: str) -> Operation:
@@ -232,31 +233,11 @@ def describe_record(view: records.Record, method: str) -> Operation:
 
 
 def describe_submit(view: agents.Submit, method: str) -> Operation:
-    item: Schema = {"type": "object", "properties": {"id": ID}, "required": ["id"]}
-    stream: Schema = {
-        "type": "object",
-        "properties": {"id": ID, "tasks": {"type": "array", "items": item, "minItems": 1}},
-        "required": ["id", "tasks"],
-    }
-    body = obj(
-        {
-            "id": ID,
-            "phase": ID,
-            "metadata": ANY_OBJECT,
-            "workstreams": {"type": "array", "items": stream, "minItems": 1},
-            "gates": {"type": "array", "items": item},
-            "start": FLAG,
-            "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
-            "request_id": schemas.REQUEST_ID,
-        },
-        ["phase", "workstreams"],
-        closed=True,
-    )
     counts = obj({"workstreams": COUNT, "tasks": COUNT, "gates": COUNT})
     return Operation(
         "Submit a plan in one transaction",
         {201: {"allOf": [ref("Run"), counts]}},
-        body=body,
+        body=ref("Plan"),
         conflicts=True,
         description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part.",
     )
@@ -276,7 +257,7 @@ def describe_renewal(view: collections.Renewal, method: str) -> Operation:
     response = obj({"state": STRING, "attempt": COUNT, "lease_expires_at": nullable(TIME), "commands": COMMANDS})
     attempt = {**COUNT, "type": ["integer", "null"], "maximum": claims.MAX_ATTEMPT}
     return Operation(
-        f"Renew the lease of one {view.flow.entity_type}",
+        f"Renew the lease of one {noun(view.flow)}",
         {200: response},
         body=schemas.body_schema(collections.Renewal.Fields, attempt=attempt, progress=nullable(PROGRESS)),
         body_is_optional=True,
@@ -286,7 +267,7 @@ def describe_renewal(view: collections.Renewal, method: str) -> Operation:
     )
 
 
-COMMANDS = {"type": "array", "items": ANY_OBJECT}
+COMMANDS = {"type": "array", "items": COMMAND}
 
 
 def describe_heartbeat(view: heartbeat.Heartbeat, method: str) -> Operation:
@@ -311,39 +292,45 @@ def _empty_body() -> Schema:
     return obj({"request_id": schemas.REQUEST_ID}, [], closed=True)
 
 
-PREVIOUS = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
+INPUTS: Schema = {"type": "object", "additionalProperties": ANY_VALUE}
 
 
 def describe_claim(view: claims.Claim, method: str) -> Operation:
-    result = {
-        **HELD,
-        "trigger": {"enum": sorted(REPORTS)},
-        "exit_code": {"type": ["integer", "null"]},
-        "output": nullable(STRING),
-        "result": ANYTHING,
-        "error": nullable(STRING),
-    }
-    report = obj(result, ["task", "attempt", "trigger"], closed=True)
-    most = {"type": ["integer", "null"], "minimum": 1}
-    reports = {"type": "array", "items": report, "minItems": 1, "maxItems": claims.MAX_HELD}
-    alone = schemas.body_schema(claims.ClaimFields, max=most, reports={"type": "array", "maxItems": 0})
-    reporting = schemas.body_schema(claims.ClaimFields, max=most, reports=reports, wait={"const": 0})
-    reporting["required"] = ["reports"]
-    previous = obj({**PREVIOUS, "patch": STRING}, list(PREVIOUS))
-    given: Schema = {"type": "object", "additionalProperties": ANYTHING}
-    claimed = {"allOf": [ref("Task"), obj({"inputs": given, "previous": nullable(previous)})]}
-    tasks = {"type": "array", "items": claimed}
-    response = obj({"tasks": tasks, "reports": {"type": "array", "items": schemas.BULK_RESULT}}, ["tasks"])
     return Operation(
         "Claim tasks",
-        {200: response},
-        body={"anyOf": [alone, reporting]},
+        {200: ref("Claimed")},
+        body=ref("Claim"),
         body_is_optional=True,
         conflicts=True,
         description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
         "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
-        "by the next call. `inputs` are the results of the dependencies by id.",
+        "by the next call. A claim with reports does not wait. `inputs` are the results of the dependencies by id.",
     )
+
+
+def claim_components() -> dict[str, Schema]:
+    report = schemas.part_schema(claims.TaskResult, task=ID)
+    claim = schemas.body_schema(
+        claims.ClaimFields,
+        max={"type": ["integer", "null"], "minimum": 1},
+        reports={"type": "array", "items": ref("Report"), "maxItems": claims.MAX_HELD},
+    )
+    previous = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
+    optional_patch = obj({**previous, "patch": STRING}, list(previous))
+    tasks = {"type": "array", "items": ref("ClaimedTask")}
+    results = {"type": "array", "items": ref("BulkResult")}
+    return {
+        "Claim": claim,
+        "Report": report,
+        "PreviousAttempt": optional_patch,
+        "ClaimedTask": {
+            "allOf": [
+                ref("Task"),
+                obj({"inputs": INPUTS, "previous": {"anyOf": [ref("PreviousAttempt"), {"type": "null"}]}}),
+            ]
+        },
+        "Claimed": obj({"tasks": tasks, "reports": results}, ["tasks"]),
+    }
 
 
 def describe_acquire(view: agents.Acquire, method: str) -> Operation:
@@ -403,7 +390,7 @@ def describe_attempts(view: agents.Attempts, method: str) -> Operation:
         "error": STRING,
         "output": STRING,
         "patch": nullable(STRING),
-        "result": ANYTHING,
+        "result": ANY_VALUE,
     }
     return Operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(obj(attempt))})
 
@@ -420,7 +407,7 @@ NEWEST = query("newest", FLAG, "Of the newest task that succeeds this one.")
 def describe_inputs(view: artifacts.Inputs, method: str) -> Operation:
     return Operation(
         "Read the results of the dependencies of a task, by their ids",
-        {200: {"type": "object", "additionalProperties": ANYTHING}},
+        {200: INPUTS},
         parameters=[NEWEST],
     )
 
@@ -519,7 +506,7 @@ def describe_resume(view: Any, method: str) -> Operation:
 
 
 def _paused_run() -> Schema:
-    results = {"type": "array", "items": schemas.BULK_RESULT}
+    results = {"type": "array", "items": ref("BulkResult")}
     return obj({"changed": FLAG, "workstreams": results, "entity": ANY_OBJECT})
 
 

@@ -12,9 +12,10 @@ from statecore.kernel import registry
 from statecore.kernel.entity import UNSHOWN
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Refusal
-from statecore.kernel.transition import Severity
+from statecore.kernel.transition import Severity, Transition
 from statecore.records import hold
 from statecore.records.approval import Status
+from statecore.scheduling.plan_document import IMPLIED
 from statecore.transitions import editable_fields
 from statecore.transitions.change import REASON_LIMIT
 
@@ -79,6 +80,30 @@ def entity_schema(flow: Flow) -> Schema:
     return {**schema, "properties": {**schema["properties"], "unverified": unverified}}
 
 
+def page_ref(flow: Flow) -> Schema:
+    return ref(f"{component_name(flow)}Page")
+
+
+def created_ref(flow: Flow) -> Schema:
+    return ref(f"Created{component_name(flow)}")
+
+
+def creation_ref(flow: Flow) -> Schema:
+    return ref(f"New{component_name(flow)}")
+
+
+def edit_ref(flow: Flow) -> Schema:
+    return ref(f"{component_name(flow)}Changes")
+
+
+def trigger_ref(flow: Flow) -> Schema:
+    return ref(f"{component_name(flow)}Transition")
+
+
+def result_ref(flow: Flow) -> Schema:
+    return ref(f"{component_name(flow)}TransitionResult")
+
+
 def links(flow: Flow) -> Schema:
     return obj({field.name: IDS for field in flow.model._meta.many_to_many})
 
@@ -98,7 +123,7 @@ def entity_detail(flow: Flow) -> Schema:
     return {"allOf": [*entity_with_links(flow)["allOf"], obj(details)]}
 
 
-def created(flow: Flow) -> Schema:
+def created_schema(flow: Flow) -> Schema:
     return {
         "allOf": [
             entity_with_links(flow),
@@ -107,7 +132,7 @@ def created(flow: Flow) -> Schema:
     }
 
 
-def creation_body(flow: Flow) -> Schema:
+def creation_schema(flow: Flow) -> Schema:
     model = flow.model
     plain = [field for field in model._meta.concrete_fields if field.name in model.editable_fields()]
     properties = {"id": nullable(ID), **{field.name: request_field(field) for field in plain}}
@@ -116,7 +141,7 @@ def creation_body(flow: Flow) -> Schema:
     return obj({**properties, "reason": REASON, "request_id": REQUEST_ID}, required, closed=True)
 
 
-def edit_body(flow: Flow) -> Schema:
+def edit_schema(flow: Flow) -> Schema:
     fields = {name: request_field(_field(flow.model, name)) for name in editable_fields(flow.model)}
     return obj({**fields, "expected_version": VERSION}, [], closed=True)
 
@@ -125,20 +150,29 @@ def _field(model: type[models.Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def trigger_body(flow: Flow, *choices: dict[str, Schema]) -> Schema:
-    """Return one alternative for each trigger, and for each of `choices`: sets of further required fields."""
-    shapes: dict[str, Schema] = {}
+def trigger_schemas(flow: Flow) -> dict[str, Schema]:
+    """Return the body that fires each trigger, by the name of its component, such as `TaskExecutionCompleted`."""
+    named: dict[str, Schema] = {}
     for transition in flow.transitions:
-        fields = {param.name: param_schema(param) for param in transition.params}
-        needed = ["trigger", *(param.name for param in transition.params if param.required)]
-        fixed = {"reason": REASON, "metadata": ANY_OBJECT, "dry_run": FLAG, "request_id": REQUEST_ID}
-        for choice in choices or ({},):
-            more = choice or {"expected_version": VERSION}
-            shape = obj(
-                {"trigger": {"const": transition.trigger}, **fields, **fixed, **more}, [*needed, *choice], closed=True
-            )
-            shapes.setdefault(repr(shape), shape)
-    return {"anyOf": list(shapes.values())}
+        words = transition.trigger.replace("-", "_").split("_")
+        name = component_name(flow) + "".join(word[:1].upper() + word[1:] for word in words)
+        shape = _trigger_schema(transition, {"expected_version": VERSION})
+        if named.setdefault(name, shape) != shape:
+            named[f"{name}From{'Or'.join(sorted(transition.sources))}"] = shape
+    return named
+
+
+def bulk_schema(flow: Flow, *choices: dict[str, Schema]) -> Schema:
+    """Return one alternative for each trigger and each of `choices`, which are sets of further required fields."""
+    shapes = [_trigger_schema(each, choice, required=True) for each in flow.transitions for choice in choices]
+    return {"anyOf": list({repr(shape): shape for shape in shapes}.values())}
+
+
+def _trigger_schema(transition: Transition, more: dict[str, Schema], *, required: bool = False) -> Schema:
+    fields = {param.name: param_schema(param) for param in transition.params}
+    needed = ["trigger", *(param.name for param in transition.params if param.required), *(more if required else ())]
+    fixed = {"reason": REASON, "metadata": ANY_OBJECT, "dry_run": FLAG, "request_id": REQUEST_ID}
+    return obj({"trigger": {"const": transition.trigger}, **fields, **fixed, **more}, needed, closed=True)
 
 
 def body_schema(body: type[Body], **overrides: Schema) -> Schema:
@@ -147,9 +181,10 @@ def body_schema(body: type[Body], **overrides: Schema) -> Schema:
     return obj({**properties, **overrides, "request_id": REQUEST_ID}, required, closed=True)
 
 
-def part_schema(part: type[Body]) -> Schema:
-    """Return the schema of an object inside a body."""
-    return obj(*_read_fields(part), closed=True)
+def part_schema(part: type[Body], **overrides: Schema) -> Schema:
+    """Return the schema of an object inside a body; `overrides` replace what its Python types give."""
+    properties, required = _read_fields(part)
+    return obj({**properties, **overrides}, required, closed=True)
 
 
 def _read_fields(body: type[Body]) -> tuple[dict[str, Schema], list[str]]:
@@ -234,7 +269,12 @@ EXPLANATION: Schema = obj(
     }
 )
 BULK_RESULT: Schema = obj(
-    {"id": STRING, "changed": FLAG, "event": {}, "refusal": {"type": ["object", "null"]}},
+    {
+        "id": STRING,
+        "changed": FLAG,
+        "event": {"anyOf": [ref("Event"), {"type": "null"}]},
+        "refusal": {"type": ["object", "null"]},
+    },
 )
 APPROVAL: Schema = obj(
     {
@@ -260,7 +300,7 @@ BULK_JOB: Schema = obj(
 )  # fmt: skip
 
 
-def transition_result(flow: Flow) -> Schema:
+def result_schema(flow: Flow) -> Schema:
     caused = {"type": "array", "items": ref("Event")}
     event: Schema = {"anyOf": [ref("Event"), {"type": "null"}]}
     return obj({"changed": FLAG, "event": event, "caused": caused, "entity": entity_with_links(flow)})
@@ -293,6 +333,64 @@ def _problem(status: int, codes: list[str]) -> Schema:
 
 
 def components() -> dict[str, Schema]:
-    made = {component_name(flow): entity_schema(flow) for flow in registry.flows()}
-    plain = {"Event": EVENT, "Explanation": EXPLANATION, "Approval": APPROVAL, "BulkJob": BULK_JOB, "Hold": HOLD}
-    return {**made, **problems(), **plain}
+    plain = {
+        "Event": EVENT,
+        "Explanation": EXPLANATION,
+        "Approval": APPROVAL,
+        "BulkJob": BULK_JOB,
+        "BulkResult": BULK_RESULT,
+        "Hold": HOLD,
+    }
+    machines = {name: schema for flow in registry.flows() for name, schema in _machine_components(flow).items()}
+    return {**machines, **plan_components(), **problems(), **plain}
+
+
+def _machine_components(flow: Flow) -> dict[str, Schema]:
+    name, triggers = component_name(flow), trigger_schemas(flow)
+    return {
+        name: entity_schema(flow),
+        f"{name}Page": page_of(entity_with_links(flow)),
+        f"New{name}": creation_schema(flow),
+        f"Created{name}": created_schema(flow),
+        f"{name}Changes": edit_schema(flow),
+        **triggers,
+        f"{name}Transition": {"anyOf": [ref(each) for each in triggers]},
+        f"{name}TransitionResult": result_schema(flow),
+    }
+
+
+def plan_components() -> dict[str, Schema]:
+    """Return the parts of a plan: the fields with which they are created, except for those that the plan implies."""
+    flows = {flow.entity_type: flow for flow in registry.flows()}
+    task = _plan_part(flows["task"])
+    gate = _plan_part(flows["test_gate"])
+    workstream = _plan_part(flows["workstream"])
+    workstream["properties"] |= {"tasks": _list_of("PlanTask", 1), "gates": _list_of("PlanGate")}
+    workstream["required"] = [*workstream["required"], "tasks"]
+    plan = obj(
+        {
+            "id": nullable(ID),
+            "phase": ID,
+            "metadata": ANY_OBJECT,
+            "workstreams": _list_of("PlanWorkstream", 1),
+            "gates": _list_of("PlanGate"),
+            "start": FLAG,
+            "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
+            "request_id": REQUEST_ID,
+        },
+        ["phase", "workstreams"],
+        closed=True,
+    )
+    return {"Plan": plan, "PlanWorkstream": workstream, "PlanTask": task, "PlanGate": gate}
+
+
+def _plan_part(flow: Flow) -> Schema:
+    schema = creation_schema(flow)
+    implied = {*IMPLIED, "expected_tasks", "reason", "request_id"}
+    properties = {name: each for name, each in schema["properties"].items() if name not in implied}
+    required = ["id", *(name for name in schema.get("required", []) if name not in implied)]
+    return obj({**properties, "id": ID}, required, closed=True)
+
+
+def _list_of(name: str, least: int = 0) -> Schema:
+    return {"type": "array", "items": ref(name), **({"minItems": least} if least else {})}

@@ -9,6 +9,8 @@ import orjson
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from drf_spectacular.generators import SchemaGenerator
 
 from api.request import Request
@@ -44,19 +46,30 @@ def _group_by_tag() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for url, methods in build_document()["paths"].items():
         for method, operation in methods.items():
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-            call = {"method": method.upper(), "path": url, **operation, "body": _format_json(body) if body else ""}
-            call["statuses"] = sorted(operation["responses"])
+            call = {"method": method.upper(), "path": url, **operation, "statuses": sorted(operation["responses"])}
+            call["paragraphs"] = [mark_code(each) for each in operation.get("description", "").split("\n\n")]
             found.setdefault(operation["tags"][0], []).append(call)
     return found
 
 
-def _format_json(schema: dict[str, Any]) -> str:
-    return orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode()
+def mark_code(text: str) -> SafeString:
+    """Return HTML in which the words between backticks are code."""
+    parts = text.split("`")
+    return format_html_join(
+        "",
+        "{}{}",
+        (
+            (plain, format_html("<code>{}</code>", code) if code else "")
+            for plain, code in zip(parts[::2], [*parts[1::2], ""], strict=False)
+        ),
+    )
 
 
 def _list_refusals() -> list[dict[str, Any]]:
-    return [{"code": kind.code, "status": kind.status, "about": kind.__doc__ or ""} for kind in list_refusal_classes()]
+    return [
+        {"code": kind.code, "status": kind.status, "about": mark_code(kind.__doc__ or "")}
+        for kind in list_refusal_classes()
+    ]
 
 
 urlpatterns = [

@@ -168,7 +168,9 @@ SPECTACULAR_SETTINGS = {
     "VERSION": __version__,
     "OAS_VERSION": "3.1.0",
     "DESCRIPTION": "The state of an automated engineering system, changed only by legal, recorded transitions.",
-    "POSTPROCESSING_HOOKS": ["api.openapi.inspector.add_components"],
+    "LICENSE": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+    "SERVERS": [{"url": "/", "description": "This server."}],
+    "POSTPROCESSING_HOOKS": ["api.openapi.inspector.complete_document"],
 }
 
 # The machines

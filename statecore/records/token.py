@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -210,12 +210,12 @@ def hashed(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
-def find(text: str, permission: str = "") -> Token | None:
+def find(text: str, *permissions: str) -> Token | None:
     """Return the valid token with this text and its user, or None; record its use at most once a minute.
 
-    The same query reads whether the owner has the permission, which almost every call needs.
+    The same query reads whether the owner has the permissions, of which almost every call needs one.
     """
-    token = _with_user(hashed(text), permission)
+    token = _with_user(hashed(text), permissions)
     at = now()
     if token is None or not token.is_good(at):
         return None
@@ -237,13 +237,14 @@ def _readers(vendor: str) -> tuple[RowReader, RowReader]:
 
 
 @cache
-def _statement(vendor: str) -> str:
+def _statement(vendor: str, permissions: int) -> str:
     quote = connection.ops.quote_name
     token, user = Token._meta, get_user_model()._meta
     columns = [f"token.{quote(str(field.column))}" for field in token.concrete_fields]
     columns += [f"owner.{quote(name)}" for name in _readers(vendor)[1].names]
+    columns += [HELD] * permissions
     return (
-        f"SELECT {', '.join(columns)}, {HELD} FROM {quote(token.db_table)} AS token "  # noqa: S608 - names of columns only
+        f"SELECT {', '.join(columns)} FROM {quote(token.db_table)} AS token "  # noqa: S608 - names of columns only
         f"JOIN {quote(user.db_table)} AS owner ON owner.id = token.user_id WHERE token.hash = %s"
     )
 
@@ -266,17 +267,17 @@ def about(permission: str) -> list[str]:
     return [app, codename.partition("_")[2], codename]
 
 
-def _with_user(hash_: str, permission: str) -> Token | None:
-    params = [*about(permission), hash_]
+def _with_user(hash_: str, permissions: Sequence[str]) -> Token | None:
+    params = [*(part for permission in permissions for part in about(permission)), hash_]
     cursor, (of_token, of_user) = ready_cursor(), _readers(connection.vendor)
-    cursor.execute(_statement(connection.vendor), params)
+    cursor.execute(_statement(connection.vendor, len(permissions)), params)
     rows = cursor.fetchall()  # reads all rows, so that the cursor is free again
     for row in rows:
         width = len(of_token.names)
+        held = len(row) - len(permissions)
         token: Token = of_token.build(row[:width])
-        token._state.fields_cache["user"] = of_user.build(row[width:-1])
-        if permission:
-            token.__dict__["known"] = {permission: bool(row[-1])}
+        token._state.fields_cache["user"] = of_user.build(row[width:held])
+        token.__dict__["known"] = dict(zip(permissions, map(bool, row[held:]), strict=True))
         return token
     return None
 

@@ -29,7 +29,9 @@ READ_ONLY = {"get"}
 def calls() -> list[tuple[str, str]]:
     """Returns method and path of every operation in the schema, and of the schema and its page."""
     found = [
-        (method, path.removeprefix("/api/v1/")) for path, ways in build_document()["paths"].items() for method in ways
+        (method, path.removeprefix("/api/v1/") + ("" if path.endswith((".svg", ".mmd")) else "/"))
+        for path, ways in build_document()["paths"].items()
+        for method in ways
     ]
     return [*found, ("get", "schema/"), ("get", "docs/")]
 

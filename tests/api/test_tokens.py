@@ -8,6 +8,8 @@ import pytest
 import time_machine
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from statecore.journal import Event
 from statecore.kernel.actors import Channel, Kind
@@ -15,7 +17,8 @@ from statecore.kernel.refusals import DuplicateId, Invalid
 from statecore.records import Token
 from statecore.records import token as tokens
 from statecore.records.token import Scope
-from tests.api.callers import member
+from tests.api.callers import Caller, expect_ok, expect_refusal, member
+from tests.support import world
 
 pytestmark = pytest.mark.django_db
 
@@ -174,6 +177,22 @@ def test_the_rights_of_the_owner_equal_djangos(how: str) -> None:
         found = tokens.find(text, permission)
         assert found is not None
         assert found.owner_holds(permission) is User.objects.get().has_perm(permission)
+
+
+def test_a_claim_with_reports_reads_all_its_rights_with_the_token_and_follows_their_changes(user: User) -> None:
+    world.queued_task()
+    caller = Caller("agent", user=user)
+    expect_ok(caller.post("workers/", {"id": "w1"}), 201)
+    (task,) = expect_ok(caller.post("workers/w1/claim/"))["tasks"]
+    report = {"task": task["id"], "attempt": task["attempt"], "trigger": "execution_completed", "exit_code": 0}
+
+    with CaptureQueriesContext(connection) as queries:
+        expect_ok(caller.post("workers/w1/claim/", {"reports": [report]}))
+    assert sum("auth_permission" in query["sql"] for query in queries) == 1
+
+    Group.objects.get(name="supervisor").permissions.remove(Permission.objects.get(codename="operate_task"))
+    refused = expect_refusal(caller.post("workers/w1/claim/", {"reports": [report]}), 403, "permission_denied")
+    assert refused["required"] == "statecore.operate_task"
 
 
 def test_creating_and_revoking_a_token_is_recorded(user: User) -> None:

@@ -114,7 +114,7 @@ def test_a_stream_gives_up_after_the_time_it_is_given() -> None:
 
     # Elapsed time counts, not the number of attempts.
     assert 0.4 < time.monotonic() - began < 5
-    assert len(flaky.requests) > 15
+    assert len(flaky.requests) > 5
     assert "the event stream was down for 0" in str(end.value)
 
 

@@ -350,10 +350,13 @@ def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [*SOCKETS, STREAM, TOOLS, f"{TOOLS}/", "/api/v1/workers/w.1/claim/"], ids=lambda address: address
+    "address",
+    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events", "/api/v1/workers/w.1/claim/"],
+    ids=lambda address: address,
 )
 def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
     assert CLAIM.fullmatch("/api/v1/workers/w.1/claim/")
+    assert STREAM.fullmatch("/api/v1/events")
     assert upstream_of(address) == "statecore_live"
 
 

@@ -31,7 +31,8 @@ def render_calls_page() -> str:
     return format_page(
         "REST API calls",
         "`/api/v1/schema/` is the same as OpenAPI 3.1, with every field; `/api/v1/docs/` shows it in a browser. Any",
-        "call can also return 500 or 503. [Refusal codes](problems.md) explains the refusals.",
+        "call can also return 500 or 503. A path may end with a slash. [Refusal codes](problems.md) explains the",
+        "refusals.",
         "",
         *[line for tag in sorted(groups) for line in format_section(tag, head, groups[tag])],
     )
