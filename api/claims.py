@@ -14,7 +14,7 @@ from statecore.kernel.ids import ID_PATTERN
 from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
-from statecore.read_models import attempts
+from statecore.read_models import attempts, inputs
 from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
@@ -46,6 +46,7 @@ class TaskResult(HeldTask):
     trigger: Literal["execution_completed", "execution_failed"]
     exit_code: int | None = None
     output: str | None = None
+    result: Any = None
     error: str | None = None
     # Whether the tool of the task failed; null if that is not known. Without it, the exit code decides.
     tool_failed: bool | UnsetType | None = UNSET
@@ -53,7 +54,8 @@ class TaskResult(HeldTask):
     retry: bool | None = None
 
     def report(self) -> scheduling.Report:
-        fields = {name: getattr(self, name) for name in ("attempt", "exit_code", "output", "error", "retry")}
+        names = ("attempt", "exit_code", "output", "result", "error", "retry")
+        fields = {name: getattr(self, name) for name in names}
         given = {name: value for name, value in fields.items() if value is not None}
         if self.tool_failed is not UNSET:
             given["tool_failed"] = self.tool_failed
@@ -82,9 +84,9 @@ def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOf
 
 
 def _serialize_claimed(tasks: list[Task]) -> list[dict[str, Any]]:
-    """Serialise tasks with the attempt before this one, `previous`: what went wrong, and its output."""
-    previous = attempts.find_previous(tasks)
-    return [{**task.as_dict(), "previous": previous.get(task.pk)} for task in tasks]
+    """Serialise tasks with the results of their dependencies, and with the attempt before this one, `previous`."""
+    given, previous = inputs.read_inputs(tasks), attempts.find_previous(tasks)
+    return [{**task.as_dict(), "inputs": given[task.pk], "previous": previous.get(task.pk)} for task in tasks]
 
 
 NOTHING = b'{"tasks":[]}'

@@ -99,7 +99,7 @@ SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within", 
 class Detail(MachineView):
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         entity = entities.get_entity(self.model, entity_id)
-        return json_response(entities.serialize_many(self.model, [entity])[0])
+        return json_response({**entities.serialize_many(self.model, [entity])[0], **entity.details()})
 
     def patch(self, request: Request, entity_id: str) -> HttpResponse:
         fields = read_body(request)

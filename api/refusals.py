@@ -17,10 +17,16 @@ class MethodNotAllowed(Refusal):
     code, status = "method_not_allowed", 405
 
 
-class TooLarge(Refusal):
-    """The body is larger than `STATECORE_BODY_LIMIT`."""
+class LengthRequired(Refusal):
+    """The call needs the header `Content-Length`."""
 
-    code, status = "too_large", 413
+    code, status = "length_required", 411
+
+
+class RangeNotSatisfiable(Refusal):
+    """The requested range is beyond the content, which has `size` bytes."""
+
+    code, status = "range_not_satisfiable", 416
 
 
 class UnsupportedMediaType(Refusal):

@@ -16,13 +16,13 @@ from django.http.request import UnreadablePostError
 
 from statecore.journal import KEY_LENGTH
 from statecore.kernel.actors import Actor
-from statecore.kernel.refusals import Invalid
+from statecore.kernel.refusals import Invalid, TooLarge
 from statecore.kernel.validation import text_error
 from statecore.transitions import Outcome, RequestKey
 from statecore.transitions.idempotency import answer_once, forget
 from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
-from .refusals import TooLarge, UnsupportedMediaType
+from .refusals import UnsupportedMediaType
 from .request import Request
 from .responses import JSON, outcome_response
 

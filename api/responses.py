@@ -11,10 +11,10 @@ from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 
-from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal
+from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal, TooLarge
 from statecore.transitions import Outcome
 
-from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, TooLarge, Unavailable
+from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, Unavailable
 
 JSON = "application/json"
 REPLAYED = "Idempotent-Replayed"

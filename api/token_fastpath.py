@@ -56,7 +56,8 @@ def respond(request: HttpRequest) -> HttpResponse:
         response = _call_view(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
-        response.headers["Content-Length"] = str(len(response.content))
+        if not response.streaming:
+            response.headers.setdefault("Content-Length", str(len(response.content)))
         request_context.end_request(request, response)
         if log.isEnabledFor(logging.INFO):
             call = f"{request.method} {request.path}"

@@ -7,6 +7,7 @@ from celery import shared_task
 from django.conf import settings
 
 from statecore import journal
+from statecore.artifacts import retention as artifact_retention
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
@@ -158,6 +159,14 @@ def _count_waiting(queue: str) -> int:
 @shared_task
 def send_alert_notices() -> None:
     notices.send_due()
+
+
+@shared_task
+def collect_artifacts() -> None:
+    """Delete the artifacts of tasks that ended long ago, and contents that no artifact has."""
+    expired, removed = artifact_retention.expire(), artifact_retention.collect()
+    if expired or removed:
+        log.info("artifacts_collected", expired=expired, contents=removed)
 
 
 @shared_task

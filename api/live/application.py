@@ -6,6 +6,7 @@ from statecore.kernel.refusals import NotFound
 
 from .asgi import Application, Receive, Scope, Send
 from .board_socket import BoardSocket
+from .body_limit import BodyLimit
 from .events_socket import EventsSocket
 from .log_stream import LogStreams
 from .long_poll import LongPolling
@@ -23,7 +24,7 @@ SOCKETS: dict[str, Socket] = {"/ws/events/": EventsSocket(), "/ws/board/": Board
 
 
 def application(django: Application) -> Application:
-    http = EventStreams(LogStreams(LongPolling(django)))
+    http = EventStreams(LogStreams(LongPolling(BodyLimit(django))))
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

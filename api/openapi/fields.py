@@ -150,6 +150,8 @@ def _base_schema(field: models.Field[Any, Any]) -> Schema:
 
 
 def param_schema(param: Param) -> Schema:
+    if param.type is Any:
+        return ANY_VALUE
     schema: Schema = {"type": param.json_type, **({"items": {}} if param.json_type == "array" else {})}
     if param.type is int:
         schema |= {"minimum": INT_MIN, "maximum": INT_MAX}

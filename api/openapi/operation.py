@@ -11,6 +11,8 @@ from ..responses import JSON, PROBLEM_JSON
 from .fields import Schema
 from .schemas import STRING, ref
 
+BYTES = "application/octet-stream"
+BINARY: Schema = {"type": "string", "format": "binary"}
 ALWAYS = (400, 401, 403, 404, 429, 500, 503)
 WITH_BODY = (413, 415)
 KEY: Schema = {
@@ -35,6 +37,10 @@ class Operation:
     description: str = ""
     # Responses that are not JSON, by content type.
     other_types: dict[str, Schema] = field(default_factory=dict)
+    # Takes any bytes instead of JSON.
+    takes_bytes: bool = False
+    # Statuses of further refusals.
+    refusals: tuple[int, ...] = ()
 
 
 def render(call: Operation, method: str, tag: str, name: str, path_params: list[str]) -> dict[str, Any]:
@@ -59,6 +65,8 @@ def render(call: Operation, method: str, tag: str, name: str, path_params: list[
         rendered["description"] = call.description
     if call.body is not None:
         rendered["requestBody"] = {"required": not call.body_is_optional, "content": {JSON: {"schema": call.body}}}
+    if call.takes_bytes:
+        rendered["requestBody"] = {"required": True, "content": {BYTES: {"schema": BINARY}}}
     for status in _list_refusal_statuses(call, method):
         rendered["responses"].setdefault(str(status), _render_refusal(status))
     return rendered
@@ -75,6 +83,7 @@ def _list_refusal_statuses(call: Operation, method: str) -> list[int]:
     statuses = [*ALWAYS, *(WITH_BODY if method != "GET" else ())]
     statuses += [409] if call.conflicts else []
     statuses += [410] if call.may_be_archived else []
+    statuses += call.refusals
     return sorted(statuses + ([422] if method == "POST" else []))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import agents, bulk, claims, collections, heartbeat, logs, operators, records
+from api import agents, artifacts, bulk, claims, collections, heartbeat, logs, operators, records
 from api.claim_wait import MAX_WAIT_SECONDS
 from api.filters import AS_TEXT, derive_filters
 from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
@@ -15,6 +15,7 @@ from statecore.transitions import Category
 from . import schemas
 from .fields import (
     ANY_OBJECT,
+    ANY_VALUE,
     COMMAND,
     ID,
     TIME,
@@ -23,7 +24,7 @@ from .fields import (
     request_field,
     text,
 )
-from .operation import Operation
+from .operation import BINARY, BYTES, Operation
 from .schemas import (
     COUNT,
     FLAG,
@@ -109,9 +110,9 @@ def _is_body_optional(flow: Flow) -> bool:
 
 def describe_detail(view: collections.Detail, method: str) -> Operation:
     flow = view.flow
-    response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     if method == "GET":
-        return Operation(f"Read one {noun(flow)}", response)
+        return Operation(f"Read one {noun(flow)}", {200: schemas.entity_detail(flow)})
+    response: dict[int, Schema | None] = {200: schemas.entity_with_links(flow)}
     return Operation(
         f"Change fields of one {noun(flow)}",
         response,
@@ -345,6 +346,7 @@ PREFER: Schema = {
     "description": "`wait=SECONDS` instead of the parameter `wait`. A call with `reports` ignores it.",
     "schema": {"type": "string", "maxLength": 200},
 }
+INPUTS: Schema = {"type": "object", "additionalProperties": ANY_VALUE}
 
 
 def describe_claim(view: claims.Claim, method: str) -> Operation:
@@ -358,7 +360,7 @@ def describe_claim(view: claims.Claim, method: str) -> Operation:
         conflicts=True,
         description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
         "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
-        "by the next call. A claim with reports does not wait.",
+        "by the next call. A claim with reports does not wait. `inputs` are the results of the dependencies by id.",
     )
 
 
@@ -378,7 +380,10 @@ def claim_components() -> dict[str, Schema]:
         "Report": report,
         "PreviousAttempt": optional_patch,
         "ClaimedTask": {
-            "allOf": [ref("Task"), obj({"previous": {"anyOf": [ref("PreviousAttempt"), {"type": "null"}]}})]
+            "allOf": [
+                ref("Task"),
+                obj({"inputs": INPUTS, "previous": {"anyOf": [ref("PreviousAttempt"), {"type": "null"}]}}),
+            ]
         },
         "Claimed": obj({"tasks": tasks, "reports": results}, ["tasks"]),
     }
@@ -441,8 +446,56 @@ def describe_attempts(view: agents.Attempts, method: str) -> Operation:
         "error": STRING,
         "output": STRING,
         "patch": nullable(STRING),
+        "result": ANY_VALUE,
     }
     return Operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(obj(attempt))})
+
+
+ARTIFACT = obj(
+    {
+        "task": STRING, "name": STRING, "size": COUNT, "sha256": STRING, "content_type": STRING, "attempt": COUNT,
+        "stored_by": STRING, "stored_at": TIME,
+    }
+)  # fmt: skip
+NEWEST = query("newest", FLAG, "Of the newest task that succeeds this one.")
+
+
+def describe_inputs(view: artifacts.Inputs, method: str) -> Operation:
+    return Operation(
+        "Read the results of the dependencies of a task, by their ids",
+        {200: INPUTS},
+        parameters=[NEWEST],
+    )
+
+
+def describe_artifacts(view: artifacts.Artifacts, method: str) -> Operation:
+    return Operation("List the artifacts of a task by name", {200: page_of(ARTIFACT)}, parameters=[NEWEST])
+
+
+def describe_artifact(view: artifacts.Artifact, method: str) -> Operation:
+    if method == "GET":
+        return Operation(
+            "Download an artifact",
+            {200: None, 206: None, 304: None},
+            parameters=[NEWEST],
+            other_types={BYTES: BINARY},
+            refusals=(416,),
+            description="The response has an `ETag`, and `Repr-Digest` with the SHA-256. `If-None-Match` and a single "
+            "`Range` of bytes are supported.",
+        )
+    attempt = query("attempt", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "Required of agents.")
+    if method == "DELETE":
+        return Operation("Delete an artifact", {204: None}, parameters=[attempt], conflicts=True)
+    return Operation(
+        "Store an artifact under a name, in place of an earlier one",
+        {200: ARTIFACT, 201: ARTIFACT},
+        parameters=[attempt],
+        conflicts=True,
+        takes_bytes=True,
+        refusals=(411,),
+        description="The body is the content, of any media type; `Content-Length` is required. Agents store artifacts "
+        "of tasks that they hold, with the current attempt. Repeating the call changes nothing.",
+    )
 
 
 def describe_job_events(view: agents.JobEvents, method: str) -> Operation:
@@ -558,5 +611,8 @@ DESCRIPTIONS: dict[type, Any] = {
     agents.Resume: describe_job_resumption,
     agents.Attempts: describe_attempts,
     logs.Logs: describe_logs,
+    artifacts.Inputs: describe_inputs,
+    artifacts.Artifacts: describe_artifacts,
+    artifacts.Artifact: describe_artifact,
     agents.JobEvents: describe_job_events,
 }

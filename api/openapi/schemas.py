@@ -67,7 +67,8 @@ def component_name(flow: Flow) -> str:
 
 
 def record_schema(model: type[models.Model]) -> Schema:
-    columns = [field for field in model._meta.concrete_fields if field.name not in UNSHOWN]
+    left_out = UNSHOWN | getattr(model, "detail_only", frozenset())
+    columns = [field for field in model._meta.concrete_fields if field.name not in left_out]
     return obj({field.name: response_field(field) for field in columns})
 
 
@@ -113,6 +114,14 @@ def entity_with_links(flow: Flow) -> Schema:
     if not flow.model._meta.many_to_many:
         return ref(component_name(flow))
     return {"allOf": [ref(component_name(flow)), links(flow)]}
+
+
+def entity_detail(flow: Flow) -> Schema:
+    """Return the schema of an entity with its links, and the columns that lists omit because of their size."""
+    if not flow.model.detail_only:
+        return entity_with_links(flow)
+    details = {name: response_field(_field(flow.model, name)) for name in sorted(flow.model.detail_only)}
+    return {"allOf": [*entity_with_links(flow)["allOf"], obj(details)]}
 
 
 def created_schema(flow: Flow) -> Schema:

@@ -10,7 +10,8 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from api.live.asgi import REFUSED, Message, Receive, refuse
-from api.refusals import MethodNotAllowed, NotAuthenticated, TooLarge
+from api.refusals import MethodNotAllowed, NotAuthenticated
+from statecore.kernel.refusals import TooLarge
 from statecore.records.token import Token
 
 from ..access import read_token

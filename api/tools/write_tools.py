@@ -55,6 +55,7 @@ class Report(Arguments):
 class Success(Report):
     exit_code: int = 0
     output: str = ""
+    result: Annotated[Any, Meta(description="any JSON up to 256 kB, an input of the tasks that depend on this")] = None
 
 
 class Failure(Report):
@@ -122,7 +123,8 @@ async def claim_task(client: AsyncClient, arguments: Claim) -> Any:
 async def complete_task(client: AsyncClient, arguments: Success) -> Any:
     """Report that a claimed task succeeded."""
     done = await client.complete_task(
-        arguments.task_id, attempt=arguments.attempt, exit_code=arguments.exit_code, output=arguments.output
+        arguments.task_id, attempt=arguments.attempt, exit_code=arguments.exit_code, output=arguments.output,
+        result=arguments.result,
     )  # fmt: skip
     return done.fields
 

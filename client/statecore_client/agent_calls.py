@@ -135,6 +135,11 @@ class AgentCalls(Connection):
             "GET", build_path("tasks"), read_page_of(read_task), params={"worker": worker_id, "state": "running"}
         )
 
+    @call
+    def get_inputs(self, task_id: str) -> Call[Json]:
+        """Returns the results of the dependencies of a task by id, as the claim of the task had them."""
+        return Call("GET", build_path("tasks", task_id, "inputs"), read_object)
+
     @paged_call
     def list_attempts(self, task_id: str) -> Call[Page[Json]]:
         """Yields the attempts at a task and at those it succeeds, oldest first: worker, times, result and output."""
@@ -142,11 +147,21 @@ class AgentCalls(Connection):
 
     @call
     def complete_task(
-        self, task_id: str, *, attempt: int, exit_code: int = 0, output: str = "", request_id: str | None = None
+        self,
+        task_id: str,
+        *,
+        attempt: int,
+        exit_code: int = 0,
+        output: str = "",
+        result: Any = None,
+        request_id: str | None = None,
     ) -> Call[Outcome]:
-        """Reports success; raises `LeaseLost` if the worker no longer holds the task."""
+        """Reports success; raises `LeaseLost` if the worker no longer holds the task.
+
+        The `result`, any JSON of at most 256 kB, is an input of the tasks that depend on this one.
+        """
         body = {"trigger": "execution_completed", "attempt": attempt, "exit_code": exit_code, "output": output}
-        return _report(task_id, body, request_id)
+        return _report(task_id, {**body, **drop_none(result=result)}, request_id)
 
     @call
     def fail_task(

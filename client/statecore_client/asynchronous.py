@@ -13,6 +13,7 @@ from .calls import Calls
 from .records import LogLine, Page, PositionedEvent
 from .retries import AttemptResult, Pause, Send, plan_attempts
 from .stream import EventSource, LineSplitter, LogStream, OnEpoch, OnOutage, Stream
+from .transfer import Content
 
 T = TypeVar("T")
 
@@ -32,11 +33,19 @@ class AsyncClient(Calls):
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
+        download = step.call.download
         try:
-            response: httpx.Response = await self.http.request(**self.build_request(step))
+            async with self.http.stream(**self.build_request(step)) as response:
+                if download is None or not response.is_success:
+                    await response.aread()
+                else:
+                    download.restart()
+                    async for data in response.aiter_bytes():
+                        await asyncio.to_thread(download.write, data)
         except httpx.RequestError as error:
             return error
-        return response
+        result: httpx.Response = response
+        return result
 
     async def iterate_pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
         following: Call[Page[T]] | None = call
@@ -113,6 +122,10 @@ class AsyncClient(Calls):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _send_content(self, content: Content) -> AsyncIterator[bytes]:
+        while data := await asyncio.to_thread(content.read):
+            yield data
 
     def _open_http(self, **settings: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(**settings)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from urllib.parse import quote
 
 from .records import Json, Page
+from .transfer import Content, Download
 
 if TYPE_CHECKING:
     from .asynchronous import AsyncClient
@@ -43,14 +44,17 @@ class Call(Generic[T]):
     request_id: str | None = None
     # Added to the client's timeout. The server may hold back the response to a long poll for as long.
     extra_seconds: float = 0.0
+    # Sent in place of a JSON body, and where the body of the response is written; both in pieces.
+    content: Content | None = None
+    download: Download | None = None
 
 
 def build_path(*parts: str) -> str:
     """Returns a path such as `tasks/t1/explain/`; parts are quoted and cannot add path segments."""
-    return "".join(f"{_quote_part(part)}/" for part in parts)
+    return "".join(f"{quote_part(part)}/" for part in parts)
 
 
-def _quote_part(part: str) -> str:
+def quote_part(part: str) -> str:
     """Quotes an id. An id that consists of dots is valid, but unquoted it would be a relative path."""
     return quote(part, safe="") if part.strip(".") else part.replace(".", "%2E")
 

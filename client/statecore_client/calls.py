@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .agent_calls import AgentCalls
+from .artifact_calls import ArtifactCalls
 from .call import Call, build_path, call, drop_none, paged_call
 from .operator_calls import OperatorCalls
 from .readers import (
@@ -26,7 +27,7 @@ from .records import (
 )
 
 
-class Calls(AgentCalls, OperatorCalls):
+class Calls(AgentCalls, ArtifactCalls, OperatorCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

@@ -17,6 +17,7 @@ from .records import Page
 from .refusals import Unsendable
 from .retries import RetryPolicy, Send
 from .stream import EventSource
+from .transfer import Content
 from .version import __version__
 
 T = TypeVar("T")
@@ -59,7 +60,9 @@ def _check_key(key: object) -> str:
     return key
 
 
-def _encode_body(body: Any) -> bytes:
+def _encode_body(body: Any) -> bytes | None:
+    if body is None:
+        return None
     text: bytes = msgspec.json.encode(body)
     # msgspec writes NaN and infinity as null, which would send another value.
     if b"null" in text and not _is_finite(body):
@@ -97,6 +100,10 @@ class Connection:
     def _open_http(self, **settings: Any) -> Any:
         raise NotImplementedError
 
+    def _send_content(self, content: Content) -> Any:
+        """Returns the pieces of the content, for the synchronous or the asynchronous client of httpx."""
+        raise NotImplementedError
+
     def build_request(self, step: Send) -> dict[str, Any]:
         call = step.call
         headers = {"Accept": "application/json"}
@@ -104,12 +111,15 @@ class Connection:
             headers["Idempotency-Key"] = _check_key(step.key)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
+        if call.content is not None:
+            headers |= {"Content-Type": call.content.content_type, "Content-Length": str(call.content.size)}
+            call.content.rewind()
         return {
             "method": call.method,
             "url": call.path,
             "params": call.params,
             "headers": headers,
-            "content": None if call.body is None else _encode_body(call.body),
+            "content": self._send_content(call.content) if call.content else _encode_body(call.body),
             "timeout": self._build_timeout(self.timeout + call.extra_seconds),
         }
 

@@ -60,11 +60,25 @@ class Task(Entity, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     last_error: str = ""
+    # What it handed to its dependents; only from `get`.
+    result: Any = None
+    # The results of its dependencies by id, in the answer to a claim.
+    inputs: dict[str, Any] = {}
     # The attempt before this one, in the answer to a claim: attempt, exit_code, error, output, and patch if it had one.
     previous: dict[str, Any] | None = None
-    # The results of the tasks that it depends on by their ids, in the answer to a claim.
-    inputs: dict[str, Any] = {}
-    result: Any = None
+
+
+class Artifact(Record, kw_only=True):
+    """A file that a task keeps by name."""
+
+    task: str
+    name: str
+    size: int
+    sha256: str
+    content_type: str
+    attempt: int
+    stored_by: str
+    stored_at: datetime
 
 
 class WorkerEntity(Entity, kw_only=True):

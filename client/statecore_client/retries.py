@@ -71,7 +71,7 @@ def plan_attempts(call: Call[T], retry_policy: RetryPolicy) -> Steps[T]:
     while True:
         result: AttemptResult = yield Send(call, key)
         if not is_temporary(result):
-            return call.read(_decode(result))
+            return call.read(_decode(result, is_download=call.download is not None))
         failures += 1
         pause = max(retry_policy.compute_pause(failures), read_retry_after(result) or 0.0)
         if until is not None and time.monotonic() + pause > until:
@@ -111,9 +111,12 @@ def to_exception(result: AttemptResult) -> Exception:
     return build_refusal(result.status_code, read_problem(result), read_retry_after(result))
 
 
-def _decode(result: AttemptResult) -> DecodedResponse:
+def _decode(result: AttemptResult, *, is_download: bool) -> DecodedResponse:
+    """Returns the decoded body, or the headers of a download."""
     if isinstance(result, Exception) or not result.is_success:
         raise to_exception(result)
+    if is_download:
+        return DecodedResponse(result.headers)
     if result.headers.get("Content-Type", "").startswith("text/plain"):
         return DecodedResponse(result.text)
     try:

@@ -13,6 +13,7 @@ from .calls import Calls
 from .records import LogLine, Page, PositionedEvent
 from .retries import AttemptResult, Pause, Send, plan_attempts
 from .stream import EventSource, LineSplitter, LogStream, OnEpoch, OnOutage, Stream
+from .transfer import Content
 
 T = TypeVar("T")
 
@@ -32,11 +33,19 @@ class Client(Calls):
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
+        download = step.call.download
         try:
-            response: httpx.Response = self.http.request(**self.build_request(step))
+            with self.http.stream(**self.build_request(step)) as response:
+                if download is None or not response.is_success:
+                    response.read()
+                else:
+                    download.restart()
+                    for data in response.iter_bytes():
+                        download.write(data)
         except httpx.RequestError as error:
             return error
-        return response
+        result: httpx.Response = response
+        return result
 
     def iterate_pages(self, call: Call[Page[T]]) -> Iterator[T]:
         following: Call[Page[T]] | None = call
@@ -110,6 +119,10 @@ class Client(Calls):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _send_content(self, content: Content) -> Iterator[bytes]:
+        while data := content.read():
+            yield data
 
     def _open_http(self, **settings: Any) -> httpx.Client:
         return httpx.Client(**settings)

@@ -28,6 +28,7 @@ from statecore.read_models.diagrams.tones import state_styles
 from statecore.read_models.distrust import find_unverified
 from statecore.read_models.stuck import Explanation
 from statecore.read_models.stuck.explain import explain_entity
+from statecore.records import artifact
 from statecore.scheduling import deadlines
 from statecore.scheduling.expectations import expected_duration
 from statecore.transitions.retry import may_retry
@@ -37,8 +38,11 @@ from .approvals import waits_for
 from .lookup import get_entity
 from .query_params import get_number
 
-TABS = {"history": "History", "log": "Log", "attempts": "Attempts", "related": "Related", "data": "Data"}
-OF_TASKS = {"log", "attempts"}
+TABS = {
+    "history": "History", "log": "Log", "attempts": "Attempts", "result": "Result", "related": "Related",
+    "data": "Data",
+}  # fmt: skip
+OF_TASKS = {"log", "attempts", "result"}
 # Shown elsewhere on the page, or in the data tab.
 NOT_DETAILS = UNSHOWN | {
     "id", "state", "waived", "waiver", "version", "chain_head", "metadata",
@@ -86,6 +90,14 @@ def _attempts_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     return {"attempts": [{"try": number, **each} for number, each in enumerate(found, 1)][::-1]}
 
 
+def _result_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
+    """The result as indented JSON, and the artifacts with the links that download them."""
+    result = entity.result if isinstance(entity, Task) else None
+    shown = "" if result is None else json.dumps(result, indent=2, ensure_ascii=False)
+    links = [(each, reverse("artifact", args=[entity.pk, each.name])) for each in artifact.list_of(entity.pk)]
+    return {"result": shown, "artifacts": links}
+
+
 def _data_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
     return {"json": json.dumps(entity.as_dict(), indent=2, ensure_ascii=False)}
 
@@ -94,6 +106,7 @@ TAB_CONTEXTS = {
     "history": _history_context,
     "attempts": _attempts_context,
     "log": task_log.read_context,
+    "result": _result_context,
     "related": _related_context,
     "data": _data_context,
 }
@@ -145,8 +158,9 @@ def _is_allowed(request: HttpRequest, entity: Entity, action: str) -> bool:
 
 def list_details(entity: Entity) -> list[tuple[str, Any]]:
     """The machine's own columns with their names, without empty ones and links; long values are cut."""
+    left_out = NOT_DETAILS | entity.detail_only
     columns = [column for column in entity._meta.concrete_fields if not column.is_relation]
-    values = [(column.name, getattr(entity, column.attname)) for column in columns if column.name not in NOT_DETAILS]
+    values = [(column.name, getattr(entity, column.attname)) for column in columns if column.name not in left_out]
     return [
         (_format_name(name), f"{value} s" if name.endswith(SECONDS) else _format_detail(value))
         for name, value in values

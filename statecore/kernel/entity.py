@@ -47,6 +47,8 @@ class Entity(models.Model):
     event_columns: ClassVar[frozenset[str]] = frozenset(
         {"id", "state", "version", "chain_head", "updated_at", "state_entered_at"}
     )
+    # Large columns that only the detail of an entity has: neither lists nor the responses of other calls.
+    detail_only: ClassVar[frozenset[str]] = frozenset()
     # SQL: the state as entities that wait for this one see it; `{row}` is the name of its row.
     awaited_state: ClassVar[str] = "{row}.state"
     objects: ClassVar[Any]
@@ -155,8 +157,12 @@ class Entity(models.Model):
                 found[key] = values[name]
         return found
 
+    def details(self) -> dict[str, Any]:
+        """Returns the columns that `as_dict` leaves out because of their size."""
+        return {name: getattr(self, name) for name in sorted(self.detail_only)}
+
     def as_dict(self) -> dict[str, Any]:
-        """Returns all columns but the digests of links, with timestamps as text."""
+        """Returns all columns but the digests of links and those of the detail, with timestamps as text."""
         serialized, values = {}, self.__dict__  # descriptors would dominate the cost
         for name, column in _columns(type(self)):
             value = values[column] if column in values else getattr(self, column)
@@ -220,7 +226,8 @@ class LinkedEntity(models.Model):
 
 @cache
 def _columns(model: type[Entity]) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, field.attname) for field in model._meta.concrete_fields if field.name not in UNSHOWN)
+    left_out = UNSHOWN | model.detail_only
+    return tuple((field.name, field.attname) for field in model._meta.concrete_fields if field.name not in left_out)
 
 
 @cache

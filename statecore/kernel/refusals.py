@@ -195,6 +195,18 @@ class DuplicateId(Refusal):
     code = "duplicate_id"
 
 
+class TooLarge(Refusal):
+    """The body is larger than `STATECORE_BODY_LIMIT`, or an artifact larger than the limit that `setting` names."""
+
+    code, status = "too_large", 413
+
+
+class StorageUnavailable(Refusal):
+    """The storage of artifacts is unreachable or full; retry after `retry_after` seconds."""
+
+    code, status = "storage_unavailable", 503
+
+
 class IdempotencyMismatch(Refusal):
     """The idempotency key was used for a different request."""
 

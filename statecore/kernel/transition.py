@@ -30,6 +30,7 @@ JSON_NAMES = {
     bool: "boolean",
     dict: "object",
     list: "array",
+    Any: "any",
 }
 
 
@@ -179,7 +180,7 @@ class Param:
     """A field that a trigger accepts."""
 
     name: str
-    type: type
+    type: Any  # a Python type, or Any for any JSON
     nullable: bool
     required: bool
 
@@ -189,6 +190,8 @@ class Param:
 
     def error(self, value: object) -> str | None:
         """Returns why the value is not accepted, or None."""
+        if self.type is Any:
+            return json_error(value)
         if value is None:
             return None if self.nullable else "may not be null."
         # In Python a boolean is an integer; in JSON it is not, and an integer is a number.
@@ -221,7 +224,7 @@ def _param(parameter: inspect.Parameter, hint: Any) -> Param:
     base = get_origin(hint) or hint
     if base not in JSON_NAMES:
         raise TypeError(f"{parameter.name}: a trigger's field cannot be a {hint!r}")
-    return Param(parameter.name, base, nullable, parameter.default is parameter.empty)
+    return Param(parameter.name, base, nullable or base is Any, parameter.default is parameter.empty)
 
 
 def validate_params(params: tuple[Param, ...], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,6 +230,7 @@ class Task(LinkedEntity, HeartbeatEntity):
     )
 
     volatile = (*HeartbeatEntity.volatile, "blocked_by", "progress_due_at")
+    detail_only = frozenset({"result"})
     state = StateField(State, initial=State.PENDING)
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
     # Copied from the workstream, so that events and lists can be filtered without a join.
@@ -276,6 +277,8 @@ class Task(LinkedEntity, HeartbeatEntity):
     cancelled_at = models.DateTimeField(null=True, editable=False)
     exit_code = models.IntegerField(null=True, editable=False)
     output = models.TextField(default="", editable=False)
+    # What it hands to the tasks that depend on it: any JSON.
+    result = models.JSONField(null=True, editable=False)
     last_error = models.TextField(default="", editable=False)
 
     class Meta(HeartbeatEntity.Meta):
@@ -538,7 +541,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         self.claimed_by = self.facts.actor.name if self.facts.actor.kind is AGENT else ""
         self.started_at = self.facts.at
         self.attempt += 1
-        self.exit_code = None
+        self.exit_code = self.result = None
         self.lease_expires_at = self.times_out_at()
 
     @transition(
@@ -548,9 +551,10 @@ class Task(LinkedEntity, HeartbeatEntity):
         by={AGENT, SYSTEM},
         guards=[the_attempt_is_current, the_exit_code_is_expected],
     )
-    def finish(self, exit_code: int, attempt: int | None = None, output: str = "") -> None:
+    def finish(self, exit_code: int, attempt: int | None = None, output: str = "", result: Any = None) -> None:
         self.exit_code = exit_code
         self.output = output
+        self.result = result
 
     @transition(
         "execution_failed",
@@ -654,6 +658,7 @@ class Task(LinkedEntity, HeartbeatEntity):
     )
     def repair(self) -> None:
         self.repairs += 1
+        self.result = None
         self.last_error, self.output = self.rejection() or ("", "")
 
     def _record_failure(self, error: str, exit_code: int | None, output: str) -> None:

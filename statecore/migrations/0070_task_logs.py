@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("statecore", "0061_dependency_timeouts"),
+        ("statecore", "0066_artifacts"),
     ]
 
     operations = [

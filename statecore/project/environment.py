@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import shlex
 import tomllib
@@ -31,6 +32,7 @@ ROOT: Path = Path(__file__).resolve().parents[2]
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 SHORTEST_TOKEN = 16
+SPOOL_BYTES = 1_048_576
 # A percentage is judged only from the least number of cases on.
 ALERT_LIMITS = {
     "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
@@ -160,6 +162,26 @@ def _repositories(given: str, info: ValidationInfo) -> dict[str, RepositorySetti
     if problems := [problem for name in tables for problem in _repository_errors(name, tables[name], used, info)]:
         raise ValueError("; ".join(problems))
     return {name: RepositorySettings(**{**table, "path": Path(table["path"])}) for name, table in tables.items()}
+
+
+def _artifact_storage(given: str) -> dict[str, Any]:
+    """Return the storage as Django's setting STORAGES describes it; empty for the folder on disk."""
+    if not given:
+        return {}
+    path, found = _path(given), {}
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = (getattr(error, "strerror", "") or str(error)).rstrip(".").lower()
+        raise ValueError(f"is {path}, which cannot be read: {why}") from None
+    backend, options = found.get("backend"), found.get("options", {})
+    if found.keys() - {"backend", "options"} or not isinstance(backend, str) or not isinstance(options, dict):
+        raise ValueError(f"is {path}, which must have a text `backend` and a table `options`, and nothing else")
+    if "." not in backend or importlib.util.find_spec(backend.partition(".")[0]) is None:
+        raise ValueError(f"names the backend {backend!r}, which is not installed")
+    # Without it, storages that fetch a whole file before they return it would keep it in memory.
+    memory = {"max_memory_size": SPOOL_BYTES} if backend.startswith("storages.backends.s3.") else {}
+    return {"BACKEND": backend, "OPTIONS": {**memory, **options}}
 
 
 def _repository_errors(name: str, table: object, used: dict[Path | None, str], info: ValidationInfo) -> Iterator[str]:
@@ -346,6 +368,13 @@ class Environment(BaseSettings):
         default_factory=lambda data: data["backup_dir"] / "archived-events",
     )
 
+    artifact_storage: Annotated[dict[str, Any], BeforeValidator(_artifact_storage)] = network(
+        "STATECORE_ARTIFACT_STORAGE",
+        "TOML file that names the storage of artifacts: the `backend`, a class of Django's storage API such as"
+        " `storages.backends.s3.S3Storage`, and a table of its `options`; default: the folder `artifacts` in"
+        " `STATECORE_HOME`",
+    )
+
     public_hosts: Annotated[list[str], Words] = access(
         "STATECORE_ALLOWED_HOSTS",
         "host names under which the site is reached, separated by commas; loopback and `HOST` are always allowed",
@@ -439,6 +468,10 @@ class Environment(BaseSettings):
         "STATECORE_LOG_BYTES_PER_SECOND",
         "bytes of log per second that a task may write over a longer time; a burst may have 16 times as many",
         "65536", ge=1_024, le=1_073_741_824,
+    )  # fmt: skip
+    artifact_days: Number = timing(
+        "STATECORE_ARTIFACT_DAYS", "days after the end of a task after which its artifacts are deleted; 0: never",
+        "30", ge=0, le=36_500,
     )  # fmt: skip
     retention_days: Number = timing(
         "STATECORE_RETENTION_DAYS", "age in days from which `manage.py archive` may archive events; 0: never", "0",
@@ -558,6 +591,22 @@ class Environment(BaseSettings):
     agent_plan_entities: Number = agents(
         "STATECORE_AGENT_PLAN_ENTITIES", "most workstreams, tasks and gates in one plan by an agent", "100000",
         ge=1, le=100_000,
+    )  # fmt: skip
+
+    artifact_bytes: Number = agents(
+        "STATECORE_ARTIFACT_BYTES", "largest artifact in bytes; nginx has a limit too (`deploy/nginx`)", "268435456",
+        ge=1_024, le=1_099_511_627_776,
+    )  # fmt: skip
+    artifact_task_bytes: Number = agents(
+        "STATECORE_ARTIFACT_TASK_BYTES", "most bytes of all artifacts of one task", "1073741824",
+        ge=1_024, le=1_099_511_627_776,
+    )  # fmt: skip
+    artifacts_per_task: Number = agents(
+        "STATECORE_ARTIFACTS_PER_TASK", "most artifacts of one task", "100", ge=1, le=10_000
+    )
+    artifact_total_bytes: Number = agents(
+        "STATECORE_ARTIFACT_TOTAL_BYTES", "most bytes of all contents of artifacts in the storage; 0: no limit",
+        "107374182400", ge=0, le=2**60,
     )  # fmt: skip
 
     journal_name: Annotated[str, AfterValidator(_key_name)] = proofs(

@@ -215,6 +215,20 @@ STATECORE_PROGRESS_SECONDS = ENVIRONMENT.progress_seconds
 STATECORE_LOG_DAYS = ENVIRONMENT.log_days
 STATECORE_LOG_BYTES = ENVIRONMENT.log_bytes
 STATECORE_LOG_BYTES_PER_SECOND = ENVIRONMENT.log_bytes_per_second
+STATECORE_ARTIFACT_DAYS = ENVIRONMENT.artifact_days
+STATECORE_ARTIFACT_BYTES = ENVIRONMENT.artifact_bytes
+STATECORE_ARTIFACT_TASK_BYTES = ENVIRONMENT.artifact_task_bytes
+STATECORE_ARTIFACTS_PER_TASK = ENVIRONMENT.artifacts_per_task
+STATECORE_ARTIFACT_TOTAL_BYTES = ENVIRONMENT.artifact_total_bytes
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "artifacts": ENVIRONMENT.artifact_storage
+    or {
+        "BACKEND": "statecore.artifacts.disk.DiskStorage",
+        "OPTIONS": {"location": str(STATECORE_HOME / "artifacts")},
+    },
+}
 STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
 STATECORE_JOURNAL_NAME = ENVIRONMENT.journal_name
 STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
@@ -248,6 +262,7 @@ SWEEPS = {
     "send_alert_notices": timedelta(seconds=10),
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
+    "collect_artifacts": timedelta(minutes=10),
     "reevaluate_waiting": timedelta(seconds=30),
     "run_due_bulk_jobs": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),

@@ -30,7 +30,8 @@ class Handler:
         finally:
             connections[DEFAULT_DB_ALIAS].close_if_unusable_or_obsolete()
         start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
-        return [response.content]
+        # A streaming response is closed by the server, after it was sent.
+        return response if response.streaming else [response.content]
 
     def _respond(self, request: WSGIRequest) -> HttpResponse:
         response = self.security.process_request(request) or token_fastpath.respond(request)

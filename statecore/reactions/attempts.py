@@ -42,4 +42,5 @@ def _ended(change: Change) -> Ended:
         error or entry.as_dict()["reason"] or "",
         after["output"],
         before["patch_id"] or "",
+        before["result"],
     )

@@ -64,4 +64,5 @@ def _describe_current(task: Any) -> dict[str, Any]:
         "error": "",
         "output": task.output,
         "patch": task.patch_id,
+        "result": task.result,
     }

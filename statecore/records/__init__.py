@@ -4,6 +4,7 @@ from .acknowledgement import Acknowledgement
 from .agent_job_event import AgentJobEvent
 from .alert import Alert, AlertNotice
 from .approval import Approval, ApprovalDecision, ForcedStep
+from .artifact import Artifact, ArtifactContent
 from .audit_note import AuditNote
 from .bulk_job import BulkJob, BulkPortion
 from .checkpoint import Checkpoint
@@ -22,8 +23,8 @@ from .token import Token
 from .tool_lease import ToolLease
 
 __all__ = [
-    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "AuditNote",
-    "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount", "ExecutorWork",
-    "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
-    "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
+    "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
+    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "Recall",
+    "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

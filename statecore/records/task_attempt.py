@@ -19,8 +19,8 @@ from ..kernel.ids import ID_LENGTH
 BATCH = 5_000
 INSERT = (
     "INSERT INTO statecore_taskattempt "
-    "(task_id, attempt, worker, started_at, ended_at, ended_by, exit_code, error, output, patch) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    "(task_id, attempt, worker, started_at, ended_at, ended_by, exit_code, error, output, patch, result) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 
 
@@ -38,6 +38,8 @@ class TaskAttempt(models.Model):
     output = models.TextField()
     # The patch that it handed in.
     patch = models.CharField(max_length=ID_LENGTH)
+    # The result that it reported before its work was rejected.
+    result = models.JSONField(null=True)
 
     class Meta:
         default_permissions = ("view",)
@@ -61,6 +63,7 @@ class TaskAttempt(models.Model):
             "error": self.error,
             "output": self.output,
             "patch": self.patch or None,
+            "result": self.result,
         }
 
 
@@ -77,12 +80,14 @@ class Ended(NamedTuple):
     error: str
     output: str
     patch: str
+    result: Any
 
 
 def record(ended: Iterable[Ended]) -> None:
     """Write the attempts in one batch, because a cancelled run may have hundreds of running tasks."""
     rows: list[Any] = [
-        each._replace(started_at=_moment(each.started_at), ended_at=_moment(each.ended_at)) for each in ended
+        each._replace(started_at=_moment(each.started_at), ended_at=_moment(each.ended_at), result=_adapt(each.result))
+        for each in ended
     ]
     with connection.cursor() as cursor:
         cursor.executemany(INSERT, rows)
@@ -90,6 +95,10 @@ def record(ended: Iterable[Ended]) -> None:
 
 def _moment(at: datetime) -> Any:
     return connection.ops.adapt_datetimefield_value(at)
+
+
+def _adapt(result: Any) -> Any:
+    return TaskAttempt._meta.get_field("result").get_db_prep_save(result, connection)
 
 
 def forget() -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 from .. import transitions
-from ..kernel.actors import THE_SYSTEM, Actor, Kind
+from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
-from ..kernel.refusals import Invalid, LeaseLost, NotFound, TerminalState
-from ..kernel.transition import lease_lost_reason
+from ..kernel.refusals import Invalid, NotFound, TerminalState
 from ..machines.patch_ledger import PatchLedger
 from ..machines.patch_ledger import State as PatchState
-from ..machines.task import State, Task
+from ..machines.task import Task
 from ..machines.workstream import Workstream
 from ..transitions import Outcome, RequestKey, rights
 from ..transitions.outcome import counting_refusals
@@ -92,10 +91,6 @@ def _lock_task(work: UnitOfWork, task_id: str, actor: Actor, attempt: object) ->
 def _check_may_submit(actor: Actor, task: Any, attempt: object) -> None:
     """Agents submit for tasks they hold, with the current attempt; operators for any unfinished task."""
     rights.require(actor, Task.flow, "operate")
-    if attempt != task.attempt and (attempt is not None or actor.kind is Kind.AGENT):
-        raise LeaseLost("hand_in", [lease_lost_reason(task, attempt)], **task.current_facts())
-    rights.require_own(actor, task)
-    if actor.kind is Kind.AGENT and task.state != State.RUNNING:
-        raise LeaseLost("hand_in", [lease_lost_reason(task, attempt)], **task.current_facts())
+    rights.require_attempt(actor, task, attempt, "hand_in")
     if task.flow.is_final(task.state):
         raise TerminalState(f"{task} is {task.state}, which is final: it accepts no patch", **task.current_facts())

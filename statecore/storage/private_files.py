@@ -13,7 +13,7 @@ from django.conf import settings
 
 OTHERS = 0o077
 NAMES = ("secrets.json", "journal.key", "checkpoint", "transitions.jsonl", "celerybeat-schedule")
-FOLDERS = ("archive", "checkouts", "metrics")
+FOLDERS = ("archive", "artifacts", "checkouts", "metrics")
 
 
 def find_exposed() -> list[Path]:

@@ -60,8 +60,20 @@ def amend(work: UnitOfWork, entity: Entity, changed: Mapping[str, Any], *, actor
     shown = {name: describe(getattr(entity, column(entity, name).attname), value) for name, value in changed.items()}
     _set(entity, changed)
     _set(entity, entity.fields_after_edit())
+    _record(work, entity, before, shown, actor, reason)
+
+
+def record_note(work: UnitOfWork, entity: Entity, changed: Mapping[str, str], *, actor: Actor) -> None:
+    """Record an edit of something that belongs to a locked entity and is not a field, such as an artifact."""
+    work.flush()
+    _record(work, entity, entity.__dict__.copy(), changed, actor, "")
+
+
+def _record(
+    work: UnitOfWork, entity: Entity, before: Mapping[str, Any], changed: Mapping[str, str], actor: Actor, reason: str
+) -> None:
     facts = Facts(max(now(), entity.updated_at), actor, {}, reason)
-    spec = EventSpec(EventKind.EDITED, EDITED, Severity.INFO, facts, {"changed": shown})
+    spec = EventSpec(EventKind.EDITED, EDITED, Severity.INFO, facts, {"changed": changed})
     work.stage([record_edit(entity, before, spec)])
     work.flush()
 

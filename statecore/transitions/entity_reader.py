@@ -40,16 +40,23 @@ def reader_of(model: type[Entity], vendor: str) -> EntityReader:
     return EntityReader(model, vendor)
 
 
+@cache
+def list_reader_of(model: type[Entity], vendor: str) -> RowReader:
+    return RowReader(
+        model, [each for each in model._meta.concrete_fields if each.name not in model.detail_only], vendor
+    )
+
+
 def read_entities(chosen: models.QuerySet[Any]) -> list[Any]:
-    """Fetch a queryset of whole entities, in a third of the time Django takes to build the instances."""
+    """Fetch entities for a list, without the columns of their detail, in a third of the time that Django takes."""
     try:
-        query, params = chosen.query.sql_with_params()
+        query, params = chosen.defer(*chosen.model.detail_only).query.sql_with_params()
     except EmptyResultSet:
         return []
     cursor = ready_cursor()
     cursor.execute(query, params)
     model: type[Entity] = chosen.model
-    build = reader_of(model, connection.vendor).build
+    build = list_reader_of(model, connection.vendor).build
     return [build(row) for row in cursor.fetchall()]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
-from ..kernel.refusals import NotTheHolder, PermissionDenied, SamePerson
+from ..kernel.refusals import LeaseLost, NotTheHolder, PermissionDenied, SamePerson
+from ..kernel.transition import lease_lost_reason
 from ..records.executor_work import is_done_by_executors
 from ..records.token import accounts_of
 
@@ -49,6 +50,19 @@ def require_own(actor: Actor, entity: Entity) -> None:
     """Refuse an agent that does not hold the entity, even if it is free."""
     if actor.holds and not entity.is_held_by(actor):
         raise _not_the_holder(actor, entity)
+
+
+def require_attempt(actor: Actor, entity: Entity, attempt: object, about: str) -> None:
+    """Refuse an agent that does not work on the entity now, with its current attempt.
+
+    Others need no attempt, but one that they send must be current.
+    """
+    is_agent = actor.kind is Kind.AGENT
+    if attempt != entity.attempt and (attempt is not None or is_agent):
+        raise LeaseLost(about, [lease_lost_reason(entity, attempt)], **entity.current_facts())
+    require_own(actor, entity)
+    if is_agent and entity.state not in entity.flow.renewed_in:
+        raise LeaseLost(about, [lease_lost_reason(entity, attempt)], **entity.current_facts())
 
 
 def _not_the_holder(actor: Actor, entity: Entity) -> NotTheHolder:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import json
 import threading
 from pathlib import Path
@@ -13,6 +15,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from statecore import tasks, transitions
+from statecore.artifacts import changes
+from statecore.artifacts.changes import Place
+from statecore.artifacts.upload import Upload
 from statecore.delivery.sinks import counters
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.journal_file import JournalFile
@@ -37,7 +42,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def make_history() -> None:
     task = world.running_task()
-    world.fire(task, "execution_completed", exit_code=0, attempt=task.attempt)
+    upload = Upload(io.BytesIO(b"data"), hashlib.sha256(b"data").hexdigest(), 4)
+    changes.put(Place(task.pk, "x", world.operator(), None), upload)
+    result = {"text": "ä", "seconds": 1.50, "none": None}
+    world.fire(task, "execution_completed", exit_code=0, attempt=task.attempt, result=result)
     world.task(depends_on=[world.task().pk])
     job = world.created("AgentJob")
     append_event(job.pk, "tool_called", actor=world.AGENT, payload={"tool": "git"})

@@ -16,6 +16,7 @@ from .terminal import Terminal
 
 class Agent:
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
+        self.settings = settings
         self.command = resolve_program(command)
         self.terminal = Terminal()
         self.crew = Crew(settings, self._start, self.terminal.print_message)
@@ -32,5 +33,12 @@ class Agent:
         return self.crew.run()
 
     def _start(self, task: Task, worker_id: str) -> Execution:
-        crew = self.crew
-        return TaskExecution(self.command, task, worker_id, self.terminal, client=crew.persistent, brief=crew.brief)
+        return TaskExecution(
+            self.command,
+            task,
+            worker_id,
+            self.terminal,
+            client=self.crew.persistent,
+            brief=self.crew.brief,
+            fetches=self.settings.fetches_artifacts,
+        )

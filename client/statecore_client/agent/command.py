@@ -79,7 +79,7 @@ def resolve_program(command: Sequence[str]) -> list[str]:
     return [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - a link is run by its own name
 
 
-def build_environment(task: Task, worker_id: str) -> dict[str, str]:
+def build_environment(task: Task, worker_id: str, more: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of the command: that of the agent, and variables for the task."""
     environment = {name: value for name, value in os.environ.items() if name not in WITHHELD}
     payload, previous = json.dumps(task.payload), json.dumps(task.previous)
@@ -93,14 +93,21 @@ def build_environment(task: Task, worker_id: str) -> dict[str, str]:
         "STATECORE_PAYLOAD": payload if len(payload) <= LONGEST_VARIABLE else "",
         "STATECORE_PREVIOUS": previous if len(previous) <= LONGEST_VARIABLE else "",
     }
-    return environment | task_variables
+    return {**environment, **task_variables, **more}
 
 
 class CommandExecution(Execution):
     """A running command and its process group. Any thread may call `end` at any time."""
 
     def __init__(
-        self, command: Sequence[str], task: Task, worker_id: str, terminal: Terminal, on_output: OnOutput
+        self,
+        command: Sequence[str],
+        task: Task,
+        worker_id: str,
+        terminal: Terminal,
+        *,
+        variables: Mapping[str, str],
+        on_output: OnOutput,
     ) -> None:
         self.task, self.on_output = task, on_output
         self.output = Output()
@@ -111,7 +118,8 @@ class CommandExecution(Execution):
             with tempfile.TemporaryFile() as payload:
                 payload.write(json.dumps(task.payload).encode())
                 payload.seek(0)
-                self.process = _start_guarded(command, build_environment(task, worker_id), payload, guard_end)
+                environment = build_environment(task, worker_id, variables)
+                self.process = _start_guarded(command, environment, payload, guard_end)
         except OSError:
             self._close_control()
             raise

@@ -56,6 +56,10 @@ def add_commands(commands: Any) -> None:
     agent.add_argument(
         "--wait", type=parse_seconds, default=25.0, metavar="SECONDS", help="how long a claim waits for a task (25)"
     )
+    agent.add_argument(
+        "--fetch-artifacts", action="store_true",
+        help="save the artifacts of the dependencies in $STATECORE_INPUT_ARTIFACTS/TASK/NAME before each command",
+    )  # fmt: skip
     agent.add_argument("run_command", nargs=REMAINDER, metavar="COMMAND", help="runs for each task, without a shell")
     agent.set_defaults(run=run_agent)
 
@@ -68,7 +72,7 @@ def run_agent(options: Namespace, context: Context) -> int:
     settings = Settings(
         url=account.url, token=account.token, capabilities=tuple(options.capability),
         workstreams=tuple(options.workstream), name=options.name, concurrency=options.concurrency,
-        heartbeat_seconds=options.heartbeat, wait_seconds=options.wait,
+        heartbeat_seconds=options.heartbeat, wait_seconds=options.wait, fetches_artifacts=options.fetch_artifacts,
     )  # fmt: skip
     try:
         agent = Agent(settings, command)

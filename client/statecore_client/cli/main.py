@@ -14,6 +14,7 @@ from ..version import __version__
 from . import (
     agent,
     approvals,
+    artifacts,
     bulk,
     holds,
     logs,
@@ -66,8 +67,8 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, logs, watching, transitions, bulk, holds, overrides, approvals, patches, regression,
-        playbooks, proofs, witness, agent,
+        session, reading, logs, watching, transitions, bulk, holds, overrides, approvals, patches, artifacts,
+        regression, playbooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
     return parser

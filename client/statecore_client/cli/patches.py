@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import Entity
+from . import own_task
 from .context import Context, format_age, format_line
 from .errors import CommandError, Exit
 from .reading import parse_limit
@@ -20,8 +21,8 @@ QUARANTINED = "quarantined"
 def add_commands(commands: Any) -> None:
     patch = commands.add_parser("patch", help="hand in a patch")
     patch.add_argument("file", help="a unified diff, - for standard input")
-    patch.add_argument("--task", help="the task that waits for it")
-    patch.add_argument("--attempt", type=int, metavar="N", help="the attempt of the task, for agents")
+    patch.add_argument("--task", help=f"the task that waits for it ({own_task.TASK})")
+    patch.add_argument("--attempt", type=int, metavar="N", help=f"its attempt, for agents ({own_task.ATTEMPT})")
     patch.add_argument("--workstream", help="the workstream, for a patch that belongs to no task")
     patch.add_argument(
         "--based-on", metavar="PATCH", help="the quarantined patch that this one replaces; it is dropped"
@@ -42,6 +43,8 @@ def add_commands(commands: Any) -> None:
 
 
 def hand_in(options: Namespace, context: Context) -> None:
+    if options.task or not (options.workstream or options.based_on):
+        options.task, options.attempt = own_task.complete(options.task, options.attempt)
     if not (options.task or options.workstream or options.based_on):
         raise CommandError("name what the patch belongs to: --task, --workstream or --based-on", Exit.USAGE)
     diff = context.client.store_diff(_read(options.file), title=options.title)

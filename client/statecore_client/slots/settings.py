@@ -31,6 +31,7 @@ class Settings:
     concurrency: int = 1
     heartbeat_seconds: float = 10.0
     wait_seconds: float = 25.0
+    fetches_artifacts: bool = False
 
     def new_worker_id(self) -> str:
         """Returns a new id for each registration, because a worker that was shut down cannot register again."""

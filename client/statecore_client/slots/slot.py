@@ -129,6 +129,8 @@ class Slot:
         if reply.requests_shutdown:
             self.leaving = True
         held = list(self.persistent.list_held_tasks(self.worker_id))
+        for task in held:
+            task.inputs = self.persistent.get_inputs(task.id)
         if not held and not self.leaving:
             time.sleep(PAUSE)  # the worker is not idle yet, or unresponsive until its heartbeat is processed
         return held

@@ -61,7 +61,7 @@ def collect_workstream(workstream_id: str, position: int) -> dict[str, Any]:
         "position": position,
         "workstream": workstream.as_dict(),
         "run": workstream.run.as_dict(),
-        **{collection: [row.as_dict() for row in rows] for collection, rows in parts.items()},
+        **{collection: [{**row.as_dict(), **row.details()} for row in rows] for collection, rows in parts.items()},
         "diffs": dict(Patch.objects.filter(pk__in=patch_ids).values_list("pk", "diff")),
         "events": _serialize_events(entities),
         "archived": _list_archived_chains(entities),

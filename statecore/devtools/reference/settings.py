@@ -34,6 +34,8 @@ READ_BY_LIBRARIES = (
 CALLERS = (
     Variable("STATECORE_URL", "", "URL of the server; overrides the one saved by `statecore login`"),
     Variable("STATECORE_TOKEN", "", "token; overrides the one saved by `statecore login`"),
+    Variable("STATECORE_TASK_ID", "", "task of `statecore patch` and `statecore artifact`, set by `statecore agent`"),
+    Variable("STATECORE_ATTEMPT", "", "attempt at that task, set by `statecore agent`"),
     Variable("XDG_CONFIG_HOME", "~/.config", "directory below which `statecore login` saves the token"),
 )
 

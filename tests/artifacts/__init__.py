@@ -1,0 +1,1 @@
+"""Artifacts: contents in the storage, changes over REST, downloads, retention."""
