@@ -19,10 +19,12 @@ from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
 from .token import Token
 from .tool_lease import ToolLease
+from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
     "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
     "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
     "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -18,12 +18,14 @@ from ...records import (
     DefaultGrant,
     Token,
     ToolLease,
+    WebhookDelivery,
 )
 
 CHUNK = 1_000
 # The journal has separate files. The other tables are short-lived, or not valid in another installation.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
+    WebhookDelivery,
 )  # fmt: skip
 Row = dict[str, Any]
 
