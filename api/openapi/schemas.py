@@ -15,6 +15,7 @@ from statecore.kernel.refusals import Refusal
 from statecore.kernel.transition import Severity, Transition
 from statecore.records import hold
 from statecore.records.approval import Status
+from statecore.records.webhook_address import URL_LENGTH
 from statecore.scheduling.plan_document import IMPLIED
 from statecore.transitions import editable_fields
 from statecore.transitions.change import REASON_LIMIT
@@ -367,6 +368,7 @@ def plan_components() -> dict[str, Schema]:
             "gates": _list_of("PlanGate"),
             "start": FLAG,
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
+            "webhook": {"type": "string", "format": "uri", "maxLength": URL_LENGTH},
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],

@@ -63,7 +63,7 @@ class Deliverer:
                 await self.begin_turns()
             except Error as error:
                 log.warning("webhooks_lost_database", error=str(error).strip().partition("\n")[0])
-                await self._query(connection.close)
+                await self._query(_disconnect)
                 pause = ERROR_SECONDS
             await _wait(stopping, pause)
         await self.finish()
@@ -88,7 +88,7 @@ class Deliverer:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._query(connection.close)
+        await self._query(_disconnect)
         self.database.shutdown()
 
     async def _take_turn(self, webhook_id: str) -> None:
@@ -145,3 +145,8 @@ def _count(mine: Turn, message: Message, response: Response) -> None:
             "webhook_not_delivered", webhook=mine.webhook.pk, host=mine.webhook.host, message=message.id,
             attempt=message.attempt, status=response.status, error=response.error,
         )  # fmt: skip
+
+
+def _disconnect() -> None:
+    """Close the connection of the thread that runs this."""
+    connection.close()
