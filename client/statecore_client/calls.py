@@ -24,9 +24,10 @@ from .records import (
     Outcome,
     Page,
 )
+from .webhook_calls import WebhookCalls
 
 
-class Calls(AgentCalls, OperatorCalls):
+class Calls(AgentCalls, OperatorCalls, WebhookCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

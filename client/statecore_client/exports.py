@@ -19,6 +19,7 @@ from .records import (
     Task,
     TransitionCheck,
     UnmetGuard,
+    Webhook,
     Worker,
 )
 from .refusals import (
@@ -85,5 +86,6 @@ __all__ = [
     "UnmetGuard",
     "Unreachable",
     "Unsendable",
+    "Webhook",
     "Worker",
 ]

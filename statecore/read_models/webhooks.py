@@ -49,13 +49,19 @@ class WebhookCounts(DatabaseGauge):
 
 def list_waiting() -> Iterator[tuple[Webhook, datetime | None]]:
     """Yield each enabled subscription with the time of its oldest event that is not delivered, if there is one."""
-    last, archived = head(), get_last_archived_position()
-    enabled = Webhook.objects.filter(run_id="", disabled_at=None).annotate(waiting=Min("backlog__position"))
-    for webhook in enabled:
-        behind = [] if webhook.position >= last else [max(webhook.position, archived) + 1]
-        waiting = [] if webhook.waiting is None else [webhook.waiting]
-        first = min([*behind, *waiting], default=None)
-        yield webhook, _read_timestamp(first) if first is not None else None
+    for webhook in Webhook.objects.filter(run_id="", disabled_at=None):
+        yield webhook, read_oldest_waiting(webhook)
+
+
+def read_oldest_waiting(webhook: Webhook) -> datetime | None:
+    """Return the time of the oldest event that a subscription has not delivered; None if it is up to date.
+
+    Events that its filter leaves out count until the process that sends has passed them.
+    """
+    first = webhook.backlog.aggregate(first=Min("position"))["first"]
+    if first is None and webhook.position < head():
+        first = max(webhook.position, get_last_archived_position()) + 1
+    return _read_timestamp(first) if first is not None else None
 
 
 def list_failed() -> QuerySet[Any]:

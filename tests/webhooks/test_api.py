@@ -54,6 +54,7 @@ def test_a_webhook_is_changed_rotated_disabled_enabled_and_deleted() -> None:
     expect_refusal(ada.get(place), 404, "not_found")
 
 
+@pytest.mark.django_db(transaction=True)
 def test_replay_takes_a_position_of_the_journal() -> None:
     ada = Caller("operate")
     made = subscribe(ada)

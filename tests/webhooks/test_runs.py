@@ -29,7 +29,7 @@ def test_a_plan_gets_one_message_at_the_end_of_its_run(receiver: Receiver) -> No
     deliver()
     assert receiver.received == []
 
-    world.fire(world.model("Run").objects.get(pk="r1"), "user_cancelled", actor=world.operator())
+    world.fire(world.model("Run").objects.get(pk="r1"), "run_canceled", actor=world.operator())
     deliver()
     deliver()
     (message,) = receiver.received

@@ -24,6 +24,7 @@ from . import (
     session,
     transitions,
     watching,
+    webhooks,
     witness,
 )
 from .context import PATIENCE_SECONDS, Context, format_line
@@ -66,7 +67,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
         session, reading, watching, transitions, bulk, holds, overrides, approvals, patches, regression, playbooks,
-        proofs, witness, agent,
+        webhooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
     return parser
