@@ -77,10 +77,13 @@ def _describe(webhook: Webhook) -> dict[str, Any]:
         "webhook": webhook,
         "status": status,
         "tone": TONES[status],
-        "filter": ", ".join(f"{name}: {' or '.join(values)}" for name, values in webhook.filter.items())
-        or "all events",
+        "filter": _describe_filter(webhook.filter),
         "oldest_waiting": None if webhook.run_id or webhook.disabled_at else read_oldest_waiting(webhook),
     }
+
+
+def _describe_filter(chosen: dict[str, list[str]]) -> str:
+    return ", ".join(f"{name}: {' or '.join(values)}" for name, values in chosen.items()) or "all events"
 
 
 @require_safe
