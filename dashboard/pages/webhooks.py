@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -60,8 +61,9 @@ def _build_list(request: HttpRequest) -> dict[str, Any]:
     before = get_text(request, "before")
     rows = Webhook.objects.select_related("owner").filter(run_id="").order_by("-pk")
     shown = list((rows.filter(pk__lt=before) if before else rows)[: PAGE_SIZE + 1])
+    waiting = read_oldest_waiting([each for each in shown if each.disabled_at is None])
     return {
-        "webhooks": [_describe(each) for each in shown[:PAGE_SIZE]],
+        "webhooks": [_describe(each, waiting.get(each.pk)) for each in shown[:PAGE_SIZE]],
         "more": shown[PAGE_SIZE - 1].pk if len(shown) > PAGE_SIZE else None,
         "is_first": not before,
         "given": request.POST,
@@ -71,14 +73,14 @@ def _build_list(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _describe(webhook: Webhook) -> dict[str, Any]:
+def _describe(webhook: Webhook, oldest_waiting: datetime | None) -> dict[str, Any]:
     status = str(webhook.status)
     return {
         "webhook": webhook,
         "status": status,
         "tone": TONES[status],
         "filter": _describe_filter(webhook.filter),
-        "oldest_waiting": None if webhook.run_id or webhook.disabled_at else read_oldest_waiting(webhook),
+        "oldest_waiting": oldest_waiting,
     }
 
 
@@ -100,7 +102,7 @@ def _build_page(request: HttpRequest, webhook_id: str) -> dict[str, Any]:
     is_number = before.isascii() and before.isdigit() and len(before) < 18
     shown = list((rows.filter(pk__lt=int(before)) if is_number else rows)[: PAGE_SIZE + 1])
     return {
-        **_describe(found),
+        **_describe(found, None if found.run_id else read_oldest_waiting([found]).get(found.pk)),
         "waiting": found.backlog.count(),
         "deliveries": shown[:PAGE_SIZE],
         "more": shown[PAGE_SIZE - 1].pk if len(shown) > PAGE_SIZE else None,

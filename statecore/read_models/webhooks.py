@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import Any
 
-from django.db import connection
 from django.db.models import Count, Min, Q, QuerySet
 
 from ..journal.archive import get_last_archived_position
-from ..journal.commit_order import EVENTS, POSITIONS
-from ..journal.position import head
+from ..journal.position import Position, head
 from ..kernel.clock import now
-from ..records import Webhook
+from ..records import Webhook, WebhookBacklog
 from ..records.webhook import Status
 from .database_gauge import DatabaseGauge
-
-_TIMESTAMP_AT = f"SELECT e.timestamp FROM {POSITIONS} AS p JOIN {EVENTS} AS e USING (event_id) WHERE p.position = %s"  # noqa: S608 - names of tables only
 
 
 class WebhookLag(DatabaseGauge):
@@ -49,29 +45,28 @@ class WebhookCounts(DatabaseGauge):
 
 def list_waiting() -> Iterator[tuple[Webhook, datetime | None]]:
     """Yield each enabled subscription with the time of its oldest event that is not delivered, if there is one."""
-    for webhook in Webhook.objects.filter(run_id="", disabled_at=None):
-        yield webhook, read_oldest_waiting(webhook)
+    enabled = list(Webhook.objects.filter(run_id="", disabled_at=None))
+    waiting = read_oldest_waiting(enabled)
+    for webhook in enabled:
+        yield webhook, waiting.get(webhook.pk)
 
 
-def read_oldest_waiting(webhook: Webhook) -> datetime | None:
-    """Return the time of the oldest event that a subscription has not delivered; None if it is up to date.
+def read_oldest_waiting(webhooks: Collection[Webhook]) -> dict[str, datetime]:
+    """Return the time of the oldest event that each subscription has not delivered; those up to date are left out.
 
-    Events that its filter leaves out count until the process that sends has passed them.
+    Events that the filter leaves out count until the process that sends has passed them.
     """
-    first = webhook.backlog.aggregate(first=Min("position"))["first"]
-    if first is None and webhook.position < head():
-        first = max(webhook.position, get_last_archived_position()) + 1
-    return _read_timestamp(first) if first is not None else None
+    if not webhooks:
+        return {}
+    last, archived = head(), get_last_archived_position()
+    first = {each.pk: max(each.position, archived) + 1 for each in webhooks if each.position < last}
+    backlog = WebhookBacklog.objects.filter(webhook__in=[each.pk for each in webhooks])
+    first.update(backlog.order_by().values_list("webhook_id").annotate(first=Min("position")))
+    rows = Position.objects.filter(position__in=set(first.values())).values_list("position", "event__timestamp")
+    times = dict(rows)
+    return {pk: times[position] for pk, position in first.items() if position in times}
 
 
 def list_failed() -> QuerySet[Any]:
     """Return the webhooks that were disabled because their receivers failed, oldest first."""
     return Webhook.objects.filter(finished_at=None, disabled_by="").exclude(disabled_at=None).order_by("disabled_at")
-
-
-def _read_timestamp(position: int) -> datetime | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_TIMESTAMP_AT, [position])
-        found = cursor.fetchone()
-    moment: datetime | None = found[0] if found else None
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -194,8 +194,8 @@ def check_holds() -> Iterator[CheckResult]:
 def check_webhooks() -> Iterator[CheckResult]:
     """A running process takes what is due within a second, also if the receiver then fails."""
     due = turn.find_due([], MAX_WEBHOOKS)
-    waiting = [read_oldest_waiting(each) for each in Webhook.objects.filter(pk__in=due, run_id="", test="")]
-    since = min((moment for moment in waiting if moment is not None), default=None)
+    waiting = read_oldest_waiting(list(Webhook.objects.filter(pk__in=due, run_id="", test="")))
+    since = min(waiting.values(), default=None)
     if since is not None and now() - since > UNSENT:
         message = f"events have waited for their webhooks since {format_utc(since)}"
         yield error(message, "start the process webhooks (statecore-webhooks@)")
