@@ -32,7 +32,7 @@ def test_the_receiver_of_the_page_takes_genuine_messages_once(tmp_path: Path) ->
     )
     environ = {**os.environ, "PORT": str(port), "WEBHOOK_SECRET": secret}
     with subprocess.Popen(
-        [sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, str(program)], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
     ) as process:
         try:
             assert process.stdout is not None
@@ -43,7 +43,7 @@ def test_the_receiver_of_the_page_takes_genuine_messages_once(tmp_path: Path) ->
             deliver()
             world.run(id="r2")
             deliver()
-            lines = [read_line(process.stdout).split() for _ in range(2)]
+            lines = [read_line(process.stdout).decode().split() for _ in range(2)]
             found = [(name, entity) for name, _position, entity in lines]
             assert found == [("run_created", "r1"), ("run_created", "r2")]
             assert list(webhook.deliveries.values_list("status", flat=True)) == [204, 204, 204]

@@ -127,15 +127,14 @@ def request_test(webhook_id: str, *, actor: Actor) -> str:
 
 
 def replay(webhook_id: str, after: int, *, actor: Actor) -> Webhook:
-    """Send the events after a position again, with the same message ids."""
+    """Send the events after a position again, with the same message ids; raises Archived if they are archived."""
     _require(actor, "change")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         _refuse_of_run(webhook)
         epoch, head = read_extent()
         archived = get_last_archived_position()
-        if not 0 <= after <= head:
-            raise Invalid({"after": [f"must be a position from 0 to {head}, the last one."]})
+        after = min(after, head)  # a later one would leave out events that are yet to come
         if after < archived:
             raise Archived(f"events up to position {archived} are archived: replay after it", archived_upto=archived)
         webhook.backlog.filter(position__gt=after).delete()
@@ -199,10 +198,9 @@ def _find_unknown_values(filters: Filters) -> dict[str, list[str]]:
         filters.check()
     except Invalid as refusal:
         return {f"filter.{name}": sentences for name, sentences in refusal.facts["errors"].items()}
-    chosen = [flow for flow in registry.flows() if not filters.entity_type or flow.entity_type in filters.entity_type]
-    states = {str(state) for flow in chosen for state in flow.states}
+    states = {str(state) for flow in registry.flows() for state in flow.states}
     if unknown := sorted(set(filters.to_state) - states):
-        return {"filter.to_state": [f"{', '.join(unknown)} is no state of {', '.join(f.entity_type for f in chosen)}."]}
+        return {"filter.to_state": [f"{', '.join(unknown)} is no state of any machine."]}
     return {}
 
 
