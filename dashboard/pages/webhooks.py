@@ -85,7 +85,9 @@ def _describe(webhook: Webhook, oldest_waiting: datetime | None) -> dict[str, An
 
 
 def _describe_filter(chosen: dict[str, list[str]]) -> str:
-    return ", ".join(f"{name}: {' or '.join(values)}" for name, values in chosen.items()) or "all events"
+    """The order of the names is ours, because PostgreSQL keeps none."""
+    names = [name for name in subscriptions.FILTERS if name in chosen]
+    return ", ".join(f"{name}: {' or '.join(chosen[name])}" for name in names) or "all events"
 
 
 @require_safe
