@@ -18,6 +18,7 @@ from statecore.machines.task import Task
 from statecore.read_models import attempts
 from statecore.records import checkpoint
 from statecore.scheduling import agent_job_log, breakers, job_checkpoints, job_resumption
+from statecore.scheduling.plans import Submitted
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
@@ -39,8 +40,12 @@ class Submit(ApiView):
         body = RequestBody(request, Body, takes_more=True)
         outcome = scheduling.submit_plan(body.extra, actor=actor_of(request), request=body.key)
         submitted = outcome.as_dict()
-        counts = {name: submitted[name] for name in ("workstreams", "tasks", "gates")}
-        return outcome_response(outcome, {**submitted["entity"], **counts}, 201)
+        more: dict[str, Any] = {
+            name: submitted[name] for name in ("workstreams", "tasks", "gates", "webhook") if name in submitted
+        }
+        if isinstance(outcome, Submitted) and outcome.webhook_secret is not None:
+            more["webhook"] = {**more["webhook"], "secret": outcome.webhook_secret}
+        return outcome_response(outcome, {**submitted["entity"], **more}, 201)
 
 
 class Acquire(ApiView):

@@ -65,6 +65,7 @@ def _default_codenames(group: str) -> set[str]:
     found |= {f"{action}_display" for action in DISPLAY_ACTIONS[group]}
     if group != VIEWER:
         found |= {"change_alert", "add_hold", "change_hold", "add_phase", "change_phase"}
+        found |= {f"{action}_webhook" for action in ("view", "add", "change", "delete")}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
 
 

@@ -32,6 +32,7 @@ from .pages import (
     transition,
     waive,
     wall,
+    webhooks,
 )
 
 
@@ -87,6 +88,9 @@ urlpatterns = [
     path("wall/pair/status/", displays.paired, name="paired"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<slug:prefix>/revoke/", tokens.revoke, name="revoke"),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
+    path("webhooks/<entity:webhook_id>/", webhooks.webhook, name="webhook"),
+    path("webhooks/<entity:webhook_id>/<slug:action>/", webhooks.act, name="webhook_action"),
     path("receipts/<slug:event_id>/", receipt.receipt, name="receipt"),
     path("receipts/<slug:event_id>/proof/", receipt.proof_file, name="proof_file"),
     path("runs/<entity:run_id>/", run.run, name="run"),

@@ -14,7 +14,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, sweep
 from statecore.read_models import stuck
-from statecore.records import recall, task_attempt, task_log
+from statecore.records import recall, task_attempt, task_log, webhook
 from statecore.scheduling import breakers, heartbeats, holds, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
@@ -29,6 +29,12 @@ log = structlog.get_logger(__name__)
 @shared_task
 def expire_idempotency_records() -> None:
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
+
+
+@shared_task
+def expire_webhook_deliveries() -> None:
+    """Delete old deliveries, and the webhooks of runs that ended long ago."""
+    log.info("webhook_deliveries_expired", count=webhook.forget())
 
 
 @shared_task

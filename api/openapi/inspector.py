@@ -23,9 +23,9 @@ class Inspector(AutoSchema):
     """Uses our description of a view. A view without one is described by drf-spectacular, from its code."""
 
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
-        from . import monitoring, operations
+        from . import monitoring, operations, webhooks
 
-        known = {**operations.DESCRIPTIONS, **monitoring.DESCRIPTIONS}
+        known = {**operations.DESCRIPTIONS, **monitoring.DESCRIPTIONS, **webhooks.DESCRIPTIONS}
         describe = next((known[kind] for kind in type(self.view).__mro__ if kind in known), None)
         if describe is None:
             found = super().get_operation(path, path_regex, path_prefix, method, registry)
@@ -60,10 +60,12 @@ def complete_document(result: dict[str, Any], generator: Any, request: Any, publ
     """
     from .operations import claim_components
     from .schemas import components
+    from .webhooks import build_components
 
     result["paths"] = {path.removesuffix("/"): methods for path, methods in result["paths"].items()}
     parts = result.setdefault("components", {})
-    parts["schemas"] = _select_used({**components(), **claim_components(), **parts.get("schemas", {})}, result["paths"])
+    described = {**components(), **claim_components(), **build_components()}
+    parts["schemas"] = _select_used({**described, **parts.get("schemas", {})}, result["paths"])
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "sessionid"},

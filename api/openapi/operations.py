@@ -235,13 +235,18 @@ def describe_record(view: records.Record, method: str) -> Operation:
 
 
 def describe_submit(view: agents.Submit, method: str) -> Operation:
-    counts = obj({"workstreams": COUNT, "tasks": COUNT, "gates": COUNT})
+    hook = obj({"id": STRING, "secret": nullable(STRING)}, ["id"])
+    counts = obj(
+        {"workstreams": COUNT, "tasks": COUNT, "gates": COUNT, "webhook": hook}, ["workstreams", "tasks", "gates"]
+    )
     return Operation(
         "Submit a plan in one transaction",
         {201: {"allOf": [ref("Run"), counts]}},
         body=ref("Plan"),
         conflicts=True,
-        description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part.",
+        description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part. "
+        "`webhook` is a URL that gets one message at the end of the run; the response has its `secret` once. Agents "
+        "may use the hosts in STATECORE_AGENT_WEBHOOK_HOSTS.",
     )
 
 

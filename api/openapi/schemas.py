@@ -16,6 +16,7 @@ from statecore.kernel.transition import Severity, Transition
 from statecore.machines.run import OnFailure
 from statecore.records import hold
 from statecore.records.approval import Status
+from statecore.records.webhook_address import URL_LENGTH
 from statecore.scheduling.plan_document import IMPLIED
 from statecore.transitions import editable_fields
 from statecore.transitions.change import REASON_LIMIT
@@ -378,6 +379,7 @@ def plan_components() -> dict[str, Schema]:
             "start": FLAG,
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
             "on_failure": {"enum": OnFailure.values},
+            "webhook": {"type": "string", "format": "uri", "maxLength": URL_LENGTH},
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],

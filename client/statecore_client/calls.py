@@ -25,9 +25,10 @@ from .records import (
     Outcome,
     Page,
 )
+from .webhook_calls import WebhookCalls
 
 
-class Calls(AgentCalls, ArtifactCalls, OperatorCalls):
+class Calls(AgentCalls, ArtifactCalls, OperatorCalls, WebhookCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

@@ -20,6 +20,7 @@ from .records import (
     Task,
     TransitionCheck,
     UnmetGuard,
+    Webhook,
     WorkerEntity,
 )
 from .refusals import (
@@ -93,6 +94,7 @@ __all__ = [
     "UnmetGuard",
     "Unreachable",
     "Unsendable",
+    "Webhook",
     "Worker",
     "WorkerEntity",
 ]

@@ -172,6 +172,25 @@ class Hold(Record, kw_only=True):
     release_reason: str | None = None
 
 
+class Webhook(Record, kw_only=True):
+    """A subscription to events. `secret` is set only in the response to its creation or rotation."""
+
+    id: str
+    url: str
+    status: str
+    filter: Json = {}
+    description: str = ""
+    run: str | None = None
+    owner: str | None = None
+    position: int = 0
+    epoch: int = 1
+    failures: int = 0
+    failing_since: datetime | None = None
+    last_success_at: datetime | None = None
+    disabled_reason: str | None = None
+    secret: str | None = None
+
+
 class Outcome(Record, kw_only=True):
     """The result of a transition: the event, the events it caused, and the entity afterwards.
 

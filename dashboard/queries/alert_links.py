@@ -86,6 +86,10 @@ def _epoch(alert: Alert) -> Link:
     return Link(f"{reverse('console:audit')}#{alert.key}", "statecore.view_event")
 
 
+def _webhook(alert: Alert) -> Link:
+    return Link(reverse("console:webhook", args=[alert.key]), "statecore.view_webhook")
+
+
 LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "failure_rate": _failures,
     "retry_rate": _retries,
@@ -94,6 +98,8 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "blocked_tasks": _blocked,
     "stuck": _stuck,
     "needs_decision": _decision,
+    "webhook_late": _webhook,
+    "webhook_disabled": _webhook,
     INTEGRITY: _findings,
     INVARIANT: _findings,
     EPOCH: _epoch,

@@ -18,7 +18,7 @@ from ..kernel.clock import now
 from ..kernel.ids import new_id
 from ..kernel.refusals import Refusal, StaleVersion
 from ..machines.patch_ledger import PatchLedger
-from ..notifications import NotificationFailed
+from ..notifications import NotificationFailed, Urgency
 from ..records.compensation_step import Action, CompensationStep
 from ..storage.write_guard import allow_writes
 from ..transitions.change import check_version
@@ -242,7 +242,7 @@ class Rollback:
             f" Commit {self.revert_commit} takes it out.{suffix}"
         )
         subject = f"Patch {self.entry.pk} is being rolled back"
-        sent = notifications.send(settings.STATECORE_NOTIFY_URLS, subject, body)
+        sent = notifications.send(settings.STATECORE_NOTIFY_URLS, subject, body, Urgency.FAILURE)
         return f"sent to {sent} addresses"
 
     def _commit(self, repository: Repository) -> str:

@@ -46,6 +46,9 @@ class Action(models.TextChoices):
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
     DISPLAY_PAIRED = "display_paired"
     DISPLAY_UNPAIRED = "display_unpaired"
+    WEBHOOK_CREATED = "webhook_created"
+    WEBHOOK_CHANGED = "webhook_changed"
+    WEBHOOK_DELETED = "webhook_deleted"
     EXPORTED = "exported"
     # Entries that cover a record (records/journaled.py).
     APPROVAL_REQUESTED = "approval_requested"

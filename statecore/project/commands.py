@@ -65,6 +65,11 @@ def sequencer(env: Environment) -> list[str]:
     return [sys.executable, str(ROOT / "manage.py"), "sequencer"]
 
 
+def webhooks(env: Environment) -> list[str]:
+    """Sends webhooks; alone the processes that connect to the addresses that accounts have given."""
+    return [sys.executable, str(ROOT / "manage.py"), "webhooks"]
+
+
 def runs_commands(env: Environment) -> bool:
     return bool(env.gate_commands or env.repository)
 
@@ -76,5 +81,6 @@ COMMANDS: dict[str, Callable[..., list[str]]] = {
     "rest": rest,
     "sequencer": sequencer,
     "web": web,
+    "webhooks": webhooks,
     "worker": worker,
 }

@@ -42,6 +42,7 @@ ALERT_LIMITS = {
     "retry_percent": 20, "retry_minutes": 10, "retry_least": 10,
     "quarantine_count": 3, "quarantine_minutes": 60,
     "blocked_count": 5,
+    "webhook_minutes": 15,
 }  # fmt: skip
 
 # Validators. Each raises ValueError with the rest of a sentence that begins with the name of the variable.
@@ -315,6 +316,7 @@ timing = partial(_setting, "Timeouts and retention")
 execution = partial(_setting, "Gates, patches and rollbacks")
 proofs = partial(_setting, "Proofs and witnesses")
 agents = partial(_setting, "Limits of agents")
+hooks = partial(_setting, "Webhooks")
 reporting = partial(_setting, "Alerts, logs and start-up checks")
 
 
@@ -607,6 +609,33 @@ class Environment(BaseSettings):
     artifact_total_bytes: Number = agents(
         "STATECORE_ARTIFACT_TOTAL_BYTES", "most bytes of all contents of artifacts in the storage; 0: no limit",
         "107374182400", ge=0, le=2**60,
+    )  # fmt: skip
+    agent_webhook_hosts: Annotated[list[str], Words] = agents(
+        "STATECORE_AGENT_WEBHOOK_HOSTS",
+        "`ci.example.com, *.hooks.example.com`: hosts to which plans by agents may have webhooks sent; default: none",
+    )
+
+    webhook_private_addresses: Annotated[list[str], AfterValidator(_networks), Words] = hooks(
+        "STATECORE_WEBHOOK_PRIVATE_ADDRESSES",
+        "`10.1.0.0/16, ::1`: addresses or networks to which webhooks may be sent although they are not public;"
+        " default: none",
+    )
+    webhook_http: Flag = hooks("STATECORE_WEBHOOK_HTTP", "`1` allows webhooks to `http://` URLs, unencrypted", "0")
+    webhook_timeout_seconds: Number = hooks(
+        "STATECORE_WEBHOOK_TIMEOUT_SECONDS", "how long one attempt to deliver a webhook may take", "15", ge=1, le=120
+    )
+    webhook_retry_hours: Number = hooks(
+        "STATECORE_WEBHOOK_RETRY_HOURS",
+        "hours after which a webhook that a receiver does not take is disabled, with an alert",
+        "72", ge=1, le=8_760,
+    )  # fmt: skip
+    webhook_concurrency: Number = hooks(
+        "STATECORE_WEBHOOK_CONCURRENCY", "webhooks that one process sends at the same time", "100", ge=1, le=1_000
+    )
+    webhook_log_days: Number = hooks(
+        "STATECORE_WEBHOOK_LOG_DAYS",
+        "days after which the log of deliveries, and the webhooks of ended runs, are deleted; 0: never",
+        "30", ge=0, le=36_500,
     )  # fmt: skip
 
     journal_name: Annotated[str, AfterValidator(_key_name)] = proofs(

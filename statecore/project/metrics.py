@@ -20,10 +20,13 @@ from statecore.project.metrics_folder import VARIABLE
 from statecore.read_models.database_gauge import DatabaseGauge
 from statecore.read_models.metrics import EntityStates
 from statecore.read_models.stuck.overdue import StuckEntities
+from statecore.read_models.webhooks import WebhookCounts, WebhookLag
 
 SCHEME = "Bearer "
 
-DATABASE_GAUGES: tuple[DatabaseGauge, ...] = (EntityStates(), OpenAlerts(), SequencerLag(), StuckEntities())
+DATABASE_GAUGES: tuple[DatabaseGauge, ...] = (
+    EntityStates(), OpenAlerts(), SequencerLag(), StuckEntities(), WebhookCounts(), WebhookLag(),
+)  # fmt: skip
 database_registry = CollectorRegistry()
 for gauge in DATABASE_GAUGES:
     database_registry.register(gauge)

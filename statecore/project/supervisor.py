@@ -36,7 +36,7 @@ def brokers(env: Environment) -> list[ManagedProcess]:
 
 def processes(env: Environment) -> list[ManagedProcess]:
     """Everything except the broker, with a single web process."""
-    names = ["web", "worker", "beat", *(["executors"] if commands.runs_commands(env) else []), "sequencer"]
+    names = ["web", "worker", "beat", *(["executors"] if commands.runs_commands(env) else []), "sequencer", "webhooks"]
     return [ManagedProcess(name, commands.COMMANDS[name](env)) for name in names]
 
 

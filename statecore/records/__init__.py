@@ -21,10 +21,12 @@ from .task_attempt import TaskAttempt
 from .task_log import LogChunk, TaskLog
 from .token import Token
 from .tool_lease import ToolLease
+from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
     "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "Recall",
     "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from ..kernel.actors import NAME_LENGTH
 from ..kernel.clock import now, rfc3339
 from ..kernel.refusals import Invalid
 from ..kernel.validation import text_error
+from ..notifications import Urgency
 
 NOTE_LENGTH = 2_000
 
@@ -66,6 +67,7 @@ class AlertNotice(models.Model):
     # None for the notice of a request for approval.
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="notices")
     receiver = models.CharField(max_length=16)
+    urgency = models.CharField(max_length=16, default=Urgency.INFO.value, db_default=Urgency.INFO.value)
     subject = models.CharField(max_length=200)
     text = models.TextField()
     attempts = models.PositiveIntegerField(default=0)
@@ -86,11 +88,13 @@ def fingerprint(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
-def store_notices(subject: str, text: str, at: datetime, alert: Alert | None = None) -> None:
+def store_notices(
+    subject: str, text: str, at: datetime, alert: Alert | None = None, urgency: Urgency = Urgency.INFO
+) -> None:
     """Store one notice per receiver, so that retrying one receiver does not notify the others again."""
     for url in settings.STATECORE_NOTIFY_URLS:
         AlertNotice.objects.create(
-            alert=alert, receiver=fingerprint(url), subject=subject[:200], text=text, next_try_at=at
+            alert=alert, receiver=fingerprint(url), subject=subject[:200], text=text, next_try_at=at, urgency=urgency
         )
 
 

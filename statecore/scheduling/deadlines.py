@@ -73,12 +73,14 @@ def find_overdue(flow: Flow, state: str, at: datetime, limit: int) -> list[Any]:
     return list(select_past_deadline(flow, state, at, deadline)[:limit])
 
 
-def select_stuck(flow: Flow, state: str, at: datetime, beyond: float = 1.0) -> QuerySet[Any]:
+def select_stuck(
+    flow: Flow, state: str, at: datetime, beyond: float = 1.0, at_least: timedelta = timedelta()
+) -> QuerySet[Any]:
     """Return the entities that have made no progress for `beyond` times the expected duration, longest first."""
     expected = expected_duration(flow, state)
     if expected is None or flow.is_final(state):
         return cast("QuerySet[Any]", flow.model.objects.none())
-    return select_past_deadline(flow, state, at, expected * beyond)
+    return select_past_deadline(flow, state, at, max(expected * beyond, at_least))
 
 
 def select_past_deadline(flow: Flow, state: str, at: datetime, deadline: timedelta) -> QuerySet[Any]:

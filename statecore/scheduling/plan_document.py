@@ -12,11 +12,12 @@ from django.db import connection
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import Invalid
 from ..machines.test_gate import TestGate
+from ..records.webhook_address import url_error
 from ..storage.sql_params import in_clause, in_param
 from .cycles import find_cycle
 
 MAX_ENTITIES = 100_000
-KEYS = {"id", "phase", "metadata", "workstreams", "gates", "start", "max_repairs", "on_failure"}
+KEYS = {"id", "phase", "metadata", "workstreams", "gates", "start", "max_repairs", "on_failure", "webhook"}
 IMPLIED = ("run", "workstream", "state")
 INVALID_ID = "must be 1 to 64 of A-Z a-z 0-9 . _ : -"
 
@@ -53,6 +54,8 @@ def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
         plan.add_error(name, "is not a member of a plan.")
     if plan.run.get("id") is not None and not is_valid_id(plan.run["id"]):
         plan.add_error("id", INVALID_ID)
+    if (url := document.get("webhook")) is not None and (error := url_error(url)):
+        plan.add_error("webhook", error)
     if "max_repairs" in document:
         plan.defaults["max_repairs"] = document["max_repairs"]
     for place, workstream in _read_objects(plan, "workstreams", document.get("workstreams")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from ..machines.run import Run
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
+from ..records import webhook, webhook_address
 from ..transitions import Outcome, RequestKey, rights
 from ..transitions.create import insert_entities
 from ..transitions.outcome import counting_refusals
@@ -30,10 +32,14 @@ from .plan_document import Plan, read_plan, select_gate_values
 NOUNS: dict[type[Entity], str] = {Workstream: "workstream", TestGate: "gate", Task: "task"}
 
 
+@dataclass(slots=True)
 class Submitted(Outcome):
-    """An outcome that is rendered as the run and the numbers of its entities, without the many events."""
+    """An outcome that is rendered as the run and the numbers of its entities, without the many events.
 
-    __slots__ = ()
+    `webhook_secret` is not a part of the answer, which is stored to be repeated.
+    """
+
+    webhook_secret: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return self.answer
@@ -46,7 +52,7 @@ def submit_plan(plan: Mapping[str, Any], *, actor: Actor, request: RequestKey | 
     """
 
     def store(work: UnitOfWork) -> Outcome:
-        return _store(work, parsed, actor, starts=starts)
+        return _store(work, parsed, actor, starts=starts, webhook_url=plan.get("webhook"))
 
     with counting_refusals(Run.flow.entity_type):
         for model in (Run, Workstream, TestGate, Task):
@@ -57,6 +63,7 @@ def submit_plan(plan: Mapping[str, Any], *, actor: Actor, request: RequestKey | 
         if not isinstance(starts, bool):
             raise Invalid({"start": ["must be true or false."]})
         parsed = read_plan(plan, _max_entities(actor))
+        _require_webhook_host(plan.get("webhook"), actor)
         return run_in_transaction(store, request=request, actor=actor)
 
 
@@ -65,7 +72,16 @@ def _max_entities(actor: Actor) -> int:
     return min(most, plan_document.MAX_ENTITIES)
 
 
-def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool) -> Outcome:
+def _require_webhook_host(url: str | None, actor: Actor) -> None:
+    """Agents have webhooks sent only to hosts that an operator has allowed."""
+    if url is not None and actor.kind is Kind.AGENT:
+        host = webhook_address.parse_target(url).host
+        if not webhook_address.is_agent_host(host):
+            sentence = f"has the host {host}, which STATECORE_AGENT_WEBHOOK_HOSTS does not allow agents."
+            raise Invalid({"webhook": [sentence]})
+
+
+def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_url: str | None) -> Outcome:
     _replace_retried_gates(work, plan)
     run_id = plan.run.get("id") or new_id(Run.flow.prefix)
     facts = Facts(now(), actor, {}, "")
@@ -84,7 +100,13 @@ def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool) -> Outco
     if starts:
         entity = transitions.transition(Run, run_id, "run_started", actor=actor, within=work).entity or entity
     counts = {"workstreams": len(plan.workstreams), "tasks": len(plan.tasks), "gates": len(plan.gates)}
-    return Submitted(entity, run.entry, answer={"changed": True, "entity": entity.as_dict(), **counts})
+    answer = {"changed": True, "entity": entity.as_dict(), **counts}
+    outcome = Submitted(entity, run.entry, answer=answer)
+    if webhook_url is not None:
+        owner = actor.account if actor.account is not None else actor.owner
+        hook, outcome.webhook_secret = webhook.create(webhook_url, created_by=actor.name, owner_id=owner, run_id=run_id)
+        answer["webhook"] = {"id": hook.pk}
+    return outcome
 
 
 def _replace_retried_gates(work: UnitOfWork, plan: Plan) -> None:

@@ -32,15 +32,21 @@ NOT_FOR_EXECUTORS = {
     "statecore.phase", "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
     "statecore.treehashes",
 }  # fmt: skip
+# Tokens, and what webhooks send where.
+CLOSED_TO_EXECUTORS = {"statecore.token", "statecore.webhook", "statecore.webhookbacklog", "statecore.webhookdelivery"}
 # Executors declare their work to the other processes; only the owner takes it back.
 FOR_EXECUTORS = {"statecore.executorwork"}
 # Stored responses may repeat what a caller alone may read.
-SECRET = {"statecore.token", "statecore.idempotencyrecord"}
+SECRET = {"statecore.token", "statecore.idempotencyrecord", "statecore.webhook", "statecore.webhookdelivery"}
 # Accounts and tokens without passwords and hashes.
 VISIBLE_COLUMNS = {
     "auth.user": ("id", "username", "is_active", "is_staff", "is_superuser", "last_login", "date_joined"),
     "statecore.token": ("id", "name", "user_id", "scope", "prefix", "created_at", "expires_at", "revoked_at"),
-}
+    "statecore.webhook": (
+        "id", "owner_id", "filter", "description", "run_id", "position", "epoch", "failures", "failing_since",
+        "next_try_at", "last_success_at", "last_failure_at", "finished_at", "disabled_at", "disabled_reason",
+    ),
+}  # fmt: skip
 
 
 def list_rights(role: str) -> dict[str, str]:
@@ -58,7 +64,7 @@ def _choose_rights(role: str, model: type[Model]) -> str:
     ours = {"statecore", *(flow.model._meta.app_label for flow in registry.flows())}
     if role == READER and label in VISIBLE_COLUMNS:
         return f"SELECT ({', '.join(VISIBLE_COLUMNS[label])})"
-    if model._meta.app_label not in ours or label in (SECRET if role == READER else {"statecore.token"}):
+    if model._meta.app_label not in ours or label in (SECRET if role == READER else CLOSED_TO_EXECUTORS):
         return ""
     if role == EXECUTOR and label in FOR_EXECUTORS:
         return ADD

@@ -31,6 +31,7 @@ from ..kernel.refusals import (
 )
 from ..kernel.second_person import Policy, policies_for
 from ..kernel.transition import Facts, Severity, Transition
+from ..notifications import Urgency
 from ..records import audit_note
 from ..records.alert import store_notices
 from ..records.approval import Status, add_forced_step, with_status
@@ -209,7 +210,7 @@ def request_approval(model: type[Entity], forcing: Forcing, bound: Mapping[str, 
     )
     subject = f"Approval needed: {made}, requested by {actor.name}"
     text = f"{subject}\nreason: {made.reason}\nexpires: {format_utc(made.expires_at)}\nstatecore approve {made.pk}"
-    store_notices(subject, text, at)
+    store_notices(subject, text, at, urgency=Urgency.WARNING)
     return Requested(None, None, answer={"approval": made.as_dict()})
 
 

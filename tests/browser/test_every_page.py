@@ -17,6 +17,7 @@ PAGES = {
     "stuck": "/stuck/",
     "alerts": "/alerts/",
     "approvals": "/approvals/",
+    "webhooks": "/webhooks/",
     "overrides": "/overrides/",
     "audit": "/audit/",
     "account journal": "/audit/accounts/",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from django.urls import reverse
 
 from dashboard.urls import urlpatterns
+from statecore.records import webhook
 from tests.dashboard.scene import Scene, last_forced, pending_approval
 from tests.support import world
 
@@ -38,6 +39,8 @@ LISTED = [
     Page("approval", VIEW, "pending approval"),
     Page("approval_preview", OVERRIDE, "pending approval"),
     Page("holds", VIEW),
+    Page("webhooks", OPERATE),
+    Page("webhook", OPERATE, "webhook"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
@@ -64,7 +67,7 @@ LISTED = [
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
-    *("decide", "proof_file", "end_session", "release_hold"),
+    *("decide", "proof_file", "end_session", "release_hold", "webhook_action"),
     *("save_view", "delete_view", "select", "bulk", "bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
@@ -88,6 +91,7 @@ PAGES = [*LISTED, *unlisted()]
 CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
     "forced event": lambda: (last_forced(),),
     "pending approval": lambda: (pending_approval(),),
+    "webhook": lambda: (webhook.create("https://example.com/", created_by="ada", owner_id=None)[0].pk,),
     "new gate": lambda: ("gates", world.gate().pk),
     "running task": lambda: ("tasks", world.running_task().pk),
 }

@@ -22,9 +22,10 @@ from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
+from statecore.read_models.stuck import recover_stalled
 from statecore.records import Alert, AlertNotice
 from statecore.records.alert import acknowledge
-from statecore.scheduling import deadlines
+from statecore.scheduling import deadlines, timers
 from tests.support import world
 from tests.support.plans import explain_query, partial_indexes, vacuum_tables
 from tests.support.sequencer import catch_up
@@ -256,14 +257,15 @@ def receiver() -> Iterator[http.server.HTTPServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.received.append(json.loads(body))
+            self.server.during()
             self.send_response(self.server.answer)
             self.end_headers()
 
         def log_message(self, *args) -> None:
             pass
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    server.received, server.answer = [], 200
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.received, server.answer, server.during = [], 200, lambda: None
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -281,10 +283,51 @@ def test_a_notification_is_sent_when_an_alert_opens_and_resolves(receiver, setti
 
     assert notices.send_due() == 2
     assert notices.send_due() == 0
-    assert [notice["title"] for notice in receiver.received] == [
-        "WARNING: worker w1 is unresponsive",
-        "resolved: worker w1 is unresponsive",
+    assert [(notice["title"], notice["type"]) for notice in receiver.received] == [
+        ("WARNING: worker w1 is unresponsive", "warning"),
+        ("resolved: worker w1 is unresponsive", "success"),
     ]
+
+
+def test_a_critical_alert_is_notified_as_a_failure(receiver, settings) -> None:
+    settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{receiver.server_port}/",)
+    world.open_breaker("ruff")
+    catch_up(Alerts())
+    notices.send_due()
+    assert [notice["type"] for notice in receiver.received] == ["failure"]
+
+
+def test_a_notice_that_is_being_sent_is_not_sent_again(receiver, settings) -> None:
+    """The first one takes long: apprise is imported, the receiver is slow, and the next sweep runs meanwhile."""
+    settings.STATECORE_NOTIFY_URLS = (f"json://127.0.0.1:{receiver.server_port}/",)
+    sent_meanwhile = []
+    with time_machine.travel(MONDAY, tick=False) as clock:
+        world.forced(world.idle_worker(), "unresponsive")
+        catch_up(Alerts())
+
+        def sweep_again() -> None:
+            clock.shift(timedelta(minutes=5))
+            receiver.during = lambda: None
+            sent_meanwhile.append(notices.send_due())
+            connection.close()
+
+        receiver.during = sweep_again
+        assert notices.send_due() == 1
+    assert sent_meanwhile == [0]
+    assert len(receiver.received) == 1
+
+
+def test_a_worker_that_leaves_without_signing_off_is_shut_down_without_a_critical_alert(clock) -> None:
+    worker = world.idle_worker()
+    uet = world.created("UetWorker", id="u1", worker_type="python")
+    world.fire(uet, "initialization_completed")
+    for _ in range(40):
+        clock.shift(timedelta(seconds=15))
+        recover_stalled()
+        timers.end_lost_workers()
+        evaluate_rules()
+    assert not Alert.objects.exclude(severity="warning").exists()
+    assert (type(worker).objects.get().state, type(uet).objects.get().state) == ("shutdown", "TERMINATED")
 
 
 def test_a_failed_notification_is_retried_and_logs_no_secret(receiver, settings, caplog) -> None:

@@ -26,6 +26,7 @@ from . import (
     session,
     transitions,
     watching,
+    webhooks,
     witness,
 )
 from .context import PATIENCE_SECONDS, Context, format_line
@@ -68,7 +69,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
         session, reading, logs, watching, transitions, bulk, holds, overrides, approvals, patches, artifacts,
-        regression, playbooks, proofs, witness, agent,
+        regression, playbooks, webhooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
     return parser

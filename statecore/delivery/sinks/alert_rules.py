@@ -23,15 +23,23 @@ from ...machines.task import LOST, Task
 from ...machines.task import State as TaskState
 from ...machines.test_gate import State as Gate
 from ...machines.test_gate import TestGate
+from ...machines.uet_worker import QUARANTINE_LIMIT, UetWorker
+from ...machines.uet_worker import State as UetState
+from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
-from ...machines.worker import Worker
-from ...read_models import stuck
+from ...read_models import stuck, webhooks
 from ...records import StateCount, TransitionRate
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
+MAX_WEBHOOKS = 50  # alerts about disabled webhooks at a time, the oldest first
 MAX_DECISIONS = 50  # alerts about decisions at a time, the oldest first
+# Workers without work that leave without signing off: a sweep ends them after this time. It is an alert only if not.
+ENDED_WHEN_SILENT = {
+    (Worker.flow.entity_type, str(WorkerState.IDLE)): RECOVERY_WINDOW,
+    (UetWorker.flow.entity_type, str(UetState.IDLE)): QUARANTINE_LIMIT,
+}
 UNDER_WAY = (TaskState.QUEUED, TaskState.RUNNING, TaskState.VALIDATING, TaskState.RETRYING)
 
 
@@ -159,19 +167,40 @@ def find_decisions(at: datetime) -> Iterator[Violation]:
         yield Violation(f"{entity_type} {item.entity.pk}", detail, facts)
 
 
+def find_late_webhooks(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each enabled webhook whose oldest undelivered event is older than the limit."""
+    limit = timedelta(minutes=get_limit("webhook_minutes"))
+    for webhook, since in webhooks.list_waiting():
+        if since is not None and at - since > limit:
+            detail = f"webhook {webhook.pk} to {webhook.host} has not delivered events since {format_utc(since)}"
+            yield Violation(webhook.pk, detail, {"webhook": webhook.pk})
+
+
+def find_disabled_webhooks(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each webhook that was disabled because its receiver failed."""
+    for webhook in webhooks.list_failed()[:MAX_WEBHOOKS]:
+        detail = f"webhook {webhook.pk} to {webhook.host} is disabled: {webhook.disabled_reason}"
+        yield Violation(webhook.pk, detail, {"webhook": webhook.pk})
+
+
 def find_stuck(at: datetime) -> Iterator[Violation]:
     """Yields a violation for each machine and state in which entities are far past their deadline."""
     for flow in registry.flows():
         for state in flow.timing:
-            if found := list(deadlines.select_stuck(flow, state, at, get_limit("stuck_factor"))[:MAX_STUCK_IDS]):
-                yield _describe_stuck(flow, state, found, at)
+            stuck_entities = _select_stuck(flow, state, at)
+            if found := list(stuck_entities[:MAX_STUCK_IDS]):
+                count = len(found) if len(found) < MAX_STUCK_IDS else stuck_entities.count()
+                yield _describe_stuck(flow, state, found, count)
 
 
-def _describe_stuck(flow: Flow, state: str, found: list[Any], at: datetime) -> Violation:
+def _select_stuck(flow: Flow, state: str, at: datetime) -> QuerySet[Any]:
+    factor = get_limit("stuck_factor")
+    ended_after = ENDED_WHEN_SILENT.get((flow.entity_type, state), timedelta())
+    return deadlines.select_stuck(flow, state, at, factor, at_least=factor * ended_after)
+
+
+def _describe_stuck(flow: Flow, state: str, found: list[Any], count: int) -> Violation:
     """Returns the violation with the number of these entities, and the ids of those that are overdue longest."""
-    count = len(found)
-    if count == MAX_STUCK_IDS:
-        count = deadlines.select_stuck(flow, state, at, get_limit("stuck_factor")).count()
     one = f"{flow.event_noun.replace('_', ' ')} {found[0].pk} has"
     subject = one if count == 1 else f"{count} {flow.collection.replace('-', ' ')} have"
     since = format_utc(deadlines.get_clock_start(found[0]))
@@ -229,6 +258,15 @@ COUNT_RULES = (
     CountRule(
         "needs_decision", Severity.WARNING,
         "a part of a run or workstream failed or was cancelled, and an operator decides how it goes on", find_decisions,
+    ),
+    CountRule(
+        "webhook_late", Severity.WARNING,
+        "the oldest event that an enabled webhook has not delivered is older than {webhook_minutes} minutes",
+        find_late_webhooks,
+    ),
+    CountRule(
+        "webhook_disabled", Severity.ERROR,
+        "a webhook was disabled because its receiver failed for too long or no longer exists", find_disabled_webhooks,
     ),
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
 from ...records.alert import EPOCH
 from .alert_rules import COUNT_RULES, ENTRY_RULES, RULES, CountRule, Violation, get_limit
-from .notices import store_notices
+from .notices import store_opened, store_resolved
 from .sink import Batch, NumberedEvent, Sink
 
 RULES_BY_MACHINE = {
@@ -95,7 +95,7 @@ def open_or_update(rule: str, severity: Severity, violation: Violation, at: date
         return
     with transaction.atomic():
         alert = Alert.objects.create(rule=rule, key=violation.key, severity=severity.value, opened_at=at, **fields)
-        store_notices(alert, f"{severity.upper()}: {violation.detail}", at)
+        store_opened(alert, at)
 
 
 def open_epoch_alert(epoch: Epoch) -> None:
@@ -107,4 +107,4 @@ def resolve(rule: str, keys: set[str], at: datetime) -> None:
     for alert in Alert.objects.filter(rule=rule, key__in=keys, resolved_at=None):
         with transaction.atomic():
             Alert.objects.filter(pk=alert.pk).update(resolved_at=max(at, alert.opened_at))
-            store_notices(alert, f"resolved: {alert.detail}", at)
+            store_resolved(alert, at)

@@ -10,7 +10,8 @@ from django.db.models import F
 
 from ... import notifications
 from ...kernel.clock import format_utc, now
-from ...notifications import NotificationFailed
+from ...kernel.transition import Severity
+from ...notifications import NotificationFailed, Urgency
 from ...records import Alert, AlertNotice
 from ...records import alert as alert_records
 from ...records.alert import fingerprint
@@ -20,11 +21,24 @@ log = structlog.get_logger(__name__)
 BATCH_SIZE = 20
 MAX_ATTEMPTS = 12
 FIRST_RETRY, MAX_RETRY = timedelta(seconds=10), timedelta(minutes=30)
+# How long a notice is reserved for the process that sends it: longer than a Celery task may run. With less, another
+# process would send a notice again whose receiver is slow.
+RESERVED = timedelta(seconds=settings.CELERY_TASK_TIME_LIMIT + 60)
+URGENCIES = {Severity.CRITICAL: Urgency.FAILURE, Severity.ERROR: Urgency.FAILURE, Severity.WARNING: Urgency.WARNING}
 
 
-def store_notices(alert: Alert, subject: str, at: datetime) -> None:
+def store_opened(alert: Alert, at: datetime) -> None:
+    urgency = URGENCIES.get(Severity(alert.severity), Urgency.INFO)
+    _store(alert, f"{alert.severity.upper()}: {alert.detail}", at, urgency)
+
+
+def store_resolved(alert: Alert, at: datetime) -> None:
+    _store(alert, f"resolved: {alert.detail}", at, Urgency.SUCCESS)
+
+
+def _store(alert: Alert, subject: str, at: datetime, urgency: Urgency) -> None:
     text = f"{subject}\nrule: {alert.rule}\nsince: {format_utc(alert.opened_at)}"
-    alert_records.store_notices(subject, text, at, alert)
+    alert_records.store_notices(subject, text, at, alert, urgency)
 
 
 def send_due() -> int:
@@ -38,14 +52,14 @@ def send_due() -> int:
 
 
 def _attempt(notice: AlertNotice, url: str | None) -> bool:
-    wait = min(MAX_RETRY, FIRST_RETRY * 2**notice.attempts)
     unchanged = AlertNotice.objects.filter(pk=notice.pk, attempts=notice.attempts, done_at=None)
-    if not unchanged.update(attempts=F("attempts") + 1, next_try_at=now() + wait):
+    if not unchanged.update(attempts=F("attempts") + 1, next_try_at=now() + RESERVED):
         return False
     is_sent = url is not None and _send(url, notice)
     is_last = url is None or notice.attempts + 1 >= MAX_ATTEMPTS
-    if is_sent or is_last:
-        AlertNotice.objects.filter(pk=notice.pk).update(done_at=now())
+    wait = min(MAX_RETRY, FIRST_RETRY * 2**notice.attempts)
+    done_at = now() if is_sent or is_last else None
+    AlertNotice.objects.filter(pk=notice.pk).update(done_at=done_at, next_try_at=now() + wait)
     if not is_sent:
         # The URL is never logged, because any part of it may be a secret.
         log.warning("notice_not_sent", receiver=notice.receiver, subject=notice.subject, given_up=is_last)
@@ -54,7 +68,7 @@ def _attempt(notice: AlertNotice, url: str | None) -> bool:
 
 def _send(url: str, notice: AlertNotice) -> bool:
     try:
-        notifications.send([url], notice.subject, notice.text)
+        notifications.send([url], notice.subject, notice.text, Urgency(notice.urgency))
     except NotificationFailed:
         return False
     return True

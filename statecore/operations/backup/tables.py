@@ -20,13 +20,14 @@ from ...records import (
     TaskLog,
     Token,
     ToolLease,
+    WebhookDelivery,
 )
 
 CHUNK = 1_000
 # The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
-    LogChunk, TaskLog,
+    LogChunk, TaskLog, WebhookDelivery,
 )  # fmt: skip
 Row = dict[str, Any]
 

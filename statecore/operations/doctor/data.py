@@ -13,6 +13,7 @@ from django.db.models import Q
 
 from ...delivery.sequencer import measure_lag
 from ...delivery.sequencer.leadership import has_leader
+from ...delivery.webhooks import turn
 from ...journal import ArchivedRange, Position
 from ...journal.archive import get_last_archived_position
 from ...journal.checkpoints import latest_checkpoint
@@ -21,9 +22,10 @@ from ...journal.position import head
 from ...journal.signing import SigningFailed, find_signer
 from ...journal.tree import tree_size
 from ...journal.witnesses import list_witnesses
-from ...kernel.clock import now
+from ...kernel.clock import format_utc, now
 from ...read_models.stuck import list_stuck
-from ...records import Alert, SinkCursor, Token
+from ...read_models.webhooks import read_oldest_waiting
+from ...records import Alert, SinkCursor, Token, Webhook
 from ...records.hold import select_active
 from .. import integrity
 from ..backup.manifest import Manifest, list_exports
@@ -33,6 +35,7 @@ RECENT_LEAVES = 1_000
 CHECKPOINT_DELAY = timedelta(minutes=10)
 OLD_EXPORT = timedelta(hours=48)
 STUCK_LIMIT = 100
+MAX_WEBHOOKS, UNSENT = 100, timedelta(minutes=1)
 
 
 def check_operators() -> Iterator[CheckResult]:
@@ -186,3 +189,15 @@ def check_holds() -> Iterator[CheckResult]:
         message = f"{len(unlimited)} without an end, the oldest: {unlimited[0].describe()}"
         yield warning(message, "statecore release ID, if work should continue")
     yield ok(f"{len(active)} active" if active else "no work is held")
+
+
+def check_webhooks() -> Iterator[CheckResult]:
+    """A running process takes what is due within a second, also if the receiver then fails."""
+    due = turn.find_due([], MAX_WEBHOOKS)
+    waiting = read_oldest_waiting(list(Webhook.objects.filter(pk__in=due, run_id="", test="")))
+    since = min(waiting.values(), default=None)
+    if since is not None and now() - since > UNSENT:
+        message = f"events have waited for their webhooks since {format_utc(since)}"
+        yield error(message, "start the process webhooks (statecore-webhooks@)")
+    else:
+        yield ok(f"{Webhook.objects.filter(run_id='', disabled_at=None).count()} enabled")

@@ -42,6 +42,7 @@ WITH_DATABASE: dict[str, Check] = {
     "integrity": data.check_recent_integrity,
     "stuck": data.check_stuck_entities,
     "holds": data.check_holds,
+    "webhooks": data.check_webhooks,
     "alerts": data.check_alerts,
 }
 CHECKS: dict[str, Check] = {**WITHOUT_DATABASE, **WITH_DATABASE}
