@@ -19,7 +19,7 @@ GENESIS = "0" * 64
 ACCOUNT, JOURNAL, HOLD = "account", "journal", "hold"
 ENTRY_TYPES = (ACCOUNT, JOURNAL, HOLD)
 TIMESTAMP = """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-DECLARE = "DECLARE is_wrong boolean; each_type text; last_type text; findings integer; "
+DECLARE = "DECLARE each_type text; checked text[] := '{}'; "
 _SAME_EVENT = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id AND {0}.sequence = n.sequence"
 
 
@@ -34,7 +34,7 @@ def refuse(sentence: str, rows: str = "") -> str:
 
 
 # What the row `n` of a machine is compared with. Each is a subquery by the unique index of the chain, because a join
-# could be planned for one row and executed for thousands.
+# could be planned for one row and executed for thousands, and an EXISTS for few events and executed for all.
 
 
 def select_first_hash(entity_type: str) -> str:
@@ -45,12 +45,11 @@ def select_first_hash(entity_type: str) -> str:
     )
 
 
-def find_next_event(entity_type: str) -> str:
-    """Selects the event that leads from the row `o` to the row `n`, one version later."""
+def select_next_hash(entity_type: str) -> str:
+    """Selects the hash of the event that leads from the row `o` to the row `n`, one version later."""
     return (
-        f"SELECT 1 FROM {_table('Event')} AS e WHERE e.entity_type = {quote(entity_type)} AND e.entity_id = n.id "
-        f"AND e.sequence = n.version AND e.prev_hash = o.chain_head AND e.from_state = o.state "
-        f"AND e.hash = n.chain_head AND e.to_state = n.state"
+        f"SELECT e.hash FROM {_table('Event')} AS e WHERE e.entity_type = {quote(entity_type)} AND e.entity_id = n.id "
+        f"AND e.sequence = n.version AND e.prev_hash = o.chain_head AND e.from_state = o.state AND e.to_state = n.state"
     )
 
 
@@ -94,36 +93,30 @@ def find_without_entry() -> str:
 
 
 def _check_added_events(guarded: GuardedTable) -> str:
-    """Evaluates one query for each machine with events, because a query over all machines would lock all tables."""
-    branches = "".join(
-        f"WHEN {quote(flow.entity_type)} THEN {_check_claims(flow.entity_type, flow.model)}"
-        for flow in registry.flows()
-    )
-    branches += "".join(
-        f"WHEN {quote(each)} THEN is_wrong := EXISTS ({_find_unconnected_entries(each)}); " for each in ENTRY_TYPES
-    )
+    """Evaluates one query for each machine with events, because a query over all machines would lock all tables.
+
+    Neither here nor below is an aggregate or a DISTINCT: for one event these cost more than the comparison itself.
+    """
+    checks = {flow.entity_type: _check_claims(guarded, flow.entity_type, flow.model) for flow in registry.flows()}
+    checks |= {each: refuse(guarded.insertion_error, _find_unconnected_entries(each)) for each in ENTRY_TYPES}
+    branches = "".join(f"WHEN {quote(entity_type)} THEN {check} " for entity_type, check in checks.items())
+    differs = refuse(f"columns, body and hash of a row of {guarded.table} differ", _find_other_than_body())
     return (
-        f"SELECT bool_or({_differs_from_body()}), min(n.entity_type), max(n.entity_type) "
-        f"INTO is_wrong, each_type, last_type FROM new_rows AS n; "
-        f"IF is_wrong THEN {refuse(f'columns, body and hash of a row of {guarded.table} differ')} END IF; "
-        f"WHILE each_type IS NOT NULL LOOP "
-        f"CASE each_type {branches}ELSE is_wrong := TRUE; END CASE; "
-        f"IF is_wrong THEN {refuse(guarded.insertion_error)} END IF; EXIT WHEN each_type = last_type; "
-        f"SELECT min(n.entity_type) INTO each_type FROM new_rows AS n WHERE n.entity_type > each_type; END LOOP;"
+        f"{differs} FOREACH each_type IN ARRAY ARRAY(SELECT n.entity_type FROM new_rows AS n) LOOP "
+        f"CONTINUE WHEN each_type = ANY (checked); checked := checked || each_type; "
+        f"CASE each_type {branches}ELSE {refuse(guarded.insertion_error)} END CASE; END LOOP;"
     )
 
 
-def _check_claims(entity_type: str, model: type[Model]) -> str:
+def _check_claims(guarded: GuardedTable, entity_type: str, model: type[Model]) -> str:
     """Most statements add one event to each row, so the cheap query comes first."""
-    return (
-        f"is_wrong := EXISTS ({_find_other_than_heads(entity_type, model)}); "
-        f"IF is_wrong THEN is_wrong := EXISTS ({_find_unclaimed(entity_type, model)}); END IF; "
-    )
+    refusal = refuse(guarded.insertion_error, _find_unclaimed(entity_type, model))
+    return f"IF EXISTS ({_find_other_than_heads(entity_type, model)}) THEN {refusal} END IF;"
 
 
-def _differs_from_body() -> str:
-    digest = "encode(sha256(convert_to(n.body, 'UTF8')), 'hex')"
-    return f"n.hash <> {digest} OR NOT starts_with(n.body, {build_body_prefix(TIMESTAMP)})"
+def _find_other_than_body() -> str:
+    digest, prefix = "encode(sha256(convert_to(n.body, 'UTF8')), 'hex')", build_body_prefix(TIMESTAMP)
+    return f"SELECT 1 FROM new_rows AS n WHERE n.hash <> {digest} OR NOT starts_with(n.body, {prefix})"
 
 
 def build_body_prefix(timestamp: str) -> str:

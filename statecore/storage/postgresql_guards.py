@@ -109,6 +109,9 @@ def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
     elif guarded.link is not None:
         rules["insert"] = Rule(AFTER_INSERT, _check_links(guarded, guarded.link, "new_rows"))
         rules["update"] = Rule(AFTER_UPDATE, _check_links(guarded, guarded.link, "old_rows", "new_rows"))
+    elif guarded.is_archivable:
+        rules["insert"] = Rule(AFTER_INSERT, journal_rules.check_added_rows(guarded))
+        rules["update"] = Rule(BEFORE_ROW, refuse(guarded.change_error))
     else:
         rules["update"] = Rule(BEFORE_ROW, refuse(guarded.change_error))
     if guarded.is_journaled:
@@ -116,7 +119,6 @@ def _build_rules(guarded: GuardedTable) -> dict[str, Rule]:
     rules["delete"] = Rule(BEFORE_ROW, refuse(guarded.deletion_error))
     rules["truncate"] = Rule(BEFORE_STATEMENT, refuse(guarded.deletion_error))
     if guarded.is_archivable:
-        rules["insert"] = Rule(AFTER_INSERT, journal_rules.check_added_rows(guarded))
         rules["delete"] = Rule(AFTER_DELETE, refuse(guarded.deletion_error, journal_rules.find_kept(guarded)))
     return rules
 
@@ -149,32 +151,26 @@ def _check_links(guarded: GuardedTable, link: Link, *changed: str) -> str:
     )
 
 
-# What the rows that a statement changes need besides the check of the next event.
-WRONG, UNRECORDED, SEVERAL_EVENTS = 1, 2, 4
-
-
 def _check_changed_rows(guarded: GuardedTable, flow: Flow) -> str:
-    """Most rows have one new event. Preparing the queries for the others costs more than running this one."""
-    evidence = is_evidence_changed(guarded, "IS DISTINCT FROM", "o", "n")
-    number = journal_rules.count_new_events(flow.entity_type)
-    refusal = refuse(guarded.change_error)
-    return (
-        f"SELECT bit_or({_classify_change(flow)}) INTO findings FROM {CHANGED_ROWS}; "
-        f"IF findings > 0 THEN "
-        f"IF findings & {WRONG} > 0 THEN {refusal} END IF; "
-        f"IF findings & {UNRECORDED} > 0 AND EXISTS (SELECT 1 FROM {CHANGED_ROWS} "
-        f"WHERE n.version = o.version AND ({evidence})) THEN {refusal} END IF; "
-        f"IF findings & {SEVERAL_EVENTS} > 0 AND EXISTS (SELECT 1 FROM {CHANGED_ROWS} "
-        f"WHERE n.version > o.version + 1 AND ({number}) <> n.version - o.version) THEN {refusal} END IF; END IF;"
-    )
+    """Most changed rows have one new event. Preparing the query for all cases costs more than running the first one."""
+    refusal = refuse(guarded.change_error, _find_changes(flow, _is_recorded(guarded, flow)))
+    return f"IF EXISTS ({_find_changes(flow, _has_next_event(flow))}) THEN {refusal} END IF;"
 
 
-def _classify_change(flow: Flow) -> str:
+def _find_changes(flow: Flow, accepted: str) -> str:
+    """Selects the changes of rows that are illegal or not accepted; a row without old or new values is not."""
     illegal = [*list_illegal_values(flow, "IS DISTINCT FROM", "o", "n"), is_illegal_exit(flow, "o", "n")]
+    return f"SELECT 1 FROM {CHANGED_ROWS} WHERE {' OR '.join(illegal)} OR ({accepted}) IS NOT TRUE"
+
+
+def _has_next_event(flow: Flow) -> str:
+    return f"n.version = o.version + 1 AND ({journal_rules.select_next_hash(flow.entity_type)}) = n.chain_head"
+
+
+def _is_recorded(guarded: GuardedTable, flow: Flow) -> str:
+    """A row needs an event for each version, and without a new version keeps its state and evidence."""
+    unchanged, evidence = is_state_unchanged("=", "o", "n"), is_evidence_changed(guarded, "IS DISTINCT FROM", "o", "n")
     return (
-        f"CASE WHEN o.id IS NULL OR n.id IS NULL OR {' OR '.join(illegal)} THEN {WRONG} "
-        f"WHEN n.version = o.version + 1 THEN "
-        f"CASE WHEN EXISTS ({journal_rules.find_next_event(flow.entity_type)}) THEN 0 ELSE {WRONG} END "
-        f"WHEN n.version > o.version THEN {SEVERAL_EVENTS} "
-        f"WHEN {is_state_unchanged('=', 'o', 'n')} THEN {UNRECORDED} ELSE {WRONG} END"
+        f"CASE WHEN n.version = o.version THEN {unchanged} AND NOT ({evidence}) WHEN n.version > o.version "
+        f"THEN ({journal_rules.count_new_events(flow.entity_type)}) = n.version - o.version END"
     )
