@@ -7,6 +7,7 @@ from functools import partial
 
 from django.db import transaction
 
+from ..kernel import registry
 from ..machines import patch_ledger, run, task, test_gate, workstream
 from ..machines.run import Run
 from ..machines.test_gate import TestGate
@@ -14,7 +15,7 @@ from ..machines.workstream import Workstream
 from ..transitions import waivers
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import attempts, gates, locks, runs, supervised, tasks, tools, unobserved_completion, workers, workstreams
+from . import attempts, gates, locks, run_queues, runs, supervised, tasks, tools, unobserved_completion, workers, workstreams
 from .evaluation import changed, parents_of
 
 QUARANTINED = patch_ledger.State.QUARANTINED
@@ -27,14 +28,20 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
     workers.update_load(work, changes)
     attempts.keep(changes)
-    started, progressed = [], []
+    started, progressed, queued = [], [], set()
     for change in changes:
         if change.entry.to_state == task.State.RUNNING:
             started.append(change)
+            continue
+        if change.entry.to_state == task.State.QUEUED:
+            queued.add(run_queues.key_of(change.entity))
         # Tasks that unobserved_completion.py is completing need no reaction.
-        elif change.entity.pk not in work.completing:
+        if change.entity.pk not in work.completing:
             progressed.append(change)
+    if queued:
+        run_queues.open_queues(work, queued)
     if started:
+        run_queues.require_room(work, started)
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
@@ -201,6 +208,9 @@ REACTIONS: list[tuple[str, Callable[[UnitOfWork, list[Change]], None]]] = [
     ("worker", workers.react),
     ("supervised_job", supervised.react),
 ]
+
+# The machine and its rules for edits, which change no state.
+EDIT_REACTIONS: list[tuple[str, registry.EditReaction]] = [("task", run_queues.follow_priority)]
 
 
 # Helpers

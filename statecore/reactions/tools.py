@@ -23,7 +23,7 @@ from ..machines import task, test_gate
 from ..machines.circuit_breaker import CircuitBreaker, State
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
-from ..records import tool_lease
+from ..records import RunQueue, tool_lease
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork
 from . import tool_reports
@@ -86,11 +86,11 @@ def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running
 def _lock_and_measure(work: UnitOfWork, tools: list[str], own: int) -> Counter[str]:
     """Lock the breakers and return how many starts each permits; none if the breaker is locked elsewhere.
 
-    A transaction that has locked a breaker before does not wait for another one.
+    A transaction that has locked a breaker or the queues of a run before does not wait for another one.
     """
     if not tools:
         return Counter()
-    has_lock = any(model is CircuitBreaker for model, _pk in work.entities)
+    has_lock = work.holds_lock_of(CircuitBreaker, RunQueue)
     locked = work.lock_many(CircuitBreaker, tools, skip_locked=has_lock)
     in_use = count_in_use(work, [breaker.pk for breaker in locked if breaker.concurrency_limit])
     return Counter({breaker.pk: _compute_room(breaker, in_use.get(breaker.pk, 0) - own) for breaker in locked})

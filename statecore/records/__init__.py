@@ -15,6 +15,7 @@ from .hold import Hold
 from .patch import Patch
 from .phase import Phase
 from .recall import Recall
+from .run_queue import RunQueue
 from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
 from .token import Token
@@ -23,6 +24,6 @@ from .tool_lease import ToolLease
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
     "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
-    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "SinkCursor", "StateCount",
-    "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "RunQueue", "SinkCursor",
+    "StateCount", "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
 ]  # fmt: skip

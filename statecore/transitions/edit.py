@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from ..journal import EventKind
+from ..kernel import registry
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -46,6 +47,9 @@ def edit(
         if changed:
             _validate(copy_instance(entity), changed)
             amend(work, entity, changed, actor=actor)
+            for entity_type, reaction in registry.edit_reactions:
+                if entity_type == model.flow.entity_type:
+                    reaction(work, entity, changed.keys())
         return entity
 
     with counting_refusals(model.flow.entity_type):
