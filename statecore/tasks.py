@@ -11,7 +11,7 @@ from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
-from statecore.reactions import abandoned, sweep
+from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
 from statecore.records import recall, task_attempt
 from statecore.scheduling import breakers, heartbeats, holds, timers
@@ -48,10 +48,12 @@ def sweep_invariants() -> None:
 
 @shared_task
 def sweep_tasks() -> None:
-    """Time out tasks, take those of silent agents away, and queue due retries."""
+    """Time out tasks, take those of silent agents away, queue due retries and tasks, and start due runs."""
     timers.time_out_tasks()
     timers.fail_silent_tasks()
     timers.queue_retries()
+    timers.start_due_runs()
+    timers.queue_due_tasks()
 
 
 @shared_task
@@ -66,8 +68,9 @@ def sweep_workers() -> None:
 
 @shared_task
 def reevaluate_waiting() -> None:
-    """Re-check rows that an earlier reaction skipped, and mark abandoned gates and patches."""
+    """Re-check rows that an earlier reaction skipped, tend the queues, and mark abandoned gates and patches."""
     sweep.reevaluate_waiting()
+    run_queues.tend()
     abandoned.mark_overlooked()
 
 

@@ -130,7 +130,7 @@ def its_run_has_room(task: Task, facts: Facts) -> Unmet | None:
 
 
 def count_running(run_id: str) -> int:
-    return Task.objects.filter(run=run_id, state=SqlLiteral(State.RUNNING)).count()
+    return int(Task.objects.filter(run=run_id, state=SqlLiteral(State.RUNNING)).count())
 
 
 def its_time_has_come(task: Task, facts: Facts) -> Unmet | None:

@@ -62,9 +62,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(fields=["priority", "turn"], name="run_queue_latest_turn"),
                 ],
-                "constraints": [
-                    models.UniqueConstraint(fields=("run", "priority"), name="run_queue_one_per_priority")
-                ],
+                "constraints": [models.UniqueConstraint(fields=("run", "priority"), name="run_queue_one_per_priority")],
             },
         ),
         migrations.RunSQL(QUEUES, migrations.RunSQL.noop),

@@ -15,7 +15,19 @@ from ..machines.workstream import Workstream
 from ..transitions import waivers
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import attempts, gates, locks, run_queues, runs, supervised, tasks, tools, unobserved_completion, workers, workstreams
+from . import (
+    attempts,
+    gates,
+    locks,
+    run_queues,
+    runs,
+    supervised,
+    tasks,
+    tools,
+    unobserved_completion,
+    workers,
+    workstreams,
+)
 from .evaluation import changed, parents_of
 
 QUARANTINED = patch_ledger.State.QUARANTINED

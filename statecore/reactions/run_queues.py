@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Exists, F, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 
 from ..journal import EventKind
 from ..kernel.constraints import SqlLiteral
@@ -18,6 +19,7 @@ from ..kernel.refusals import GuardFailed, Unmet
 from ..machines import task as tasks
 from ..machines.circuit_breaker import CircuitBreaker
 from ..machines.run import FINAL, Run
+from ..machines.run import State as RunState
 from ..machines.task import Task
 from ..records.run_queue import RunQueue
 from ..storage.sql_params import in_clause, in_param
@@ -57,7 +59,9 @@ def open_queues(work: UnitOfWork, keys: Iterable[Key]) -> None:
         return
     vendor, runs = work.connection.vendor, sorted({run for run, _priority in wanted})
     query = f"SELECT run_id, priority, is_waiting FROM {QUEUES} WHERE run_id {in_clause(vendor, len(runs))}"
-    found = {(run, priority): waits for run, priority, waits in work.query(query, [in_param(runs, vendor)], flush=False)}
+    found = {
+        (run, priority): waits for run, priority, waits in work.query(query, [in_param(runs, vendor)], flush=False)
+    }
     for run, priority in sorted(wanted - found.keys()):
         work.cursor.execute(_insert_sql(), [run, run, priority])
     for key in sorted(key for key in wanted & found.keys() if not found[key]):
@@ -119,7 +123,9 @@ def tend() -> int:
 # Limits
 
 
-def admit(work: UnitOfWork, starting: Sequence[Any], limits: Mapping[str, int], *, is_running: bool = False) -> list[Any]:
+def admit(
+    work: UnitOfWork, starting: Sequence[Any], limits: Mapping[str, int], *, is_running: bool = False
+) -> list[Any]:
     """Return the tasks that may start under the limits of their runs, in order; `limits` has those with one.
 
     `is_running` if one task is given and already counts as running.
@@ -150,11 +156,22 @@ def _lock_and_count(work: UnitOfWork, runs: list[str]) -> dict[str, int]:
         taken = Counter(run for (run,) in work.query(lock + ("" if waits else " SKIP LOCKED"), [runs]))
         work.locked.update((RunQueue, run) for run in taken)
         missing = RunQueue.objects.filter(run__in=runs)
-        runs = [run for run, count in missing.values_list("run").annotate(Count("pk")).order_by() if taken[run] == count]
+        runs = [
+            run for run, count in missing.values_list("run").annotate(Count("pk")).order_by() if taken[run] == count
+        ]
     else:
         work.flush()
     counted = Task.objects.filter(run__in=runs, state=SqlLiteral(tasks.State.RUNNING)).values_list("run")
     return dict.fromkeys(runs, 0) | dict(counted.annotate(Count("pk")).order_by())
+
+
+def find_full_runs() -> list[str]:
+    """Return the runs of which as many tasks run as may."""
+    limited = Run.objects.filter(state=SqlLiteral(RunState.RUNNING), max_parallel__gt=0)
+    running = Task.objects.filter(run=OuterRef("pk"), state=SqlLiteral(tasks.State.RUNNING)).order_by()
+    counts = running.values("run").annotate(count=Count("pk")).values("count")
+    full = limited.annotate(running=Coalesce(Subquery(counts), 0)).filter(running__gte=F("max_parallel"))
+    return list(full.values_list("pk", flat=True))
 
 
 def require_room(work: UnitOfWork, changes: Iterable[Change]) -> None:
@@ -166,4 +183,6 @@ def require_room(work: UnitOfWork, changes: Iterable[Change]) -> None:
         limit = Run.objects.filter(pk=task.run_id).values_list("max_parallel", flat=True).get()
         if limit and not admit(work, [task], {task.run_id: limit}, is_running=True):
             detail = f"run {task.run_id}: {limit} of {limit} tasks run at once"
-            raise GuardFailed("worker_started", [Unmet("run_is_full", detail, task.run_id, "run")], **task.current_facts())
+            raise GuardFailed(
+                "worker_started", [Unmet("run_is_full", detail, task.run_id, "run")], **task.current_facts()
+            )

@@ -141,7 +141,9 @@ def find_next(
     reader = reader_of(Task, vendor)
     width = len(reader.names)
     rows = work.query(sql, params, flush=flush)
-    found = [Found(work.remember(reader, row[:width]), row[width + 3], bool(row[width + 4]), row[width + 2]) for row in rows]
+    found = [
+        Found(work.remember(reader, row[:width]), row[width + 3], bool(row[width + 4]), row[width + 2]) for row in rows
+    ]
     work.parent_states |= {
         each.task.workstream_id: (row[width], row[width + 1]) for each, row in zip(found, rows, strict=True)
     }

@@ -36,6 +36,7 @@ from .heartbeats import record_heartbeat
 
 HEARTBEAT_RENEWAL = timedelta(seconds=10)
 
+
 class Report(NamedTuple):
     """How a task ended, as reported by its worker."""
 
@@ -220,7 +221,9 @@ def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str]
     while len(chosen) < most:
         found = find_next(work, worker, most - len(chosen), reported, [each.task.pk for each in chosen], full)
         by_tools = tools.admit(work, [each.task for each in found.tasks], actor)
-        admitted = run_queues.admit(work, by_tools, {each.task.run_id: each.limit for each in found.tasks if each.limit})
+        admitted = run_queues.admit(
+            work, by_tools, {each.task.run_id: each.limit for each in found.tasks if each.limit}
+        )
         kept = {task.pk for task in admitted}
         chosen += [each for each in found.tasks if each.task.pk in kept]
         if not found.tasks and work.pending:

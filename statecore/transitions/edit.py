@@ -20,7 +20,7 @@ from ..kernel.transition import Facts, Severity
 from ..storage.rows import copy_instance
 from . import rights
 from .change import EventSpec, check_version, record_edit
-from .create import field_complaint
+from .create import field_complaint, read_times
 from .outcome import counting_refusals
 from .unit_of_work import UnitOfWork, run_in_transaction
 
@@ -42,8 +42,9 @@ def edit(
         entity: Entity = work.lock(model, entity_id)
         rights.require_own(actor, entity)
         check_version(entity, expected_version)
-        _check_fields(entity, fields, actor)
-        changed = {name: value for name, value in fields.items() if _differ(getattr(entity, name), value)}
+        given = read_times(model, fields)
+        _check_fields(entity, given, actor)
+        changed = {name: value for name, value in given.items() if _differ(getattr(entity, name), value)}
         if changed:
             _validate(copy_instance(entity), changed)
             amend(work, entity, changed, actor=actor)
