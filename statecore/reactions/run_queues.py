@@ -146,19 +146,16 @@ def admit(
 
 
 def _lock_and_count(work: UnitOfWork, runs: list[str]) -> dict[str, int]:
-    """Lock the queues of these runs, and return the number of running tasks by run; without those locked elsewhere.
+    """Lock the first queue of each run, and return the number of running tasks by run; without those locked elsewhere.
 
     It waits for a lock only if this transaction holds nothing that the other one could wait for.
     """
     waits = not work.shared and not work.holds_lock_of(CircuitBreaker, RunQueue)
     if work.connection.vendor == "postgresql":
-        lock = f"SELECT run_id FROM {QUEUES} WHERE run_id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
-        taken = Counter(run for (run,) in work.query(lock + ("" if waits else " SKIP LOCKED"), [runs]))
-        work.locked.update((RunQueue, run) for run in taken)
-        missing = RunQueue.objects.filter(run__in=runs)
-        runs = [
-            run for run, count in missing.values_list("run").annotate(Count("pk")).order_by() if taken[run] == count
-        ]
+        first = f"SELECT min(id) FROM {QUEUES} WHERE run_id = ANY(%s) GROUP BY run_id"
+        lock = f"SELECT run_id FROM {QUEUES} WHERE id IN ({first}) ORDER BY id FOR NO KEY UPDATE"
+        runs = [run for (run,) in work.query(lock + ("" if waits else " SKIP LOCKED"), [runs])]
+        work.locked.update((RunQueue, run) for run in runs)
     else:
         work.flush()
     counted = Task.objects.filter(run__in=runs, state=SqlLiteral(tasks.State.RUNNING)).values_list("run")

@@ -141,14 +141,14 @@ def find_next(
     reader = reader_of(Task, vendor)
     width = len(reader.names)
     rows = work.query(sql, params, flush=flush)
-    found = [
-        Found(work.remember(reader, row[:width]), row[width + 3], bool(row[width + 4]), row[width + 2]) for row in rows
-    ]
-    work.parent_states |= {
-        each.task.workstream_id: (row[width], row[width + 1]) for each, row in zip(found, rows, strict=True)
-    }
-    if rows and checks and rows[0][-1]:
-        work.unobserved = set(reported)
+    found = []
+    for row in rows:
+        task: Any = work.remember(reader, row[:width])
+        workstream_state, run_state, limit, queue, has_rivals, *is_unobserved = row[width:]
+        work.parent_states[task.workstream_id] = workstream_state, run_state
+        if is_unobserved and is_unobserved[0]:
+            work.unobserved = set(reported)
+        found.append(Found(task, queue, bool(has_rivals), limit))
     first = [each for each in found if each.task.priority == found[0].task.priority]
     is_all = len(first) == len(found) and not any(each.has_rivals for each in found)
     return Batch(first, is_all)

@@ -96,7 +96,7 @@ def _exclude_waiting(flow: Flow, state: str, rows: QuerySet[Any], cutoff: dateti
 
 
 def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
-    """Exclude tasks of a workstream that has not started, which has its own deadline, and those that are not due yet."""
+    """Exclude tasks that are not due yet, and those of a workstream that has not started, which has a deadline."""
     started = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("ready", "executing", "validating"))
     return rows.filter(workstream__in=started).exclude(not_before__gte=at)
 
