@@ -29,6 +29,8 @@ RECORDS = (
     "alert",
     "event",
     "hold",
+    "plantemplate",
+    "schedule",
     "phase",
     "patch",
     "compensationstep",
@@ -65,6 +67,7 @@ def _default_codenames(group: str) -> set[str]:
     found |= {f"{action}_display" for action in DISPLAY_ACTIONS[group]}
     if group != VIEWER:
         found |= {"change_alert", "add_hold", "change_hold", "add_phase", "change_phase"}
+        found |= {"add_plantemplate", "add_schedule", "change_schedule"}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
 
 

@@ -14,7 +14,7 @@ from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
 from statecore.records import recall, task_attempt
-from statecore.scheduling import breakers, heartbeats, holds, timers
+from statecore.scheduling import breakers, heartbeats, holds, occurrences, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
 
@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 @shared_task
 def expire_idempotency_records() -> None:
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
+    occurrences.forget()
 
 
 @shared_task
@@ -98,6 +99,11 @@ def end_holds() -> None:
 @shared_task
 def recover_stalled() -> None:
     stuck.recover_stalled()
+
+
+@shared_task
+def run_due_schedules() -> None:
+    occurrences.run_due()
 
 
 @shared_task

@@ -52,6 +52,12 @@ class Action(models.TextChoices):
     APPROVAL_DECIDED = "approval_decided"
     OVERRIDE_REFUSED = "override_refused"
     ARCHIVED = "archived"
+    TEMPLATE_STORED = "template_stored"
+    SCHEDULE_CREATED = "schedule_created"
+    SCHEDULE_CHANGED = "schedule_changed"
+    SCHEDULE_PAUSED = "schedule_paused"
+    SCHEDULE_RESUMED = "schedule_resumed"
+    SCHEDULE_RUN = "schedule_run"
 
 
 SEVERITIES = {

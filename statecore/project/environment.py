@@ -421,6 +421,10 @@ class Environment(BaseSettings):
         "STATECORE_ATTEMPT_DAYS", "days after which records of failed attempts at tasks are deleted; 0: never",
         "90", ge=0, le=36_500,
     )  # fmt: skip
+    occurrence_days: Number = timing(
+        "STATECORE_OCCURRENCE_DAYS", "days after which past occurrences of schedules are deleted; 0: never",
+        "90", ge=0, le=36_500,
+    )  # fmt: skip
     retention_days: Number = timing(
         "STATECORE_RETENTION_DAYS", "age in days from which `manage.py archive` may archive events; 0: never", "0",
         ge=0, le=36_500,

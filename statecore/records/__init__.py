@@ -14,16 +14,19 @@ from .executor_work import ExecutorWork
 from .hold import Hold
 from .patch import Patch
 from .phase import Phase
+from .plan_template import PlanTemplate
 from .recall import Recall
 from .run_queue import RunQueue
+from .schedule import Schedule, ScheduleOccurrence
 from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
 from .token import Token
 from .tool_lease import ToolLease
 
 __all__ = [
-    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision",
-    "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount",
-    "ExecutorWork", "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "Recall", "RunQueue", "SinkCursor",
-    "StateCount", "TaskAttempt", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "AuditNote",
+    "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant", "DwellCount", "ExecutorWork",
+    "ForcedStep", "Hold", "OverrideCount", "Patch", "Phase", "PlanTemplate", "Recall", "RunQueue", "Schedule",
+    "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "Token", "ToolLease", "TransitionCount",
+    "TransitionRate",
 ]  # fmt: skip

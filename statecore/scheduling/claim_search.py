@@ -58,12 +58,9 @@ COLUMNS = (
     ", queue.id, (SELECT count(*) FROM {rivals} LIMIT 2) AS few) > 1"
 )
 RIVALS = f"(SELECT 1 FROM {QUEUES} AS rival WHERE rival.is_waiting AND rival.priority = queue.priority"
-# Several tasks are taken from the queues of a priority in equal parts. SQLite allows no reference to the queue here.
-TOP = f"(SELECT max(top.priority) FROM {QUEUES} AS top WHERE top.is_waiting)"
-SHARE = {
-    "postgresql": f"greatest(1, %s / (SELECT count(*) FROM {RIVALS} LIMIT %s) AS few))",
-    "sqlite": f"max(1, %s / (SELECT count(*) FROM {RIVALS} LIMIT %s) AS few))".replace("queue.priority", TOP),
-}
+# Several tasks are taken from the queues of a priority in equal parts. SQLite permits no reference to the queue in a
+# LIMIT, so there each search takes one task of each queue.
+SHARE = {"postgresql": f"greatest(1, %s / (SELECT count(*) FROM {RIVALS} LIMIT %s) AS few))", "sqlite": "1"}
 IN_QUEUE = (
     f"{{run_is_free}} AND {HAS_ROOM} AND row.run_id = queue.run_id AND row.priority = queue.priority "
     "AND row.state = 'queued'{can}{near} AND {free}{tools}{left_out} "
@@ -135,7 +132,7 @@ def find_next(
     params += [json.dumps(worker.affinity.get("workstreams", []))] if worker.affinity else []
     params += held_params(work.connection, now())
     params += [in_param(values, vendor) for values in left_out.values()]
-    params += [] if most == 1 else [most, most, most]
+    params += [most] * (0 if most == 1 else 3 if vendor == "postgresql" else 1)
     # The places of reported tasks are free, so their tools may permit others.
     flush = any(change.entity.__dict__.get("tool") for change in work.pending)
     reader = reader_of(Task, vendor)
@@ -150,5 +147,5 @@ def find_next(
             work.unobserved = set(reported)
         found.append(Found(task, queue, bool(has_rivals), limit))
     first = [each for each in found if each.task.priority == found[0].task.priority]
-    is_all = len(first) == len(found) and not any(each.has_rivals for each in found)
+    is_all = vendor == "postgresql" and len(first) == len(found) and not any(each.has_rivals for each in found)
     return Batch(first, is_all)

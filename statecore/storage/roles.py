@@ -25,10 +25,11 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Accounts, approvals and holds, which people write, and the order of the journal, which the sequencer writes.
+# Approvals, holds, templates and schedules, which people write, and the journal's order, which the sequencer writes.
 NOT_FOR_EXECUTORS = {
     "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.numbering", "statecore.phase",
-    "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.treehashes",
+    "statecore.plantemplate", "statecore.position", "statecore.schedule", "statecore.scheduleoccurrence",
+    "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.treehashes",
 }  # fmt: skip
 # Executors declare their work to the other processes; only the owner takes it back.
 FOR_EXECUTORS = {"statecore.executorwork"}

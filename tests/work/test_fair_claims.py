@@ -201,7 +201,7 @@ def test_no_more_tasks_of_a_run_run_at_once_than_its_limit() -> None:
     params = {"worker": agent.name}
     with pytest.raises(GuardFailed, match="4 of 4 tasks run at once"):
         transitions.transition(Task, "r:009", "worker_started", actor=agent.actor, params=params)
-    assert len(agent.exchange(*held[:2]).tasks) == 2
+    assert len(agent.exchange(*held).tasks) == 4
     transitions.edit(Run, "r", {"max_parallel": 5}, actor=operator())
     assert len(Agent("third").claim()) == 1
 
@@ -235,9 +235,9 @@ def test_a_run_is_not_started_before_its_time() -> None:
     with time_machine.travel(NOON, tick=False) as clock:
         submit_run("r", 1, not_before="2026-11-18T15:00:00+01:00")
         assert states(Run) == {"r": "pending"}
-        with pytest.raises(GuardFailed, match="waits until 2026-11-18T14:00:00Z"):
+        with pytest.raises(GuardFailed, match="waits until 2026-11-18 14:00:00 UTC"):
             transitions.transition(Run, "r", "run_started", actor=THE_SYSTEM)
-        assert "waits until 2026-11-18T14:00:00Z" in explain(Run, "r").sentence
+        assert "waits until 2026-11-18 14:00:00 UTC" in explain(Run, "r").sentence
         assert timers.start_due_runs() == 0
         clock.move_to(NOON + timedelta(hours=2))
         assert timers.start_due_runs() == 1
@@ -248,7 +248,7 @@ def test_a_task_is_not_queued_before_its_time() -> None:
     with time_machine.travel(NOON, tick=False) as clock:
         submit(workstream("w", "now", task("later", not_before="2026-11-18T13:00:00Z")))
         assert states(Task) == {"now": "queued", "later": "pending"}
-        assert "waits until 2026-11-18T13:00:00Z" in explain(Task, "later").sentence
+        assert "waits until 2026-11-18 13:00:00 UTC" in explain(Task, "later").sentence
         assert timers.queue_due_tasks() == 0
         clock.move_to(NOON + timedelta(hours=1))
         timers.queue_due_tasks()
