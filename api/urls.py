@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, re_path
 from django.urls.resolvers import RoutePattern
 
-from . import agents, approvals, bulk, collections, holds, operators, records
+from . import agents, approvals, bulk, collections, holds, operators, records, schedules
 from .monitoring import urls as monitoring
 from .openapi import views as openapi
 from .views import UnknownUrl
@@ -40,7 +40,7 @@ def group_by_prefix(patterns: Iterable[URLPattern]) -> list[URLResolver]:
 
 
 # These come before the generic routes of the machines, where an id matches any segment.
-SPECIFIC = [openapi, agents, approvals, holds, operators, records, bulk, monitoring]
+SPECIFIC = [openapi, agents, approvals, holds, schedules, operators, records, bulk, monitoring]
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *group_by_prefix([*(each for module in SPECIFIC for each in module.urlpatterns), *collections.routes()]),

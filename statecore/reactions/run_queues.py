@@ -124,17 +124,24 @@ def tend() -> int:
 
 
 def admit(
-    work: UnitOfWork, starting: Sequence[Any], limits: Mapping[str, int], *, is_running: bool = False
+    work: UnitOfWork,
+    starting: Sequence[Any],
+    limits: Mapping[str, int],
+    *,
+    is_running: bool = False,
+    earlier: Counter[str] | None = None,
 ) -> list[Any]:
     """Return the tasks that may start under the limits of their runs, in order; `limits` has those with one.
 
-    `is_running` if one task is given and already counts as running.
+    `is_running` if one task is given and already counts as running. `earlier` has the number of tasks by run that this
+    transaction has admitted and not started yet.
     """
     limited = sorted({task.run_id for task in starting} & limits.keys())
     if not limited:
         return list(starting)
     counted = _lock_and_count(work, limited)
     room = Counter({run: limits[run] - counted[run] + int(is_running) for run in counted})
+    room.subtract(earlier or {})
     admitted = []
     for task in starting:
         if task.run_id in limits:

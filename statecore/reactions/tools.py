@@ -61,10 +61,18 @@ def find_unavailable() -> dict[str, tuple[CircuitBreaker, int]]:
 # Starts
 
 
-def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running: bool = False) -> list[Any]:
+def admit(
+    work: UnitOfWork,
+    starting: Sequence[Any],
+    actor: Actor,
+    *,
+    is_running: bool = False,
+    earlier: Counter[str] | None = None,
+) -> list[Any]:
     """Return the entities whose tools permit them to start, in order; the actor gets leases of these tools.
 
-    `is_running` if one entity is given and already counts as running.
+    `is_running` if one entity is given and already counts as running. `earlier` has the number of entities by tool that
+    this transaction has admitted and not started yet.
     """
     tools = sorted({entity.tool for entity in starting if entity.tool})
     if not tools:
@@ -72,6 +80,7 @@ def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running
     breakers = tool_reports.get_or_create(tools, work)
     deciding = [tool for tool in tools if breakers[tool].state != State.CLOSED or breakers[tool].concurrency_limit]
     room = _lock_and_measure(work, deciding, own=int(is_running))
+    room.subtract({tool: count for tool, count in (earlier or {}).items() if tool in deciding})
     admitted = []
     for entity in starting:
         if entity.tool in deciding and not _take_place(work, entity, room):
@@ -112,7 +121,7 @@ def count_in_use(work: UnitOfWork, tools: Sequence[str]) -> dict[str, int]:
 
 
 def _take_place(work: UnitOfWork, entity: Any, room: Counter[str]) -> bool:
-    if not room[entity.tool]:
+    if room[entity.tool] <= 0:
         return False
     room[entity.tool] -= 1
     breaker: Any = work.entities[CircuitBreaker, entity.tool]

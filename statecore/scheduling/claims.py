@@ -220,9 +220,11 @@ def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str]
     full: dict[str, set[str]] = {"tool": set(), "run_id": set()}
     while len(chosen) < most:
         found = find_next(work, worker, most - len(chosen), reported, [each.task.pk for each in chosen], full)
-        by_tools = tools.admit(work, [each.task for each in found.tasks], actor)
+        used = Counter(each.task.tool for each in chosen)
+        by_tools = tools.admit(work, [each.task for each in found.tasks], actor, earlier=used)
         limits = {each.task.run_id: each.limit for each in found.tasks if each.limit}
-        kept = {task.pk for task in run_queues.admit(work, by_tools, limits)}
+        started = Counter(each.task.run_id for each in chosen)
+        kept = {task.pk for task in run_queues.admit(work, by_tools, limits, earlier=started)}
         chosen += [each for each in found.tasks if each.task.pk in kept]
         if not found.tasks and work.pending:
             work.flush()  # a reported task may have freed a place in its run

@@ -111,8 +111,8 @@ def _find_running(schedule: Schedule) -> str | None:
     if schedule.overlap == Overlap.ALLOW:
         return None
     runs = schedule.occurrences.filter(outcome=Outcome.SUBMITTED).values("run_id")
-    running: Run | None = Run.objects.filter(pk__in=runs).exclude(state__in=FINAL).first()
-    return running and running.pk
+    running = Run.objects.filter(pk__in=runs).exclude(state__in=FINAL).first()
+    return str(running.pk) if running else None
 
 
 def _submit_run(schedule: Schedule, occurrence: ScheduleOccurrence) -> None:

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from ..journal.accounts import Action
 from ..kernel.actors import Actor
 from ..kernel.actors import Kind as ActorKind
-from ..kernel.clock import format_utc, now
+from ..kernel.clock import now, rfc3339
 from ..kernel.ids import ID_LENGTH, is_valid_id
 from ..kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
 from ..kernel.validation import json_error, text_error
@@ -156,7 +156,7 @@ def _raise_errors(errors: Mapping[str, str | None]) -> None:
 def build_plan(template: PlanTemplate, values: Any, run_id: str, at: datetime) -> dict[str, Any]:
     """Return the plan of a run; raises Invalid for parameters that do not fit."""
     given = complete_values(template.parameters, values)
-    return _build(template.plan, {**given, "run": run_id, "scheduled_at": format_utc(at)}, run_id)
+    return _build(template.plan, {**given, "run": run_id, "scheduled_at": rfc3339(at)}, run_id)
 
 
 def _check_plan(plan: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
@@ -168,7 +168,7 @@ def _check_plan(plan: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
     if "id" in plan or "start" in plan:
         raise Invalid({"plan": ["must be without id and start: each run gets an id and is started."]})
     try:
-        built = _build(plan, {**values, "run": EXAMPLE_RUN, "scheduled_at": format_utc(now())}, EXAMPLE_RUN)
+        built = _build(plan, {**values, "run": EXAMPLE_RUN, "scheduled_at": rfc3339(now())}, EXAMPLE_RUN)
         read_plan(built, MAX_ENTITIES)
     except Invalid as refusal:
         raise Invalid({f"plan.{place}": errors for place, errors in refusal.facts["errors"].items()}) from refusal
