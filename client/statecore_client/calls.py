@@ -24,9 +24,10 @@ from .records import (
     Outcome,
     Page,
 )
+from .schedule_calls import ScheduleCalls
 
 
-class Calls(AgentCalls, OperatorCalls):
+class Calls(AgentCalls, OperatorCalls, ScheduleCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

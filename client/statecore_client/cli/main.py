@@ -21,6 +21,7 @@ from . import (
     proofs,
     reading,
     regression,
+    schedules,
     session,
     transitions,
     watching,
@@ -65,7 +66,7 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, watching, transitions, bulk, holds, overrides, approvals, patches, regression, playbooks,
+        session, reading, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, regression, playbooks,
         proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
