@@ -52,14 +52,14 @@ class ScheduleCalls(Connection):
 
     @call
     def create_schedule(
-        self, template: str, cron: str, *, request_id: str | None = None, **fields: Any
+        self, /, template: str, cron: str, *, request_id: str | None = None, **fields: Any
     ) -> Call[Schedule]:
         """Creates a schedule; `fields` are those of the REST call, such as `timezone` and `parameters`."""
         body = {"template": template, "cron": cron, **fields}
         return Call("POST", build_path("schedules"), read_as(Schedule), body=body, keyed=True, request_id=request_id)
 
     @call
-    def change_schedule(self, schedule_id: str, **fields: Any) -> Call[Schedule]:
+    def change_schedule(self, /, schedule_id: str, **fields: Any) -> Call[Schedule]:
         """Changes fields of a schedule."""
         return Call("PATCH", build_path("schedules", schedule_id), read_as(Schedule), body=fields)
 

@@ -61,8 +61,10 @@ RIVALS = f"(SELECT 1 FROM {QUEUES} AS rival WHERE rival.is_waiting AND rival.pri
 # Several tasks are taken from the queues of a priority in equal parts. SQLite permits no reference to the queue in a
 # LIMIT, so there each search takes one task of each queue.
 SHARE = {"postgresql": f"greatest(1, %s / (SELECT count(*) FROM {RIVALS} LIMIT %s) AS few))", "sqlite": "1"}
+# What follows from the queue alone. In SQLite it belongs to the outer query, which otherwise checks it for each task.
+MAY_SERVE = f"{run_is_not_held_sql()} AND {HAS_ROOM}"
 IN_QUEUE = (
-    f"{{run_is_free}} AND {HAS_ROOM} AND row.run_id = queue.run_id AND row.priority = queue.priority "
+    "row.run_id = queue.run_id AND row.priority = queue.priority "
     "AND row.state = 'queued'{can}{near} AND {free}{tools}{left_out} "
     "ORDER BY row.state_entered_at, row.id LIMIT {share}"
 )
@@ -73,12 +75,12 @@ SEARCH = {
     "postgresql": (
         f"SELECT {{columns}} FROM (SELECT queue.id, queue.run_id, queue.priority FROM {QUEUES} AS queue "
         f"WHERE queue.is_waiting {ORDER} LIMIT (SELECT 1000000000)) AS queue CROSS JOIN LATERAL "
-        f"(SELECT row.* FROM {{tasks}} AS row WHERE {{in_queue}} FOR NO KEY UPDATE OF row SKIP LOCKED) AS row "
+        f"(SELECT row.* FROM {{tasks}} AS row WHERE {MAY_SERVE} AND {{in_queue}} FOR NO KEY UPDATE OF row SKIP LOCKED) AS row "
         f"LIMIT {{limit}}"
     ),
     "sqlite": (
         f"SELECT {{columns}} FROM {QUEUES} AS queue CROSS JOIN {{tasks}} AS row WHERE queue.is_waiting "
-        f"AND row.id IN (SELECT row.id FROM {{tasks}} AS row WHERE {{in_queue}}) "
+        f"AND {MAY_SERVE} AND row.id IN (SELECT row.id FROM {{tasks}} AS row WHERE {{in_queue}}) "
         f"{ORDER}, row.state_entered_at, row.id LIMIT {{limit}}"
     ),
 }
@@ -97,7 +99,6 @@ def _build_sql(
     if checks:
         columns += f", {unobserved_completion.still_unobserved_sql(one=checks == 'one')}"
     in_queue = IN_QUEUE.format(
-        run_is_free=run_is_not_held_sql(),
         can=CAN[vendor],
         near=NEAR[vendor] if is_near else "",
         free=is_not_held_sql(vendor),

@@ -66,8 +66,8 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, regression, playbooks,
-        proofs, witness, agent,
+        session, reading, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, regression,
+        playbooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
     return parser
