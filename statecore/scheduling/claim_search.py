@@ -75,8 +75,8 @@ SEARCH = {
     "postgresql": (
         f"SELECT {{columns}} FROM (SELECT queue.id, queue.run_id, queue.priority FROM {QUEUES} AS queue "
         f"WHERE queue.is_waiting {ORDER} LIMIT (SELECT 1000000000)) AS queue CROSS JOIN LATERAL "
-        f"(SELECT row.* FROM {{tasks}} AS row WHERE {MAY_SERVE} AND {{in_queue}} FOR NO KEY UPDATE OF row SKIP LOCKED) AS row "
-        f"LIMIT {{limit}}"
+        f"(SELECT row.* FROM {{tasks}} AS row WHERE {MAY_SERVE} AND {{in_queue}} "
+        f"FOR NO KEY UPDATE OF row SKIP LOCKED) AS row LIMIT {{limit}}"
     ),
     "sqlite": (
         f"SELECT {{columns}} FROM {QUEUES} AS queue CROSS JOIN {{tasks}} AS row WHERE queue.is_waiting "
