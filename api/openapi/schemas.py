@@ -367,6 +367,10 @@ def plan_components() -> dict[str, Schema]:
             "gates": _list_of("PlanGate"),
             "start": FLAG,
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
+            **{
+                name: request_field(_field(flows["run"].model, name))
+                for name in ("max_parallel", "weight", "not_before")
+            },
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],
