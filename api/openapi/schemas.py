@@ -350,6 +350,9 @@ def _machine_components(flow: Flow) -> dict[str, Schema]:
     }
 
 
+PLAN_OF_RUN = ("max_parallel", "weight", "not_before")
+
+
 def plan_components() -> dict[str, Schema]:
     """Return the parts of a plan: the fields with which they are created, except for those that the plan implies."""
     flows = {flow.entity_type: flow for flow in registry.flows()}

@@ -123,10 +123,8 @@ def ago(at: datetime | str | None) -> SafeString:
 @register.simple_tag
 def local_time(at: datetime) -> SafeString:
     """A moment to the minute; a script shows it in the viewer's time zone."""
-    exact = rfc3339(at)
-    return format_html(
-        '<time class="num" datetime="{}" title="{}" data-format="local">{:%Y-%m-%d %H:%M} UTC</time>', exact, exact, at
-    )
+    exact, shown = rfc3339(at), f"{at:%Y-%m-%d %H:%M} UTC"
+    return format_html('<time class="num" datetime="{}" title="{}" data-format="local">{}</time>', exact, exact, shown)
 
 
 @register.simple_tag
