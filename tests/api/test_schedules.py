@@ -72,7 +72,7 @@ def test_a_wrong_schedule_is_refused_by_field(caller: Caller, change: dict[str, 
 
 def test_a_plan_takes_weight_limit_and_time(caller: Caller) -> None:
     plan = {**PLAN, "id": "r", "max_parallel": 3, "weight": 2, "not_before": "2099-01-01T00:00:00Z", "start": True}
-    entity = expect_ok(caller.post("runs/submit/", plan), 201)["entity"]
+    entity = expect_ok(caller.post("runs/submit/", plan), 201)
     assert (entity["state"], entity["max_parallel"], entity["weight"]) == ("pending", 3, 2)
     refusal = expect_refusal(caller.post("runs/submit/", {**plan, "id": "q", "weight": 0}), 400, "invalid")
     assert list(refusal["errors"]) == ["weight"]
