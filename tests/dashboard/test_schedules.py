@@ -74,5 +74,5 @@ def test_a_refused_form_keeps_what_was_typed(operator: Client, change: dict[str,
 def test_a_viewer_sees_no_forms(operator: Client, people: dict[str, Any]) -> None:
     operator.post(reverse("console:schedules"), FORM)
     operator.force_login(people["viewer"])
-    assert "<form" not in page(operator).partition("<main")[2]
+    assert 'name="cron"' not in page(operator)
     assert operator.post(reverse("console:schedules"), FORM).status_code == 403
