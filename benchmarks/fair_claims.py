@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from django.db import connection
 
@@ -38,7 +39,8 @@ def work(runs: int, each: int) -> tuple[int, list[float]]:
     from statecore.kernel.actors import Actor
 
     prepare(runs, each)
-    agent, held = Actor.agent("agent"), []
+    agent = Actor.agent("agent")
+    held: list[Any] = []
     served, times = set(), []
     for _ in range(ROUNDS):
         done = {"attempt": 1, "exit_code": 0}

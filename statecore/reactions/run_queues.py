@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Subquery
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from ..journal import EventKind
@@ -169,13 +169,13 @@ def _lock_and_count(work: UnitOfWork, runs: list[str]) -> dict[str, int]:
     return dict.fromkeys(runs, 0) | dict(counted.annotate(Count("pk")).order_by())
 
 
-def find_full_runs() -> list[str]:
-    """Return the runs of which as many tasks run as may."""
+def select_full_runs() -> QuerySet[Any]:
+    """Return the ids of the runs of which as many tasks run as may."""
     limited = Run.objects.filter(state=SqlLiteral(RunState.RUNNING), max_parallel__gt=0)
     running = Task.objects.filter(run=OuterRef("pk"), state=SqlLiteral(tasks.State.RUNNING)).order_by()
     counts = running.values("run").annotate(count=Count("pk")).values("count")
     full = limited.annotate(running=Coalesce(Subquery(counts), 0)).filter(running__gte=F("max_parallel"))
-    return list(full.values_list("pk", flat=True))
+    return cast("QuerySet[Any]", full.values("pk"))
 
 
 def require_room(work: UnitOfWork, changes: Iterable[Change]) -> None:

@@ -25,7 +25,7 @@ from ..machines.test_gate import State as GateState
 from ..machines.test_gate import TestGate
 from ..machines.workstream import State as WorkstreamState
 from ..machines.workstream import Workstream
-from ..reactions.run_queues import find_full_runs
+from ..reactions.run_queues import select_full_runs
 from ..records.hold import exclude_held
 from ..storage.links import cached_for_batch
 from .expectations import expected_duration
@@ -104,7 +104,7 @@ def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetim
 def _exclude_held(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude tasks that an operator keeps from being claimed: by a hold, a limit of the run, or by pausing."""
     paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
-    return exclude_held(rows.exclude(workstream__in=paused).exclude(run__in=find_full_runs()), at)
+    return exclude_held(rows.exclude(workstream__in=paused).exclude(run__in=select_full_runs()), at)
 
 
 def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:

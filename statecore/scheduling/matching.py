@@ -21,7 +21,7 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
     longer claim, so that their claim is refused.
     """
     queued = Task.objects.filter(tools.is_available(), state=State.QUEUED).exclude(workstream__state="paused")
-    queued = queued.exclude(run__in=run_queues.find_full_runs())
+    queued = queued.exclude(run__in=run_queues.select_full_runs())
     claimable = exclude_held(queued, now())
     claimable = claimable.order_by("-priority", "state_entered_at", "id")
     unassigned = Counter(
