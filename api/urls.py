@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, re_path
 from django.urls.resolvers import RoutePattern
 
-from . import agents, approvals, artifacts, bulk, collections, holds, logs, operators, records, webhooks
+from . import agents, approvals, artifacts, bulk, collections, holds, logs, operators, records, schedules, webhooks
 from .monitoring import urls as monitoring
 from .openapi import views as openapi
 from .views import UnknownUrl
@@ -40,7 +40,9 @@ def group_by_prefix(patterns: Iterable[URLPattern]) -> list[URLResolver]:
 
 
 # These come before the generic routes of the machines, where an id matches any segment.
-SPECIFIC = [openapi, agents, artifacts, logs, approvals, holds, operators, records, webhooks, bulk, monitoring]
+SPECIFIC = [
+    openapi, agents, artifacts, logs, approvals, holds, schedules, operators, records, webhooks, bulk, monitoring,
+]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *group_by_prefix([*(each for module in SPECIFIC for each in module.urlpatterns), *collections.routes()]),

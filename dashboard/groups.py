@@ -29,6 +29,8 @@ RECORDS = (
     "alert",
     "event",
     "hold",
+    "plantemplate",
+    "schedule",
     "phase",
     "patch",
     "compensationstep",
@@ -66,6 +68,7 @@ def _default_codenames(group: str) -> set[str]:
     if group != VIEWER:
         found |= {"change_alert", "add_hold", "change_hold", "add_phase", "change_phase"}
         found |= {f"{action}_webhook" for action in ("view", "add", "change", "delete")}
+        found |= {"add_plantemplate", "add_schedule", "change_schedule"}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
 
 

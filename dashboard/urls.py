@@ -25,6 +25,7 @@ from .pages import (
     receipt,
     run,
     saved_views,
+    schedules,
     second_factor,
     stuck,
     task_log,
@@ -75,6 +76,12 @@ urlpatterns = [
     path("approvals/<entity:approval_id>/decide/", approvals.decide, name="decide"),
     path("holds/", holds.holds, name="holds"),
     path("holds/<entity:hold_id>/release/", holds.release, name="release_hold"),
+    path("schedules/", schedules.schedules, name="schedules"),
+    path("schedules/<entity:schedule_id>/", schedules.schedule, name="schedule"),
+    *(
+        path(f"schedules/<entity:schedule_id>/{action}/", schedules.act, {"action": action}, name=name)
+        for action, name in (("run", "run_schedule"), ("pause", "pause_schedule"), ("resume", "resume_schedule"))
+    ),
     path("overrides/", overrides.overrides, name="overrides"),
     path("audit/", audit.audit, name="audit"),
     path("audit/accounts/", accounts.accounts, name="accounts"),

@@ -32,6 +32,7 @@ class StatecoreConfig(AppConfig):
             ("workstream", abandoned.mark_abandoned),
             *reactions.REACTIONS,
         ]
+        registry.edit_reactions += reactions.EDIT_REACTIONS
         registry.listeners.append(sequencer.wake_sequencer)
         changes.connect()
         pre_save.connect(account_names.check_username, sender=settings.AUTH_USER_MODEL)

@@ -12,10 +12,10 @@ from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
-from statecore.reactions import abandoned, sweep
+from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
 from statecore.records import recall, task_attempt, task_log, webhook
-from statecore.scheduling import breakers, heartbeats, holds, timers
+from statecore.scheduling import breakers, heartbeats, holds, occurrences, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
 
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 @shared_task
 def expire_idempotency_records() -> None:
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
+    occurrences.forget()
 
 
 @shared_task
@@ -55,11 +56,13 @@ def sweep_invariants() -> None:
 
 @shared_task
 def sweep_tasks() -> None:
-    """Time out tasks, take those of silent agents away, and queue due retries."""
+    """Time out tasks, take those of silent agents away, queue due retries and tasks, and start due runs."""
     timers.time_out_tasks()
     timers.fail_silent_tasks()
     timers.fail_blocked_tasks()
     timers.queue_retries()
+    timers.start_due_runs()
+    timers.queue_due_tasks()
 
 
 @shared_task
@@ -79,8 +82,9 @@ def sweep_workers() -> None:
 
 @shared_task
 def reevaluate_waiting() -> None:
-    """Re-check rows that an earlier reaction skipped, and mark abandoned gates and patches."""
+    """Re-check rows that an earlier reaction skipped, tend the queues, and mark abandoned gates and patches."""
     sweep.reevaluate_waiting()
+    run_queues.tend()
     abandoned.mark_overlooked()
 
 
@@ -108,6 +112,11 @@ def end_holds() -> None:
 @shared_task
 def recover_stalled() -> None:
     stuck.recover_stalled()
+
+
+@shared_task
+def run_due_schedules() -> None:
+    occurrences.run_due()
 
 
 @shared_task

@@ -23,9 +23,10 @@ class Inspector(AutoSchema):
     """Uses our description of a view. A view without one is described by drf-spectacular, from its code."""
 
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
-        from . import monitoring, operations, webhooks
+        from . import monitoring, operations, schedules, webhooks
 
-        known = {**operations.DESCRIPTIONS, **monitoring.DESCRIPTIONS, **webhooks.DESCRIPTIONS}
+        parts = (operations, monitoring, schedules, webhooks)
+        known = {view: describe for part in parts for view, describe in part.DESCRIPTIONS.items()}
         describe = next((known[kind] for kind in type(self.view).__mro__ if kind in known), None)
         if describe is None:
             found = super().get_operation(path, path_regex, path_prefix, method, registry)

@@ -361,6 +361,9 @@ def _machine_components(flow: Flow) -> dict[str, Schema]:
     }
 
 
+PLAN_OF_RUN = ("max_parallel", "weight", "not_before")
+
+
 def plan_components() -> dict[str, Schema]:
     """Return the parts of a plan: the fields with which they are created, except for those that the plan implies."""
     flows = {flow.entity_type: flow for flow in registry.flows()}
@@ -380,6 +383,10 @@ def plan_components() -> dict[str, Schema]:
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
             "on_failure": {"enum": OnFailure.values},
             "webhook": {"type": "string", "format": "uri", "maxLength": URL_LENGTH},
+            **{
+                name: request_field(_field(flows["run"].model, name))
+                for name in ("max_parallel", "weight", "not_before")
+            },
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],

@@ -25,10 +25,11 @@ from .records import (
     Outcome,
     Page,
 )
+from .schedule_calls import ScheduleCalls
 from .webhook_calls import WebhookCalls
 
 
-class Calls(AgentCalls, ArtifactCalls, OperatorCalls, WebhookCalls):
+class Calls(AgentCalls, ArtifactCalls, OperatorCalls, ScheduleCalls, WebhookCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

@@ -191,6 +191,50 @@ class Webhook(Record, kw_only=True):
     secret: str | None = None
 
 
+class Template(Record, kw_only=True):
+    """A version of a plan template."""
+
+    id: str
+    version: int
+    plan: Json
+    parameters: Json = {}
+    description: str = ""
+    created_by: str = ""
+    created_at: datetime = NEVER
+
+
+class Occurrence(Record, kw_only=True):
+    """A time at which a schedule was due, and what followed."""
+
+    at: datetime
+    outcome: str
+    run: str | None = None
+    template_version: int | None = None
+    requested_by: str | None = None
+    detail: str | None = None
+
+
+class Schedule(Record, kw_only=True):
+    """A schedule that submits runs from a template; `next` has the next times."""
+
+    id: str
+    template: str
+    cron: str
+    timezone: str
+    template_version: int | None = None
+    parameters: Json = {}
+    catch_up: str = "latest"
+    overlap: str = "skip"
+    not_after: datetime | None = None
+    paused: bool = False
+    paused_by: str | None = None
+    pause_reason: str | None = None
+    next: list[datetime] = []
+    last: Occurrence | None = None
+    created_by: str = ""
+    created_at: datetime = NEVER
+
+
 class Outcome(Record, kw_only=True):
     """The result of a transition: the event, the events it caused, and the entity afterwards.
 

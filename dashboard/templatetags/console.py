@@ -121,6 +121,13 @@ def ago(at: datetime | str | None) -> SafeString:
 
 
 @register.simple_tag
+def local_time(at: datetime) -> SafeString:
+    """A moment to the minute; a script shows it in the viewer's time zone."""
+    exact, shown = rfc3339(at), f"{at:%Y-%m-%d %H:%M} UTC"
+    return format_html('<time class="num" datetime="{}" title="{}" data-format="local">{}</time>', exact, exact, shown)
+
+
+@register.simple_tag
 def elapsed(at: datetime) -> SafeString:
     """The time since a moment, kept current by a script."""
     exact = rfc3339(at)

@@ -58,6 +58,12 @@ class Action(models.TextChoices):
     # Entries of the rules that operators set (records/phase.py).
     PHASE_CREATED = "phase_created"
     PHASE_CHANGED = "phase_changed"
+    TEMPLATE_STORED = "template_stored"
+    SCHEDULE_CREATED = "schedule_created"
+    SCHEDULE_CHANGED = "schedule_changed"
+    SCHEDULE_PAUSED = "schedule_paused"
+    SCHEDULE_RESUMED = "schedule_resumed"
+    SCHEDULE_RUN = "schedule_run"
 
 
 SEVERITIES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from .refusals import NotFound
@@ -16,6 +16,9 @@ _flows: dict[str, Flow] = {}
 # It runs inside their transaction.
 Reaction = Callable[[Any, list[Any]], None]
 reactions: list[tuple[str, Reaction]] = []
+# A reaction to an edit receives the unit of work, the edited entity of the machine and the names of the changed fields.
+EditReaction = Callable[[Any, Any, Collection[str]], None]
+edit_reactions: list[tuple[str, EditReaction]] = []
 # A listener runs after each commit.
 listeners: list[Callable[[], None]] = []
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import OuterRef, Q
 
 from ..kernel import constraints
 from ..kernel.actors import AGENT, OPERATOR, SYSTEM
+from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, SqlLiteral, is_live, live_by_state
 from ..kernel.entity import Entity
 from ..kernel.fields import StateField, related
@@ -29,6 +31,7 @@ class State(models.TextChoices):
     CANCELED = "canceled"
 
 
+MAX_WEIGHT = 100
 FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
 
 
@@ -69,15 +72,23 @@ def nothing_can_continue(run: Run, facts: Facts) -> Unmet | None:
     return part and Unmet("part_continues", f"{part} continues without a decision", part.pk, part.flow.entity_type)
 
 
+def its_time_has_come(run: Run, facts: Facts) -> Unmet | None:
+    if run.not_before is None or facts.at >= run.not_before:
+        return None
+    return Unmet("too_early", f"waits until {format_utc(run.not_before)}")
+
+
 class Run(Entity):
     flow = Flow(
-        version="1.1.0",
+        version="1.1.1",
         collection="runs",
         final=FINAL,
         done={State.SUCCEEDED},
         timing={State.PENDING: timedelta(hours=24), State.RUNNING: timedelta(hours=24)},
         moves_with_parts={State.RUNNING},
-        agents_set={"phase": ANY, "on_failure": ANY, "metadata": ANY},
+        agents_set=dict.fromkeys(
+            ("phase", "on_failure", "metadata", "max_parallel", "not_before", "starts_automatically"), ANY
+        ),
         succession=Succession(children=("workstreams",)),
     )
 
@@ -86,6 +97,15 @@ class Run(Entity):
     on_failure = models.CharField(
         max_length=4, choices=OnFailure.choices, default=OnFailure.WAIT, db_default=OnFailure.WAIT
     )
+    # How many of its tasks run at once; 0 for no limit.
+    max_parallel = models.PositiveIntegerField(default=0, db_default=0)
+    # How many tasks it starts in turn with one of another run of weight 1.
+    weight = models.PositiveSmallIntegerField(
+        default=1, db_default=1, validators=[MinValueValidator(1), MaxValueValidator(MAX_WEIGHT)]
+    )
+    not_before = models.DateTimeField(null=True, blank=True)
+    # Whether the system starts it when `not_before` has passed.
+    starts_automatically = models.BooleanField(default=False, db_default=False)
     started_at = models.DateTimeField(null=True, editable=False)
     completed_at = models.DateTimeField(null=True, editable=False)
 
@@ -98,7 +118,14 @@ class Run(Entity):
             constraints.unset_in("run", "started_at", {State.PENDING}),
             *constraints.in_time_order("run", "created_at", "started_at", "completed_at"),
         )
-        indexes = (live_by_state("run", FINAL),)
+        indexes = (
+            live_by_state("run", FINAL),
+            models.Index(
+                fields=("not_before",),
+                condition=Q(state=State.PENDING, starts_automatically=True),
+                name="run_by_start",
+            ),
+        )
 
     @classmethod
     def invariants(cls) -> Iterable[Invariant]:
@@ -129,6 +156,9 @@ class Run(Entity):
                 return found[0]
         return None
 
+    def expires_at(self) -> datetime | None:
+        return self.not_before if self.state == State.PENDING else None
+
     def sync_state_fields(self, state: str, at: datetime, reason: str) -> None:
         self.completed_at = at if state in FINAL else None
         if state == State.PENDING:
@@ -140,7 +170,13 @@ class Run(Entity):
         ran = (self.facts.at - self.started_at).total_seconds() if self.started_at else None
         return {"duration_seconds": ran}
 
-    @transition("run_started", source=State.PENDING, target=State.RUNNING, by={AGENT, OPERATOR, SYSTEM})
+    @transition(
+        "run_started",
+        source=State.PENDING,
+        target=State.RUNNING,
+        by={AGENT, OPERATOR, SYSTEM},
+        guards=[its_time_has_come],
+    )
     def start(self) -> None: ...
 
     @transition(

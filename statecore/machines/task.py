@@ -15,7 +15,7 @@ from django.db.models.lookups import Exact, GreaterThan
 from ..kernel import clock, constraints
 from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
 from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, live_by_state, lost_by_parent
+from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent
 from ..kernel.entity import HeartbeatEntity, LinkedEntity
 from ..kernel.fields import StateField, related
 from ..kernel.flow import Flow, Rest, Succession
@@ -121,6 +121,27 @@ def its_workstream_is_not_paused(task: Task, facts: Facts) -> Unmet | None:
     return Unmet("workstream_paused", f"workstream {workstream.pk} is paused", workstream.pk, "workstream")
 
 
+def its_run_has_room(task: Task, facts: Facts) -> Unmet | None:
+    run = task.run
+    if not run.max_parallel:
+        return None
+    running = cached_for_batch(task, ("running", run.pk), lambda _ids: count_running(run.pk))
+    if running < run.max_parallel:
+        return None
+    detail = f"run {run.pk}: {running} of {run.max_parallel} tasks run at once"
+    return Unmet("run_is_full", detail, run.pk, "run")
+
+
+def count_running(run_id: str) -> int:
+    return int(Task.objects.filter(run=run_id, state=SqlLiteral(State.RUNNING)).count())
+
+
+def its_time_has_come(task: Task, facts: Facts) -> Unmet | None:
+    if task.not_before is None or facts.at >= task.not_before:
+        return None
+    return Unmet("too_early", f"waits until {format_utc(task.not_before)}")
+
+
 def the_exit_code_is_expected(task: Task, facts: Facts) -> Unmet | None:
     code = facts.params["exit_code"]
     if code in task.expected_exit_codes:
@@ -195,7 +216,7 @@ def its_workstream_is_live(task: Task, facts: Facts) -> Unmet | None:
 
 class Task(LinkedEntity, HeartbeatEntity):
     flow = Flow(
-        version="1.5.0",
+        version="1.5.1",
         collection="tasks",
         final=FINAL,
         done={State.COMPLETED},
@@ -212,7 +233,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         renewed_in={State.RUNNING},
         agents_set={
             **dict.fromkeys(("workstream", "depends_on", "gates", "entry_gates", "is_critical", "priority"), ANY),
-            **dict.fromkeys(("required_capabilities", "expected_exit_codes", "tool", "metadata"), ANY),
+            **dict.fromkeys(("required_capabilities", "expected_exit_codes", "tool", "not_before", "metadata"), ANY),
             "payload": BytesAtMost("STATECORE_AGENT_PAYLOAD_BYTES"),
             "timeout_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
             "heartbeat_sec": AtMost("STATECORE_AGENT_TIMEOUT_SECONDS"),
@@ -252,6 +273,8 @@ class Task(LinkedEntity, HeartbeatEntity):
     tool = IdField(max_length=ID_LENGTH, default="", db_default="", blank=True, validators=[validate_tool])
     expected_exit_codes = models.JSONField(default=zero_only, validators=[validate_exit_codes])
     payload = models.JSONField(default=dict, blank=True)
+    # It is not queued earlier.
+    not_before = models.DateTimeField(null=True, blank=True)
     timeout_sec = models.PositiveIntegerField(default=1800, validators=[MinValueValidator(1)])
     # The agent sends heartbeats at least this often; the task is taken from it a quarter of that time later.
     heartbeat_sec = models.PositiveIntegerField(
@@ -302,6 +325,19 @@ class Task(LinkedEntity, HeartbeatEntity):
             ),
             models.Index(
                 fields=("-priority", "state_entered_at", "id"), condition=Q(state=State.QUEUED), name="task_queue"
+            ),
+            # For the claims, which read the queue of one run at a time.
+            models.Index(
+                fields=("run", "priority", "state_entered_at", "id"),
+                condition=Q(state=State.QUEUED),
+                name="task_queue_of_run",
+            ),
+            # For counting how many of a run are running.
+            models.Index(fields=("run",), condition=Q(state=State.RUNNING), name="task_running_of_run"),
+            models.Index(
+                fields=("not_before",),
+                condition=Q(state=State.PENDING, not_before__isnull=False),
+                name="task_by_not_before",
             ),
             models.Index(fields=("lease_expires_at",), condition=Q(state=State.RUNNING), name="task_by_lease"),
             models.Index(fields=("retry_at",), condition=Q(state=State.RETRYING), name="task_by_retry"),
@@ -428,7 +464,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         return min(self.times_out_at(), at + timedelta(seconds=self.heartbeat_sec * HEARTBEAT_GRACE))
 
     def expires_at(self) -> datetime | None:
-        return self.lease_expires_at
+        return self.not_before if self.state == State.PENDING else self.lease_expires_at
 
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
@@ -490,7 +526,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         source=State.PENDING,
         target=State.QUEUED,
         by={SYSTEM},
-        guards=[dependencies_are_completed, entry_gates_have_passed],
+        guards=[dependencies_are_completed, entry_gates_have_passed, its_time_has_come],
     )
     def queue(self) -> None: ...
 
@@ -534,7 +570,7 @@ class Task(LinkedEntity, HeartbeatEntity):
         source=State.QUEUED,
         target=State.RUNNING,
         by={AGENT, SYSTEM},
-        guards=[the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused],
+        guards=[the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused, its_run_has_room],
     )
     def start(self, worker: str) -> None:
         self.worker_id = self.last_worker = worker

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     safe_because = "the new column has a default in the database, and the previous version ignores webhooks"
 
     dependencies = [
-        ("statecore", "0071_progress_limits"),
+        ("statecore", "0077_schedules"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -475,6 +475,10 @@ class Environment(BaseSettings):
         "STATECORE_ARTIFACT_DAYS", "days after the end of a task after which its artifacts are deleted; 0: never",
         "30", ge=0, le=36_500,
     )  # fmt: skip
+    occurrence_days: Number = timing(
+        "STATECORE_OCCURRENCE_DAYS", "days after which past occurrences of schedules are deleted; 0: never",
+        "90", ge=0, le=36_500,
+    )  # fmt: skip
     retention_days: Number = timing(
         "STATECORE_RETENTION_DAYS", "age in days from which `manage.py archive` may archive events; 0: never", "0",
         ge=0, le=36_500,

@@ -236,6 +236,7 @@ STORAGES = {
         "OPTIONS": {"location": str(STATECORE_HOME / "artifacts")},
     },
 }
+STATECORE_OCCURRENCE_DAYS = ENVIRONMENT.occurrence_days
 STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
 STATECORE_JOURNAL_NAME = ENVIRONMENT.journal_name
 STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
@@ -262,6 +263,7 @@ CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 SWEEPS = {
     "sweep_tasks": timedelta(seconds=1),
+    "run_due_schedules": timedelta(seconds=5),
     "run_due_gates": timedelta(seconds=5),
     "run_due_patches": timedelta(seconds=5),
     "cool_down_breakers": timedelta(seconds=10),

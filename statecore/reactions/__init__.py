@@ -8,6 +8,6 @@ All reactions follow one locking protocol, so that no change is missed and no tw
   transaction that holds nothing and may wait.
 """
 
-from .dispatch import REACTIONS
+from .dispatch import EDIT_REACTIONS, REACTIONS
 
-__all__ = ["REACTIONS"]
+__all__ = ["EDIT_REACTIONS", "REACTIONS"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from ..kernel import registry
 from ..machines import patch_ledger, run, task, test_gate, workstream
 from ..machines.run import Run
 from ..machines.test_gate import TestGate
@@ -12,7 +13,19 @@ from ..machines.workstream import Workstream
 from ..transitions import waivers
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import attempts, gates, locks, runs, supervised, tasks, tools, unobserved_completion, workers, workstreams
+from . import (
+    attempts,
+    gates,
+    locks,
+    run_queues,
+    runs,
+    supervised,
+    tasks,
+    tools,
+    unobserved_completion,
+    workers,
+    workstreams,
+)
 from .evaluation import changed, parents_of
 
 QUARANTINED = patch_ledger.State.QUARANTINED
@@ -24,20 +37,24 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
     workers.update_load(work, changes)
-    started, progressed, interrupted, with_tool = [], [], [], []
-    for change in changes:
-        if change.entry.to_state == task.State.RUNNING:
-            started.append(change)
-        # Tasks that unobserved_completion.py is completing need no reaction.
-        elif change.entity.pk not in work.completing:
-            progressed.append(change)
-        if change.entry.from_state in attempts.WORKED_IN and change.entry.trigger not in attempts.GOES_ON:
-            interrupted.append(change)
-        if change.entity.__dict__["tool"]:
-            with_tool.append(change)
+    started = [each for each in changes if each.entry.to_state == task.State.RUNNING]
+    queued = {run_queues.key_of(each.entity) for each in changes if each.entry.to_state == task.State.QUEUED}
+    # Tasks that unobserved_completion.py is completing need no reaction.
+    progressed = [
+        each for each in changes if each.entry.to_state != task.State.RUNNING and each.entity.pk not in work.completing
+    ]
+    interrupted = [
+        each
+        for each in changes
+        if each.entry.from_state in attempts.WORKED_IN and each.entry.trigger not in attempts.GOES_ON
+    ]
+    with_tool = [each for each in changes if each.entity.__dict__["tool"]]
     if interrupted:
         attempts.keep(interrupted)
+    if queued:
+        run_queues.open_queues(work, queued)
     if started:
+        run_queues.require_room(work, started)
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
@@ -207,6 +224,9 @@ REACTIONS: list[tuple[str, Callable[[UnitOfWork, list[Change]], None]]] = [
     ("worker", workers.react),
     ("supervised_job", supervised.react),
 ]
+
+# The machine and its rules for edits, which change no state.
+EDIT_REACTIONS: list[tuple[str, registry.EditReaction]] = [("task", run_queues.follow_priority)]
 
 
 # Helpers

@@ -23,7 +23,7 @@ from ..machines import task, test_gate
 from ..machines.circuit_breaker import CircuitBreaker, State
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
-from ..records import tool_lease
+from ..records import RunQueue, tool_lease
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork
 from . import tool_reports
@@ -61,10 +61,18 @@ def find_unavailable() -> dict[str, tuple[CircuitBreaker, int]]:
 # Starts
 
 
-def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running: bool = False) -> list[Any]:
+def admit(
+    work: UnitOfWork,
+    starting: Sequence[Any],
+    actor: Actor,
+    *,
+    is_running: bool = False,
+    earlier: Counter[str] | None = None,
+) -> list[Any]:
     """Return the entities whose tools permit them to start, in order; the actor gets leases of these tools.
 
-    `is_running` if one entity is given and already counts as running.
+    `is_running` if one entity is given and already counts as running. `earlier` has the number of entities by tool that
+    this transaction has admitted and not started yet.
     """
     tools = sorted({entity.tool for entity in starting if entity.tool})
     if not tools:
@@ -72,6 +80,7 @@ def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running
     breakers = tool_reports.get_or_create(tools, work)
     deciding = [tool for tool in tools if breakers[tool].state != State.CLOSED or breakers[tool].concurrency_limit]
     room = _lock_and_measure(work, deciding, own=int(is_running))
+    room.subtract({tool: count for tool, count in (earlier or {}).items() if tool in deciding})
     admitted = []
     for entity in starting:
         if entity.tool in deciding and not _take_place(work, entity, room):
@@ -86,11 +95,11 @@ def admit(work: UnitOfWork, starting: Sequence[Any], actor: Actor, *, is_running
 def _lock_and_measure(work: UnitOfWork, tools: list[str], own: int) -> Counter[str]:
     """Lock the breakers and return how many starts each permits; none if the breaker is locked elsewhere.
 
-    A transaction that has locked a breaker before does not wait for another one.
+    A transaction that has locked a breaker or the queues of a run before does not wait for another one.
     """
     if not tools:
         return Counter()
-    has_lock = any(model is CircuitBreaker for model, _pk in work.entities)
+    has_lock = work.holds_lock_of(CircuitBreaker, RunQueue)
     locked = work.lock_many(CircuitBreaker, tools, skip_locked=has_lock)
     in_use = count_in_use(work, [breaker.pk for breaker in locked if breaker.concurrency_limit])
     return Counter({breaker.pk: _compute_room(breaker, in_use.get(breaker.pk, 0) - own) for breaker in locked})
@@ -112,7 +121,7 @@ def count_in_use(work: UnitOfWork, tools: Sequence[str]) -> dict[str, int]:
 
 
 def _take_place(work: UnitOfWork, entity: Any, room: Counter[str]) -> bool:
-    if not room[entity.tool]:
+    if room[entity.tool] <= 0:
         return False
     room[entity.tool] -= 1
     breaker: Any = work.entities[CircuitBreaker, entity.tool]

@@ -15,7 +15,10 @@ from .executor_work import ExecutorWork
 from .hold import Hold
 from .patch import Patch
 from .phase import Phase
+from .plan_template import PlanTemplate
 from .recall import Recall
+from .run_queue import RunQueue
+from .schedule import Schedule, ScheduleOccurrence
 from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
 from .task_log import LogChunk, TaskLog
@@ -26,7 +29,7 @@ from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
-    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "Recall",
-    "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
-    "Webhook", "WebhookBacklog", "WebhookDelivery",
+    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "PlanTemplate",
+    "Recall", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog",
+    "Token", "ToolLease", "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache, partial
@@ -15,42 +15,26 @@ from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
 from ..kernel.refusals import GuardFailed, Invalid, Unmet
 from ..machines import task as tasks
-from ..machines.task import REPORTS, Task, its_workstream_is_not_paused, no_hold_covers_it, the_worker_takes_it
+from ..machines.task import (
+    REPORTS,
+    Task,
+    its_run_has_room,
+    its_workstream_is_not_paused,
+    no_hold_covers_it,
+    the_worker_takes_it,
+)
 from ..machines.worker import State, Worker
 from ..machines.workstream import Workstream
-from ..reactions import tools, unobserved_completion
+from ..reactions import run_queues, tools, unobserved_completion
 from ..storage.rows import copy_instance
 from ..storage.sql_params import in_clause, in_param
 from ..transitions import rights
 from ..transitions.entity_reader import not_found, reader_of
 from ..transitions.unit_of_work import UnitOfWork
+from .claim_search import Found, find_next
 from .heartbeats import record_heartbeat
-from .hold_conditions import held_params, is_not_held_sql
 
 HEARTBEAT_RENEWAL = timedelta(seconds=10)
-# Highest priority first, then longest in the queue. Tasks locked by another claim are skipped.
-CHOICE = (
-    "WHERE row.state = 'queued'{can}{near} AND {free}{tools} "
-    "ORDER BY row.priority DESC, row.state_entered_at, row.id LIMIT {limit}"
-)
-# A CASE for the same reason as below.
-HAS_TOOL = f" AND CASE WHEN row.tool = '' THEN true ELSE row.tool NOT IN ({tools.UNAVAILABLE}) END"
-CAN = {
-    # Without the CASE the planner expects containment to be rare, and sorts the whole queue to find it.
-    "postgresql": " AND CASE WHEN row.required_capabilities <@ %s::jsonb THEN true ELSE false END",
-    "sqlite": " AND NOT EXISTS (SELECT 1 FROM json_each(row.required_capabilities) AS needed "
-    "WHERE needed.value NOT IN (SELECT value FROM json_each(%s)))",
-}
-NEAR = {
-    "postgresql": " AND row.workstream_id = ANY(SELECT jsonb_array_elements_text(%s::jsonb))",
-    "sqlite": " AND row.workstream_id IN (SELECT value FROM json_each(%s))",
-}
-
-# The states of the workstream and the run, which the reactions to a start need.
-PARENT_STATES = (
-    ", (SELECT workstream.state FROM statecore_workstream AS workstream WHERE workstream.id = row.workstream_id)"
-    ", (SELECT run.state FROM statecore_run AS run WHERE run.id = row.run_id)"
-)
 
 
 class Report(NamedTuple):
@@ -133,8 +117,8 @@ class _Exchange:
             transitions.Turn(partial(self._choose_reported, report), report.trigger, report.params, flush=False)
             for report in self.reports
         ]
-        # Only tasks that the worker takes and that are neither held nor paused are chosen.
-        known = {the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused}
+        # Only tasks that the worker takes, that are neither held nor paused, and with room in their run are chosen.
+        known = {the_worker_takes_it, no_hold_covers_it, its_workstream_is_not_paused, its_run_has_room}
         params = {"worker": self.worker_id}
         return [*reported, transitions.Turn(self._choose_next, "worker_started", params, known=known, flush=False)]
 
@@ -225,54 +209,30 @@ def _lock_tasks_and_worker_sql(vendor: str, share: str, *, one: bool) -> str:
 
 
 def _choose(work: UnitOfWork, worker: Any, most: int | None, reported: list[str], actor: Actor) -> list[Entity]:
-    """Lock and return the next tasks, as many as the worker has room for and their tools permit.
+    """Lock and return the next tasks, as many as the worker has room for and their tools and runs permit.
 
-    A tool that permits fewer tasks than were found is left out of the next search, so that it keeps no other back.
+    A tool or run that permits fewer tasks than were found is left out of the next search, so that it keeps no other
+    back.
     """
     room = worker.max_concurrent_tasks - worker.current_load
     most = min(room, most or room)
-    chosen: list[Any] = []
-    full: set[str] = set()
+    chosen: list[Found] = []
+    full: dict[str, set[str]] = {"tool": set(), "run_id": set()}
     while len(chosen) < most:
-        found = _search(work, worker, most - len(chosen), reported, [task.pk for task in chosen], full)
-        admitted = tools.admit(work, found, actor)
-        chosen += admitted
-        if len(admitted) == len(found):
+        found = find_next(work, worker, most - len(chosen), reported, [each.task.pk for each in chosen], full)
+        used = Counter(each.task.tool for each in chosen)
+        by_tools = tools.admit(work, [each.task for each in found.tasks], actor, earlier=used)
+        limits = {each.task.run_id: each.limit for each in found.tasks if each.limit}
+        started = Counter(each.task.run_id for each in chosen)
+        kept = {task.pk for task in run_queues.admit(work, by_tools, limits, earlier=started)}
+        chosen += [each for each in found.tasks if each.task.pk in kept]
+        if not found.tasks and work.pending:
+            work.flush()  # a reported task may have freed a place in its run
+            continue
+        if not found.tasks or (found.is_all and len(kept) == len(found.tasks)):
             break
-        full |= {task.tool for task in found} - {""}
-    return chosen
-
-
-def _search(
-    work: UnitOfWork, worker: Any, most: int, reported: list[str], chosen: list[str], full: set[str]
-) -> list[Any]:
-    """Lock and return the next tasks, except those chosen before and those with a tool in `full`.
-
-    If the transaction shares locks, the first search also checks again that the reported completions are unobserved.
-    """
-    vendor = work.connection.vendor
-    columns, params = PARENT_STATES, []
-    if checks := bool(work.shared and not full):
-        columns += f", {unobserved_completion.still_unobserved_sql(one=len(reported) == 1)}"
-        params.append(in_param(reported, vendor))
-    params.append(json.dumps(worker.capabilities))
-    near, has_tool = "", HAS_TOOL
-    if worker.affinity:
-        near = NEAR[vendor]
-        params.append(json.dumps(worker.affinity.get("workstreams", [])))
-    params += held_params(work.connection, now())
-    for column, values in (("id", chosen), ("tool", sorted(full))):
-        if values:
-            has_tool += f" AND NOT (row.{column} {in_clause(vendor, len(values))})"
-            params.append(in_param(values, vendor))
-    # A literal for the usual case of one: with a parameter the server would plan each call.
-    free, limit = is_not_held_sql(vendor), "1" if most == 1 else "%s"
-    condition = CHOICE.format(can=CAN[vendor], near=near, free=free, tools=has_tool, limit=limit)
-    params += [most] if most > 1 else []
-    # The places of reported tasks are free, so their tools may permit others.
-    flush = any(change.entity.__dict__.get("tool") for change in work.pending)
-    found = work.lock_where(Task, condition, params, columns, flush=flush)
-    work.parent_states |= {task.workstream_id: (state, run_state) for task, state, run_state, *_ in found}
-    if found and checks and found[0][-1]:
-        work.unobserved = set(reported)
-    return [task for task, *_ in found]
+        full["tool"] |= {each.task.tool for each in found.tasks if len(by_tools) < len(found.tasks)} - {""}
+        full["run_id"] |= {task.run_id for task in by_tools if task.pk not in kept}
+    work.claimed |= {each.task.pk for each in chosen}
+    run_queues.move_on(work, Counter(each.queue for each in chosen if each.has_rivals))
+    return [each.task for each in chosen]

@@ -25,6 +25,7 @@ from ..machines.test_gate import State as GateState
 from ..machines.test_gate import TestGate
 from ..machines.workstream import State as WorkstreamState
 from ..machines.workstream import Workstream
+from ..reactions.run_queues import select_full_runs
 from ..records.hold import exclude_held
 from ..storage.links import cached_for_batch
 from .expectations import expected_duration
@@ -97,15 +98,15 @@ def _exclude_waiting(flow: Flow, state: str, rows: QuerySet[Any], cutoff: dateti
 
 
 def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
-    """Exclude tasks of a workstream that has not started: they wait for the workstream, which has its own deadline."""
+    """Exclude tasks that are not due yet, and those of a workstream that has not started, which has a deadline."""
     started = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("ready", "executing", "validating"))
-    return rows.filter(workstream__in=started)
+    return rows.filter(workstream__in=started).exclude(not_before__gte=at)
 
 
 def _exclude_held(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
-    """Exclude tasks that an operator keeps from being claimed, by a hold or by pausing the workstream."""
+    """Exclude tasks that an operator keeps from being claimed: by a hold, a limit of the run, or by pausing."""
     paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
-    return exclude_held(rows.exclude(workstream__in=paused), at)
+    return exclude_held(rows.exclude(workstream__in=paused).exclude(run__in=select_full_runs()), at)
 
 
 def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
@@ -150,5 +151,6 @@ FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], Que
     ("test_gate", "RUNNING"): partial(_exclude_within_timeout, "times_out_at"),
     ("workstream", "executing"): _exclude_moving_workstreams,
     ("workstream", "validating"): _exclude_moving_workstreams,
+    ("run", "pending"): partial(_exclude_within_timeout, "not_before"),
     ("run", "running"): _exclude_moving_runs,
 }

@@ -44,3 +44,8 @@ def _select_targets(kind: Kind) -> str:
         f"SELECT hold.target FROM statecore_hold AS hold WHERE hold.kind = '{kind}' "
         f"AND hold.ended_at IS NULL AND (hold.expires_at IS NULL OR hold.expires_at > %s)"
     )
+
+
+def run_is_not_held_sql() -> str:
+    """SQL: whether the run of the row `queue` is not held. Its parameter is the time."""
+    return f"queue.run_id NOT IN ({_select_targets(Kind.RUN)})"

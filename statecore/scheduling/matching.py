@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..kernel.clock import now
 from ..machines.task import State, Task
 from ..machines.worker import Worker
-from ..reactions import tools
+from ..reactions import run_queues, tools
 from ..records.hold import exclude_held
 
 MAX_TASKS = 2_000  # a worker that only suits a task further back is not woken, and finds it with its next claim
@@ -21,6 +21,7 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
     longer claim, so that their claim is refused.
     """
     queued = Task.objects.filter(tools.is_available(), state=State.QUEUED).exclude(workstream__state="paused")
+    queued = queued.exclude(run__in=run_queues.select_full_runs())
     claimable = exclude_held(queued, now())
     claimable = claimable.order_by("-priority", "state_entered_at", "id")
     unassigned = Counter(

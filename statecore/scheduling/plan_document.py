@@ -17,7 +17,8 @@ from ..storage.sql_params import in_clause, in_param
 from .cycles import find_cycle
 
 MAX_ENTITIES = 100_000
-KEYS = {"id", "phase", "metadata", "workstreams", "gates", "start", "max_repairs", "on_failure", "webhook"}
+RUN_FIELDS = ("id", "phase", "on_failure", "metadata", "max_parallel", "weight", "not_before")
+KEYS = {*RUN_FIELDS, "workstreams", "gates", "start", "max_repairs", "webhook"}
 IMPLIED = ("run", "workstream", "state")
 INVALID_ID = "must be 1 to 64 of A-Z a-z 0-9 . _ : -"
 
@@ -48,7 +49,7 @@ def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
 
     Raises Invalid with all errors by place.
     """
-    run = {name: document[name] for name in ("id", "phase", "on_failure", "metadata") if name in document}
+    run = {name: document[name] for name in RUN_FIELDS if name in document}
     plan = Plan(run, max_entities=max_entities)
     for name in sorted(document.keys() - KEYS):
         plan.add_error(name, "is not a member of a plan.")

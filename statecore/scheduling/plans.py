@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 
@@ -16,7 +16,7 @@ from ..kernel.entity import Entity
 from ..kernel.ids import new_id
 from ..kernel.refusals import Invalid
 from ..kernel.transition import Facts
-from ..machines.run import Run
+from ..machines.run import Run, its_time_has_come
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
@@ -46,7 +46,7 @@ class Submitted(Outcome):
 
 
 def submit_plan(plan: Mapping[str, Any], *, actor: Actor, request: RequestKey | None = None) -> Outcome:
-    """Store the whole plan or nothing of it, and start the run if `start` is true.
+    """Store the whole plan or nothing of it, and start the run if `start` is true, or later at its `not_before`.
 
     Raises Invalid with the errors by place, PermissionDenied, and DuplicateId for an id that is taken.
     """
@@ -86,6 +86,8 @@ def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_
     run_id = plan.run.get("id") or new_id(Run.flow.prefix)
     facts = Facts(now(), actor, {}, "")
     fields = {name: value for name, value in plan.run.items() if name != "id"}
+    if starts and fields.get("not_before") is not None:
+        fields["starts_automatically"] = True
     (run,) = changes = insert_entities(work, Run, {run_id: fields}, facts, None)
     workstreams = {pk: {**fields, "run": run.entity} for pk, fields in plan.workstreams.items()}
     created = _insert(work, Workstream, workstreams, plan, facts, run.entry)
@@ -97,7 +99,7 @@ def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_
     changes += _insert(work, Task, tasks, plan, facts, run.entry)
     work.react(changes)
     entity = run.entity
-    if starts:
+    if starts and its_time_has_come(cast("Run", entity), facts) is None:
         entity = transitions.transition(Run, run_id, "run_started", actor=actor, within=work).entity or entity
     counts = {"workstreams": len(plan.workstreams), "tasks": len(plan.tasks), "gates": len(plan.gates)}
     answer = {"changed": True, "entity": entity.as_dict(), **counts}

@@ -15,16 +15,18 @@ from django.db.models import OuterRef
 from .. import transitions
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now
-from ..kernel.constraints import is_live
+from ..kernel.constraints import SqlLiteral, is_live
 from ..kernel.entity import Entity
 from ..machines import run, task, worker, workstream
 from ..machines.run import OnFailure, Run
 from ..machines.task import Task
 from ..machines.worker import RECOVERY_WINDOW, SILENCE_LIMIT, Worker
 from ..machines.workstream import Workstream
+from ..reactions.tasks import reevaluate as reevaluate_tasks
 from ..storage.keyset_scan import next_by_entry, next_by_time
 from ..storage.links import has_part
 from ..storage.sql_params import quote_states
+from ..transitions.unit_of_work import run_in_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +101,26 @@ def fail_stopped_runs() -> int:
 def queue_retries() -> int:
     """Queue tasks after their retry delay."""
     return _sweep(Task, task.State.RETRYING, "retry_at", now(), "retry_delay_elapsed")
+
+
+def start_due_runs() -> int:
+    """Start the runs that were to start automatically, and not before now."""
+    due = Run.objects.filter(state=run.State.PENDING, starts_automatically=True, not_before__lte=now())
+    ids = next_by_time(due, "not_before", _places, "run_started", BATCH)
+    items = transitions.transition_many(Run, ids, "run_started", actor=THE_SYSTEM) if ids else []
+    return sum(1 for item in items if item.outcome)
+
+
+def queue_due_tasks() -> int:
+    """Re-evaluate the pending tasks that were not to be queued before now, in workstreams that have started."""
+    started = Workstream.objects.filter(state__in=workstream.WORKING)
+    due = Task.objects.filter(
+        state=SqlLiteral(task.State.PENDING), not_before__isnull=False, not_before__lte=now(), workstream__in=started
+    )
+    ids = next_by_time(due, "not_before", _places, "scheduler_assigned", BATCH)
+    if ids:
+        run_in_transaction(lambda work: reevaluate_tasks(work, dict.fromkeys(ids)))
+    return len(ids)
 
 
 def resume_paused() -> int:

@@ -25,11 +25,12 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Accounts, approvals and holds, which people write, logs of agents, and the order of the journal, which the sequencer
-# writes.
+# Accounts, approvals, holds, templates and schedules, which people write, logs of agents, and the order of the journal,
+# which the sequencer writes.
 NOT_FOR_EXECUTORS = {
     "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.logchunk", "statecore.numbering",
-    "statecore.phase", "statecore.position", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
+    "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.schedule",
+    "statecore.scheduleoccurrence", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
     "statecore.treehashes",
 }  # fmt: skip
 # Tokens, and what webhooks send where.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -152,6 +154,7 @@ def _split_fields(
     """Return the plain fields and the links; raises Invalid for those that this actor cannot set."""
     if "state" in fields:
         raise StateIsProtected(f"{model.flow.entity_type} starts {model.flow.initial}: leave out `state`")
+    fields = read_times(model, fields)
     links = {field.name for field in model._meta.many_to_many}
     plain = model.editable_fields()
     if unknown := fields.keys() - links - plain:
@@ -186,6 +189,26 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
     return entity
 
 
+def read_times(model: type[Entity], fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with times instead of texts; a text that is no time with a zone stays, and is refused later."""
+    names = _time_fields(model) & fields.keys()
+    return {**fields, **{name: _read_time(fields[name]) for name in names}} if names else fields
+
+
+@cache
+def _time_fields(model: type[Entity]) -> frozenset[str]:
+    names = model.editable_fields()
+    return frozenset(name for name in names if isinstance(column(model, name), models.DateTimeField))
+
+
+def _read_time(value: Any) -> Any:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment.astimezone(UTC) if isinstance(moment, datetime) and moment.tzinfo else value
+    except (ValueError, OverflowError):
+        return value
+
+
 def field_complaint(model: type[Entity], name: str, value: Any) -> str | None:
     """Find what Django's validation misses: it skips empty values and converts others to the wanted type."""
     field = column(model, name)
@@ -195,6 +218,8 @@ def field_complaint(model: type[Entity], name: str, value: Any) -> str | None:
         return json_error(value) or field_error(field, value)
     if isinstance(field, models.ForeignKey):
         return None if is_valid_id(value) or isinstance(value, field.related_model) else "must be an id."
+    if isinstance(field, models.DateTimeField):
+        return None if isinstance(value, datetime) and value.tzinfo else "must be a time with its zone, as in RFC 3339."
     wanted = next((type_ for kind, type_ in _TYPES if isinstance(field, kind)), object)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         return "has the wrong type."

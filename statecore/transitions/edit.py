@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from ..journal import EventKind
+from ..kernel import registry
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -19,7 +20,7 @@ from ..kernel.transition import Facts, Severity
 from ..storage.rows import copy_instance
 from . import rights
 from .change import EventSpec, check_version, record_edit
-from .create import field_complaint
+from .create import field_complaint, read_times
 from .outcome import counting_refusals
 from .unit_of_work import UnitOfWork, run_in_transaction
 
@@ -41,11 +42,15 @@ def edit(
         entity: Entity = work.lock(model, entity_id)
         rights.require_own(actor, entity)
         check_version(entity, expected_version)
-        _check_fields(entity, fields, actor)
-        changed = {name: value for name, value in fields.items() if _differ(getattr(entity, name), value)}
+        given = read_times(model, fields)
+        _check_fields(entity, given, actor)
+        changed = {name: value for name, value in given.items() if _differ(getattr(entity, name), value)}
         if changed:
             _validate(copy_instance(entity), changed)
             amend(work, entity, changed, actor=actor)
+            for entity_type, reaction in registry.edit_reactions:
+                if entity_type == model.flow.entity_type:
+                    reaction(work, entity, changed.keys())
         return entity
 
     with counting_refusals(model.flow.entity_type):

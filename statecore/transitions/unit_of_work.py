@@ -30,7 +30,7 @@ from .idempotency import RequestKey, answer_once
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-Key = tuple[type[Entity], str]
+Key = tuple[type[Any], str]
 
 ATTEMPTS = 8
 SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE = "40001", "40P01", "55P03"
@@ -71,6 +71,8 @@ class UnitOfWork:
     unobserved: set[str] = field(default_factory=set)
     # Tasks and gates whose tools permit them to start (reactions/tools.py).
     admitted: set[Key] = field(default_factory=set)
+    # Tasks that a claim starts, for which their runs have room (reactions/run_queues.py).
+    claimed: set[str] = field(default_factory=set)
     # Tasks that are completing and known to need no reaction.
     completing: set[str] = field(default_factory=set)
     # Whether reactions wait for the commit, so that the events recorded so far are not the whole cascade.
@@ -158,6 +160,10 @@ class UnitOfWork:
     def forget(self, entity: Entity) -> None:
         """Drop an entity that has changed in memory and not in the database."""
         self.entities.pop((type(entity), entity.pk), None)
+
+    def holds_lock_of(self, *models: type[Any]) -> bool:
+        """Whether this transaction has locked a row of these models."""
+        return any(model in models for keys in (self.entities, self.locked) for model, _pk in keys)
 
     # Reactions
 

@@ -89,7 +89,9 @@ def needed_more(method: str, path: str) -> set[str]:
         return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}
-    if path.startswith(("phases/", "holds/")) or (path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")):
+    if path.startswith(("phases/", "holds/", "templates/", "schedules/")) or (
+        path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")
+    ):
         return {"read", "agent", "integrate"}
     if (method, path) in {("post", "gates/"), ("post", "breakers/")}:
         return {"read", "agent", "integrate"}

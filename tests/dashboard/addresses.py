@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from django.urls import reverse
 
 from dashboard.urls import urlpatterns
-from statecore.records import webhook
+from statecore.records import PlanTemplate, webhook
+from statecore.scheduling import schedules, templates
 from tests.dashboard.scene import Scene, last_forced, pending_approval
 from tests.support import world
 
@@ -41,6 +42,8 @@ LISTED = [
     Page("holds", VIEW),
     Page("webhooks", OPERATE),
     Page("webhook", OPERATE, "webhook"),
+    Page("schedules", VIEW),
+    Page("schedule", VIEW, "new schedule"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
@@ -67,7 +70,8 @@ LISTED = [
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
-    *("decide", "proof_file", "end_session", "release_hold", "webhook_action"),
+    *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
+    *("webhook_action",),
     *("save_view", "delete_view", "select", "bulk", "bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
@@ -88,10 +92,19 @@ def unlisted() -> list[Page]:
 PAGES = [*LISTED, *unlisted()]
 
 
+def new_schedule() -> str:
+    task = {"id": "t"}
+    plan = {"phase": "PH", "workstreams": [{"id": "w", "tasks": [task]}]}
+    if not PlanTemplate.objects.exists():
+        templates.store("nightly", plan=plan, actor=world.operator())
+    return schedules.create({"template": "nightly", "cron": "0 2 * * *"}, actor=world.operator()).pk
+
+
 CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
     "forced event": lambda: (last_forced(),),
     "pending approval": lambda: (pending_approval(),),
     "webhook": lambda: (webhook.create("https://example.com/", created_by="ada", owner_id=None)[0].pk,),
+    "new schedule": lambda: (new_schedule(),),
     "new gate": lambda: ("gates", world.gate().pk),
     "running task": lambda: ("tasks", world.running_task().pk),
 }

@@ -113,7 +113,12 @@ def test_a_migration_renames_the_accounts_and_permissions_of_displays(people: di
     display = Display.objects.get(pk=display.pk)
     assert display.user is not None
     assert display.user.username == f"display-{display.pk}"
-    shown = {"statecore.view_hold", *(flow.permission("view") for flow in registry.flows())}
+    shown = {
+        "statecore.view_hold",
+        "statecore.view_plantemplate",
+        "statecore.view_schedule",
+        *(flow.permission("view") for flow in registry.flows()),
+    }
     assert display.user.get_all_permissions() == shown
     assert Permission.objects.get(codename="view_display").name == "Can view display"
 

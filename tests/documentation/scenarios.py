@@ -72,6 +72,14 @@ def program(path: Path, script: str) -> None:
 
 
 @contextmanager
+def a_template_file(workspace: Workspace, page: str) -> Iterator[None]:
+    """Writes the template that the page shows."""
+    text = (ROOT / page).read_text().partition("```json\n")[2].partition("```")[0]
+    (workspace.checkout / "nightly.json").write_text(text)
+    yield
+
+
+@contextmanager
 def work_for_an_agent(workspace: Workspace, page: str) -> Iterator[None]:
     """Creates a task and the programs that the pages call."""
     User.objects.create_superuser("operator")
@@ -330,6 +338,7 @@ SCENARIOS: dict[str, Scenario] = {
     GATES_AND_PATCHES: gates_and_a_patch,
     "docs/how-to/read-only-console.md": a_read_only_console,
     "docs/how-to/monitor-with-prometheus.md": a_trace_collector,
+    "docs/how-to/run-a-plan-on-a-schedule.md": a_template_file,
     "docs/how-to/write-an-agent.md": work_for_an_agent,
     "docs/reference/command-line.md": entities_for_the_command_line,
 }

@@ -23,6 +23,7 @@ from . import (
     proofs,
     reading,
     regression,
+    schedules,
     session,
     transitions,
     watching,
@@ -68,7 +69,7 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, logs, watching, transitions, bulk, holds, overrides, approvals, patches, artifacts,
+        session, reading, logs, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, artifacts,
         regression, playbooks, webhooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)

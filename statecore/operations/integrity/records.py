@@ -1,4 +1,4 @@
-"""Compares requests for approval, decisions, audit notes and phases with the entries of the journal that cover them."""
+"""Compares requests for approval, decisions, audit notes, phases and templates with the entries that cover them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Min, OuterRef, Subquery
 
 from ...journal import ArchivedRange, Event, accounts
 from ...journal.accounts import Action
-from ...records import Approval, ApprovalDecision, AuditNote, Phase
+from ...records import Approval, ApprovalDecision, AuditNote, Phase, PlanTemplate
 from ...records.journaled import JournaledRecord
 from .findings import LIMIT, Finding, build_journal_error
 
@@ -20,6 +20,7 @@ ACTIONS: dict[type[JournaledRecord], tuple[Action, ...]] = {
     Approval: (Action.APPROVAL_REQUESTED,),
     ApprovalDecision: (Action.APPROVAL_DECIDED,),
     AuditNote: (Action.OVERRIDE_REFUSED, Action.ARCHIVED),
+    PlanTemplate: (Action.TEMPLATE_STORED,),
 }
 
 

@@ -13,7 +13,7 @@ from ...kernel.entity import Entity
 from ...kernel.fields import related
 from ...machines import circuit_breaker, patch_ledger, run, task, test_gate, worker, workstream
 from ...machines.patch_ledger import PatchLedger
-from ...machines.run import Run
+from ...machines.run import Run, its_time_has_come
 from ...machines.task import Task
 from ...machines.test_gate import TestGate
 from ...machines.worker import SILENCE_LIMIT
@@ -36,6 +36,8 @@ PATCH_STEPS = {
 
 def find_run_cause(entity: Run, at: datetime) -> Cause:
     if entity.state == run.State.PENDING:
+        if early := its_time_has_come(entity, build_system_facts(at)):
+            return phrasing.describe_state(entity, at, early.detail)
         return phrasing.describe_state(entity, at, "not started yet")
     wait = find_wait("waits for", entity, "workstreams", done=("completed", "skipped"))
     return wait or phrasing.describe_state(entity, at, "it has no unfinished workstream")
@@ -89,6 +91,8 @@ def _find_cause_before_queue(entity: Task, at: datetime) -> Cause:
     found = found or _find_gate(entity, "entry_gates")
     if found:
         return _note_timeout(entity, found, at)
+    if early := task.its_time_has_come(entity, build_system_facts(at)):
+        return phrasing.describe_state(entity, at, early.detail)
     if entity.workstream.state not in ("ready", "executing", "validating"):
         return Wait("waits for", entity.workstream)
     return phrasing.describe_state(entity, at, UNBLOCKED)
@@ -108,6 +112,8 @@ def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:
         return phrasing.describe_state(entity, at, hold.describe())
     if found := _find_tool_wait(entity, at):
         return found
+    if full := task.its_run_has_room(entity, build_system_facts(at)):
+        return Detail(phrasing.describe_state(entity, at, full.detail), about="run")
     return Detail(phrasing.describe_state(entity, at, _explain_unclaimed(entity, at)), about="worker")
 
 

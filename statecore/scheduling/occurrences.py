@@ -1,0 +1,151 @@
+"""The sweep of schedules: notices what is due, and submits a run for each occurrence exactly once.
+
+Noticing writes the occurrences of many schedules together with their next times, in one transaction. Submitting writes
+a run together with the outcome of its occurrence. After a crash between or within the two, the next sweep continues;
+several sweeps at once skip what another one has locked.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import OuterRef, Subquery
+
+from ..kernel.actors import THE_SYSTEM
+from ..kernel.clock import now, rfc3339
+from ..kernel.refusals import Refusal
+from ..machines.run import FINAL, Run
+from ..records.schedule import (
+    REASON_LENGTH,
+    CatchUp,
+    Outcome,
+    Overlap,
+    Schedule,
+    ScheduleOccurrence,
+    iter_occurrences,
+)
+from . import templates
+from .plans import submit_plan
+
+log = structlog.get_logger(__name__)
+
+BATCH = 1_000  # schedules
+RUNS = 100  # submitted by one sweep
+MOST = 1_000  # occurrences of one schedule noticed at once; the next sweep continues
+LATE = timedelta(minutes=5)  # an occurrence noticed later was missed because of an outage
+
+
+def run_due() -> int:
+    """Notice due occurrences and submit their runs; return how many runs."""
+    while notice_due() == BATCH:
+        pass
+    due = ScheduleOccurrence.objects.filter(outcome=Outcome.DUE).order_by("at", "pk").values_list("pk", flat=True)
+    return sum(_submit(pk) for pk in due[:RUNS])
+
+
+# Noticing
+
+
+def notice_due() -> int:
+    """Write the due occurrences of a batch of schedules and their next times; return the number of schedules."""
+    at = now()
+    with transaction.atomic():
+        due = Schedule.objects.filter(next_at__isnull=False, next_at__lte=at).order_by("next_at", "pk")
+        schedules = list(due.select_for_update(skip_locked=True)[:BATCH])
+        found = [each for schedule in schedules for each in _list_due(schedule, at)]
+        ScheduleOccurrence.objects.bulk_create(found, batch_size=BATCH, ignore_conflicts=True)
+        if schedules:
+            with connection.cursor() as cursor:
+                prepare = connection.ops.adapt_datetimefield_value
+                rows = [(schedule.next_at and prepare(schedule.next_at), schedule.pk) for schedule in schedules]
+                cursor.executemany(f"UPDATE {Schedule._meta.db_table} SET next_at = %s WHERE id = %s", rows)
+    return len(schedules)
+
+
+def _list_due(schedule: Schedule, at: datetime) -> list[ScheduleOccurrence]:
+    """Return the occurrences until now that the schedule catches up with, and set its next time."""
+    first = schedule.next_at
+    assert first is not None  # noqa: S101 - for the type checker: it was selected by this column
+    if schedule.catch_up == CatchUp.ALL:
+        until = at if schedule.not_after is None else min(at, schedule.not_after)
+        times = [first]
+        for each in takewhile(lambda each: each <= until, iter_occurrences(schedule.cron, schedule.timezone, first)):
+            if len(times) == MOST:
+                break
+            times.append(each)
+        schedule.next_at = schedule.next_after(times[-1])
+        return [ScheduleOccurrence(schedule=schedule, at=each) for each in times]
+    latest = max(first, schedule.latest_until(at) or first)
+    schedule.next_at = schedule.next_after(max(latest, at))
+    is_missed = schedule.catch_up == CatchUp.NONE and at - latest > LATE
+    detail = f"noticed late, with those since {rfc3339(first)}" if latest > first else "noticed late" * is_missed
+    outcome = Outcome.MISSED if is_missed else Outcome.DUE
+    return [ScheduleOccurrence(schedule=schedule, at=latest, outcome=outcome, detail=detail)]
+
+
+# Submitting
+
+
+def _submit(pk: int) -> bool:
+    """Return whether a run was submitted."""
+    with transaction.atomic():
+        due = ScheduleOccurrence.objects.select_for_update(skip_locked=True).filter(pk=pk, outcome=Outcome.DUE)
+        occurrence = due.first()
+        if occurrence is None:
+            return False
+        schedule = Schedule.objects.get(pk=occurrence.schedule_id)
+        if running := _find_running(schedule):
+            occurrence.outcome, occurrence.detail = Outcome.SKIPPED, f"run {running} had not ended"
+        else:
+            _submit_run(schedule, occurrence)
+        occurrence.save()
+    log.info("schedule_occurred", schedule=schedule.pk, outcome=occurrence.outcome, run=occurrence.run_id)
+    return occurrence.outcome == Outcome.SUBMITTED
+
+
+def _find_running(schedule: Schedule) -> str | None:
+    if schedule.overlap == Overlap.ALLOW:
+        return None
+    runs = schedule.occurrences.filter(outcome=Outcome.SUBMITTED).values("run_id")
+    running = Run.objects.filter(pk__in=runs).exclude(state__in=FINAL).first()
+    return str(running.pk) if running else None
+
+
+def _submit_run(schedule: Schedule, occurrence: ScheduleOccurrence) -> None:
+    run_id = name_run(occurrence)
+    try:
+        template = templates.get(schedule.template, schedule.template_version)
+        plan = templates.build_plan(template, schedule.parameters, run_id, occurrence.at)
+        about = {"schedule": schedule.pk, "template": f"{template.template}@{template.version}"}
+        plan["metadata"] = {**(plan.get("metadata") or {}), **about, "scheduled_at": rfc3339(occurrence.at)}
+        submit_plan(plan, actor=THE_SYSTEM)
+    except Refusal as refusal:
+        errors = refusal.facts.get("errors")
+        detail = f"{refusal.code}: {refusal}" + (f" {errors}" if errors else "")
+        occurrence.outcome, occurrence.detail = Outcome.FAILED, detail[:REASON_LENGTH]
+    else:
+        occurrence.outcome, occurrence.run_id = Outcome.SUBMITTED, run_id
+        occurrence.template_version = template.version
+
+
+def name_run(occurrence: ScheduleOccurrence) -> str:
+    """Return the id of the run, which follows from the schedule and the time: it cannot be submitted twice."""
+    shape = "%Y%m%dT%H%M%S%fZ" if occurrence.requested_by else "%Y%m%dT%H%MZ"
+    return f"{occurrence.schedule_id}-{occurrence.at:{shape}}"
+
+
+# Retention
+
+
+def forget() -> int:
+    """Delete old occurrences, except the last one of each schedule; return how many."""
+    days = settings.STATECORE_OCCURRENCE_DAYS
+    if not days:
+        return 0
+    last = ScheduleOccurrence.objects.filter(schedule=OuterRef("schedule")).order_by("-at").values("pk")[:1]
+    old = ScheduleOccurrence.objects.filter(at__lt=now() - timedelta(days=days)).exclude(outcome=Outcome.DUE)
+    return old.exclude(pk=Subquery(last)).delete()[0]

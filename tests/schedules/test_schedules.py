@@ -1,0 +1,341 @@
+"""Schedules: occurrences in time zones, outages, overlaps, pauses, and one run for each occurrence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+import pytest
+import time_machine
+
+from statecore.journal import Event
+from statecore.kernel.refusals import DuplicateId, Invalid, PermissionDenied, TerminalState
+from statecore.machines.run import Run
+from statecore.machines.task import Task
+from statecore.operations import integrity
+from statecore.records import Phase, Schedule, ScheduleOccurrence
+from statecore.records.schedule import iter_occurrences
+from statecore.scheduling import occurrences, schedules, templates
+from tests.races.contest import operator
+from tests.support import world
+from tests.work.crowd import at_once
+
+pytestmark = pytest.mark.django_db
+
+START = datetime(2026, 3, 23, tzinfo=UTC)  # a Monday; on the 29th Berlin changes to summer time
+PARAMETERS = {"branch": {"type": "string", "default": "main"}, "seconds": {"type": "integer", "default": 60}}
+PLAN = {
+    "phase": "PH",
+    "workstreams": [
+        {
+            "id": "build",
+            "tasks": [
+                {"id": "make", "payload": {"branch": "${branch}"}, "timeout_sec": {"$parameter": "seconds"}},
+                {"id": "test", "depends_on": ["make"], "payload": {"of": "${run}"}},
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def clock() -> Iterator[Any]:
+    with time_machine.travel(START, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def template(clock: Any) -> None:
+    Phase.objects.create(id="PH")
+    templates.store("nightly", plan=PLAN, parameters=PARAMETERS, actor=operator())
+
+
+def add(name: str = "s", cron: str = "0 * * * *", **more: Any) -> Schedule:
+    return schedules.create({"id": name, "template": "nightly", "cron": cron, **more}, actor=operator())
+
+
+def outcomes() -> list[tuple[str, str]]:
+    found = ScheduleOccurrence.objects.order_by("at").values_list("at", "outcome")
+    return [(f"{at:%dT%H:%M}", outcome) for at, outcome in found]
+
+
+# Runs
+
+
+def test_a_schedule_submits_a_run_from_its_template(clock: Any, template: None) -> None:
+    add(parameters={"branch": "release"})
+    assert occurrences.run_due() == 0
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 1
+    run = Run.objects.get()
+    assert (run.pk, run.state) == ("s-20260323T0100Z", "running")
+    assert run.metadata == {"schedule": "s", "template": "nightly@1", "scheduled_at": "2026-03-23T01:00:00.000000Z"}
+    make = Task.objects.get(pk=f"{run.pk}:make")
+    assert (make.payload, make.timeout_sec, make.state) == ({"branch": "release"}, 60, "queued")
+    assert Task.objects.get(pk=f"{run.pk}:test").payload == {"of": run.pk}
+    assert occurrences.run_due() == 0
+    assert integrity.check_all() == []
+
+
+def test_a_run_that_has_not_ended_skips_the_next_occurrence_or_not(clock: Any, template: None) -> None:
+    add("skips")
+    add("allows", overlap="allow")
+    for hour in (1, 2):
+        clock.move_to(START + timedelta(hours=hour))
+        occurrences.run_due()
+    found = Counter(ScheduleOccurrence.objects.values_list("schedule", "outcome"))
+    assert found == {("skips", "submitted"): 1, ("skips", "skipped"): 1, ("allows", "submitted"): 2}
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [
+        ("all", [("23T01:00", "submitted"), ("23T02:00", "submitted"), ("23T03:00", "submitted")]),
+        ("latest", [("23T03:00", "submitted")]),
+        ("none", [("23T03:00", "missed")]),
+    ],
+)
+def test_after_an_outage_the_schedule_catches_up_as_it_says(
+    clock: Any, template: None, catch_up: str, expected: list[Any]
+) -> None:
+    add(catch_up=catch_up, overlap="allow")
+    clock.move_to(START + timedelta(hours=3, minutes=30))
+    occurrences.run_due()
+    assert outcomes() == expected
+    clock.move_to(START + timedelta(hours=4))
+    occurrences.run_due()
+    assert outcomes() == [*expected, ("23T04:00", "submitted")]
+
+
+def test_a_paused_schedule_does_not_occur(clock: Any, template: None) -> None:
+    add()
+    schedules.pause("s", reason="maintenance", actor=operator())
+    with pytest.raises(TerminalState):
+        schedules.pause("s", reason="again", actor=operator())
+    clock.move_to(START + timedelta(hours=5))
+    assert occurrences.run_due() == 0
+    assert schedules.get("s").as_dict()["pause_reason"] == "maintenance"
+    schedules.resume("s", reason="done", actor=operator())
+    clock.move_to(START + timedelta(hours=6))
+    assert occurrences.run_due() == 1
+    entries = (
+        Event.objects.filter(trigger__startswith="schedule_").order_by("event_id").values_list("trigger", flat=True)
+    )
+    assert sorted(entries) == ["schedule_created", "schedule_paused", "schedule_resumed"]
+
+
+def test_a_schedule_ends_after_its_last_time(clock: Any, template: None) -> None:
+    add(not_after=START + timedelta(hours=2), overlap="allow", catch_up="all")
+    clock.move_to(START + timedelta(hours=9))
+    assert occurrences.run_due() == 2
+    assert Schedule.objects.get().next_at is None
+
+
+def test_a_schedule_can_be_run_now(clock: Any, template: None) -> None:
+    add()
+    schedules.run_now("s", actor=operator("ada"))
+    assert occurrences.run_due() == 1
+    assert ScheduleOccurrence.objects.get().requested_by == "ada"
+
+
+def test_a_plan_that_is_refused_is_recorded(clock: Any, template: None) -> None:
+    plan = {**PLAN, "phase": "gone"}
+    templates.store("broken", plan=plan, actor=operator(), parameters=PARAMETERS)
+    add(template="broken")
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 0
+    found = ScheduleOccurrence.objects.get()
+    assert found.outcome == "failed"
+    assert "gone" in found.detail
+
+
+def test_a_new_version_is_used_unless_the_schedule_names_one(clock: Any, template: None) -> None:
+    add("newest")
+    add("first", template_version=1)
+    templates.store("nightly", plan=PLAN, parameters=PARAMETERS, actor=operator(), is_new=False)
+    clock.move_to(START + timedelta(hours=1))
+    occurrences.run_due()
+    found = dict(ScheduleOccurrence.objects.values_list("schedule", "template_version"))
+    assert found == {"newest": 2, "first": 1}
+
+
+# Time zones
+
+
+@pytest.mark.parametrize(
+    ("cron", "start", "expected"),
+    [
+        # 02:30 does not exist on the 29th of March, and is made up for at 03:00.
+        ("30 2 * * *", datetime(2026, 3, 28, tzinfo=UTC), ["28T01:30", "29T01:00", "30T00:30"]),
+        # 02:30 happens twice on the 25th of October.
+        ("30 2 * * *", datetime(2026, 10, 24, tzinfo=UTC), ["24T00:30", "25T00:30", "26T01:30"]),
+        # Every hour is every hour, whatever the clocks show.
+        ("0 * * * *", datetime(2026, 3, 29, 0, tzinfo=UTC), ["29T01:00", "29T02:00", "29T03:00"]),
+        ("0 * * * *", datetime(2026, 10, 25, 0, tzinfo=UTC), ["25T01:00", "25T02:00", "25T03:00"]),
+    ],
+)
+def test_changes_of_summer_time(cron: str, start: datetime, expected: list[str]) -> None:
+    found = iter_occurrences(cron, "Europe/Berlin", start)
+    assert [f"{next(found):%dT%H:%M}" for _ in expected] == expected
+
+
+def test_the_latest_occurrence_is_the_last_of_those_that_follow() -> None:
+    for zone in ("UTC", "Europe/Berlin", "America/New_York"):
+        for cron in ("0 * * * *", "30 2 * * *"):
+            forwards = [each for each, _ in zip(iter_occurrences(cron, zone, START), range(200), strict=False)]
+            for each in forwards[::17]:
+                assert next(iter_occurrences(cron, zone, each, reverse=True)) == each, (zone, cron)
+
+
+# Exactly once
+
+
+class Killed(BaseException):
+    """Ends a sweep as the death of its process does: the transaction is rolled back."""
+
+
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
+
+
+def test_ten_thousand_schedules_over_a_week_with_kills_miss_and_double_none(clock: Any, template: None) -> None:
+    """All occurrences are noticed once, and for some schedules each becomes one run."""
+    made = [
+        Schedule(
+            id=f"s{number}", template="nightly", cron=f"{number % 60} {number % 24} * * {number % 7}",
+            timezone=ZONES[number % 5], catch_up="all", overlap="allow", created_by="ada", created_at=START,
+        )
+        for number in range(10_000)
+    ]  # fmt: skip
+    for each in made:
+        each.next_at = each.next_after(START)
+    Schedule.objects.bulk_create(made, batch_size=500)
+    end = START + timedelta(days=7)
+    for step in range(1, 29):
+        clock.move_to(START + timedelta(hours=6 * step))
+        if step % 3 == 0:
+            with pytest.raises(Killed), killed_after_writing():
+                occurrences.notice_due()
+        while occurrences.notice_due():
+            pass
+    expected = [
+        (each.pk, at)
+        for each in made
+        for at in takewhile(lambda at: at <= end, iter_occurrences(each.cron, each.timezone, START))
+    ]
+    assert len(expected) >= 10_000
+    assert sorted(ScheduleOccurrence.objects.values_list("schedule", "at")) == sorted(expected)
+    submit_some_with_kills()
+
+
+def submit_some_with_kills() -> None:
+    some = ScheduleOccurrence.objects.filter(outcome="due").order_by("at", "pk").values_list("pk", flat=True)[:20]
+    for number, pk in enumerate(list(some)):
+        if number % 4 == 0:
+            with pytest.raises(Killed), killed_after_writing():
+                occurrences._submit(pk)
+        assert occurrences._submit(pk)
+        assert not occurrences._submit(pk)
+    assert Run.objects.count() == 20
+    assert ScheduleOccurrence.objects.filter(outcome="submitted").count() == 20
+
+
+def killed_after_writing() -> Any:
+    """The last statement of both steps is an UPDATE of the schedules, or the INSERT or UPDATE of an occurrence."""
+    from contextlib import contextmanager
+
+    from django.db import connection
+
+    def kill(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
+        result = execute(sql, params, many, context)
+        if sql.startswith(("UPDATE statecore_schedule ", 'UPDATE "statecore_scheduleoccurrence"')):
+            raise Killed
+        return result
+
+    @contextmanager
+    def killing() -> Iterator[None]:
+        with connection.execute_wrapper(kill):
+            yield
+
+    return killing()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sweeps_at_once_submit_each_occurrence_once(clock: Any, template: None) -> None:
+    for number in range(4):
+        add(f"s{number}", overlap="allow", catch_up="all")
+    clock.move_to(START + timedelta(hours=3))
+    found = at_once(*(partial(sweep, START + timedelta(hours=3)) for _ in range(3)))
+    assert [each for each in found if isinstance(each, Exception)] == []
+    occurrences.run_due()
+    assert Run.objects.count() == 12
+    assert Counter(ScheduleOccurrence.objects.values_list("outcome", flat=True)) == {"submitted": 12}
+
+
+def sweep(at: datetime) -> int:
+    return occurrences.run_due()
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"cron": "* * * *"}, "cron"),
+        ({"cron": "61 * * * *"}, "cron"),
+        ({"cron": "0 0 30 2 *"}, "cron"),
+        ({"cron": "* * * * * *"}, "cron"),
+        ({"timezone": "Mars/Base"}, "timezone"),
+        ({"timezone": "../etc/passwd"}, "timezone"),
+        ({"template": "gone"}, "template"),
+        ({"template_version": 7}, "template"),
+        ({"parameters": {"seconds": "60"}}, "parameters.seconds"),
+        ({"parameters": {"other": 1}}, "parameters.other"),
+        ({"catch_up": "some"}, "catch_up"),
+        ({"id": "x" * 40}, "id"),
+    ],
+)
+def test_a_schedule_that_cannot_work_is_refused(clock: Any, template: None, fields: dict[str, Any], name: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        add(**{"name": fields.pop("id", "s"), "cron": fields.pop("cron", "0 * * * *"), **fields})
+    assert list(refused.value.facts["errors"]) == [name]
+
+
+@pytest.mark.parametrize(
+    ("plan", "parameters", "place"),
+    [
+        ({"workstreams": []}, {}, "plan.workstreams"),
+        (PLAN, {"branch": PARAMETERS["branch"]}, "plan.parameters"),
+        (PLAN, {"branch": {"type": "code"}}, "parameters.branch"),
+        (PLAN, {"branch": {"type": "string", "default": 5}}, "parameters.branch"),
+        (PLAN, {"__class__": {"type": "string"}}, "parameters.__class__"),
+        ({**PLAN, "id": "mine"}, PARAMETERS, "plan"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused(clock: Any, plan: Any, parameters: Any, place: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        templates.store("t", plan=plan, parameters=parameters, actor=operator())
+    assert place in refused.value.facts["errors"]
+
+
+def test_only_operators_with_the_permission_create_schedules(clock: Any, template: None) -> None:
+    with pytest.raises(PermissionDenied):
+        schedules.create({"template": "nightly", "cron": "0 * * * *"}, actor=world.AGENT)
+    with pytest.raises(PermissionDenied):
+        schedules.create({"template": "nightly", "cron": "0 * * * *"}, actor=world.operator_with("add_schedule"))
+    add()
+    with pytest.raises(DuplicateId):
+        add()
+
+
+def test_old_occurrences_are_deleted_but_the_last(clock: Any, template: None, settings: Any) -> None:
+    add(catch_up="all", overlap="allow")
+    clock.move_to(START + timedelta(hours=3))
+    occurrences.run_due()
+    clock.move_to(START + timedelta(days=91))
+    assert occurrences.forget() == 2
+    assert outcomes() == [("23T03:00", "submitted")]
