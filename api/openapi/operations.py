@@ -96,7 +96,12 @@ def _describe_patch_submission(flow: Flow) -> Operation:
     return Operation(
         "Submit a patch",
         {201: schemas.created_ref(flow)},
-        body={**plain, "properties": {**plain["properties"], **task}, "required": ["patch"]},
+        body={
+            **plain,
+            "properties": {**plain["properties"], **task},
+            "required": ["patch"],
+            "examples": [{"patch": "patch-1", "task": "task-1", "attempt": 1}],
+        },
         conflicts=True,
         description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
         "and the validation of the task waits for it. With `based_on`, a quarantined patch, it is its successor, and "

@@ -33,6 +33,7 @@ PLAN: Schema = {
     "type": "object",
     "description": 'A plan without id and start. `{"$parameter": "NAME"}` becomes the value of a parameter and '
     "`${NAME}` within a text its text; `${run}` and `${scheduled_at}` are known in every template.",
+    "examples": [{"phase": "phase-1", "workstreams": [{"id": "docs", "tasks": [{"id": "build"}]}]}],
 }
 TEMPLATE: Schema = obj(
     {

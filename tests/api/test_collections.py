@@ -1,5 +1,7 @@
 """The calls that every machine has, tested on every machine."""
 
+from typing import Any
+
 import pytest
 
 from statecore.journal import Event
