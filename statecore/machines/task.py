@@ -13,7 +13,7 @@ from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan
 
 from ..kernel import clock, constraints
-from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
+from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent
 from ..kernel.entity import HeartbeatEntity, LinkedEntity
@@ -469,12 +469,6 @@ class Task(LinkedEntity, HeartbeatEntity):
     def times_out_at(self) -> datetime:
         return (self.started_at or self.state_entered_at) + timedelta(seconds=self.timeout_sec)
 
-    def note_sign_of_life(self, at: datetime, actor: Actor, state: str, previous_state: str | None) -> None:
-        super().note_sign_of_life(at, actor, state, previous_state)
-        if state == State.RUNNING and previous_state != State.RUNNING:
-            limit = timedelta(seconds=self.progress_timeout_sec)
-            self.progress_due_at = at + limit if limit else None
-
     def progress_limit(self) -> timedelta | None:
         """Returns how long its progress may stay the same; None for any time."""
         seconds = self.progress_timeout_sec or settings.STATECORE_PROGRESS_SECONDS
@@ -495,6 +489,10 @@ class Task(LinkedEntity, HeartbeatEntity):
         if state != State.RUNNING:
             self.worker_id = self.lease_expires_at = None
             self.claimed_by = ""
+        elif self.progress_timeout_sec:
+            self.progress_due_at = at + timedelta(seconds=self.progress_timeout_sec)
+        else:
+            self.progress_due_at = None
         if state != State.RETRYING:
             self.retry_at = None
         if state != State.BLOCKED and self.blocked_by:
