@@ -36,8 +36,9 @@ UNFINISHED = workstream.FINAL - {workstream.State.COMPLETED}
 
 
 def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    _keep_attempts(changes)
     workers.update_load(work, changes)
-    started, progressed, interrupted, with_tool, queued = [], [], [], [], set()
+    started, progressed, with_tool, queued = [], [], [], set()
     for change in changes:
         if change.entry.to_state == task.State.RUNNING:
             started.append(change)
@@ -46,26 +47,28 @@ def _tasks_changed(work: UnitOfWork, changes: list[Change]) -> None:
             progressed.append(change)
         if change.entry.to_state == task.State.QUEUED:
             queued.add(run_queues.key_of(change.entity))
-        if change.entry.from_state in attempts.WORKED_IN and change.entry.trigger not in attempts.GOES_ON:
-            interrupted.append(change)
         if change.entity.__dict__["tool"]:
             with_tool.append(change)
-    if interrupted:
-        attempts.keep(interrupted)
     if queued:
         run_queues.open_queues(work, queued)
-    _reevaluate_tasks(work, started, progressed)
-    # Last, because a report may lock the breaker of the tool.
-    if with_tool:
-        tools.react(work, with_tool)
-
-
-def _reevaluate_tasks(work: UnitOfWork, started: list[Change], progressed: list[Change]) -> None:
     if started:
         run_queues.require_room(work, started)
         _tasks_started(work, started)
     if progressed and not unobserved_completion.complete(work, progressed):
         _tasks_progressed(work, progressed)
+    # Last, because a report may lock the breaker of the tool.
+    if with_tool:
+        tools.react(work, with_tool)
+
+
+def _keep_attempts(changes: list[Change]) -> None:
+    interrupted = [
+        change
+        for change in changes
+        if change.entry.from_state in attempts.WORKED_IN and change.entry.trigger not in attempts.GOES_ON
+    ]
+    if interrupted:
+        attempts.keep(interrupted)
 
 
 def _tasks_started(work: UnitOfWork, changes: list[Change]) -> None:
