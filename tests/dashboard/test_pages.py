@@ -81,7 +81,7 @@ def test_user_input_is_escaped_on_every_page(people: dict[str, Any], scene: Scen
     from tests.dashboard.scene import last_forced
 
     addresses = [
-        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal")),
+        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal", "task_log")),
         reverse("console:machine", args=["tasks"]) + f"?q={EVIL}",
         reverse("console:entity", args=["tasks", "scene-t1"]) + "?tab=data",
         reverse("console:entity", args=["tasks", "scene-t2"]),
