@@ -24,7 +24,7 @@ from ..machines.worker import RECOVERY_WINDOW, SILENCE_LIMIT, Worker
 from ..machines.workstream import Workstream
 from ..reactions.tasks import reevaluate as reevaluate_tasks
 from ..storage.keyset_scan import next_by_entry, next_by_time
-from ..storage.links import has_part
+from ..storage.links import has_part, related_column
 from ..storage.sql_params import quote_states
 from ..transitions.unit_of_work import run_in_transaction
 
@@ -113,9 +113,12 @@ def start_due_runs() -> int:
 
 def queue_due_tasks() -> int:
     """Re-evaluate the pending tasks that were not to be queued before now, in workstreams that have started."""
-    started = Workstream.objects.filter(state__in=workstream.WORKING)
-    due = Task.objects.filter(
-        state=SqlLiteral(task.State.PENDING), not_before__isnull=False, not_before__lte=now(), workstream__in=started
+    # The state of each workstream is read by its id: as a join, SQLite would read all tasks of these workstreams.
+    due = Task.objects.alias(workstream_state=related_column(Task, "workstream", "state")).filter(
+        state=SqlLiteral(task.State.PENDING),
+        not_before__isnull=False,
+        not_before__lte=now(),
+        workstream_state__in=sorted(workstream.WORKING),
     )
     ids = next_by_time(due, "not_before", _places, "scheduler_assigned", BATCH)
     if ids:

@@ -53,6 +53,7 @@ LISTED = [
     Page("entity", VIEW, TASK),
     Page("why", VIEW, TASK),
     Page("liveness", VIEW, "running task"),
+    Page("task_log", VIEW, ("scene-t1",)),
     Page("views", VIEW, ("tasks",)),
     Page("proof", VIEW, TASK),
     Page("run", VIEW, ("scene",)),

@@ -34,8 +34,8 @@ def test_actions_of_agents_and_the_system_are_listed_apart(operator: Client, sce
     assert [each.trigger for each in page.context["open_transitions"]] == ["run_canceled"]
     assert page.context["closed_transitions"] == []
     automatic = {each.trigger for each in page.context["automatic_transitions"]}
-    assert automatic == {"all_workstreams_completed", "critical_workstream_failed"}
-    assert "2 transitions made by agents or the system" in text_of(page)
+    assert automatic == {"all_workstreams_completed", "critical_workstream_failed", "nothing_can_continue"}
+    assert "3 transitions made by agents or the system" in text_of(page)
 
 
 def test_an_entity_without_an_open_action_shows_that(operator: Client, people: dict[str, Any], scene: Scene) -> None:

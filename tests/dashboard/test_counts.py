@@ -111,7 +111,7 @@ def test_a_worker_that_sends_heartbeats_needs_no_approval(viewer: Client, scene:
 
     listed = [row["item"].kind for row in page.context["rows"]]
     assert listed == ["needs approval"]
-    assert dict(page.context["kinds"]) == {"overdue": 0, "needs approval": 1, "needs a decision": 0}
+    assert dict(page.context["kinds"]) == {"overdue": 0, "no progress": 0, "needs approval": 1, "needs a decision": 0}
 
 
 def test_the_board_counts_all_that_is_overdue(scene: Scene) -> None:

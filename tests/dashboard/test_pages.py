@@ -28,8 +28,9 @@ from tests.support import world
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
 # Pages whose cost grows with what they show, not with the tables: the stuck list finds the cause of each row, an
-# explanation walks to the root cause, a preview is a real override that is rolled back, a verification reads events.
-DEAR = {"stuck", "why", "force", "waive", "approval_preview", "audit_verify"}
+# explanation walks to the root cause, a preview is a real override that is rolled back, a verification reads events,
+# a proof reads each kind of link of its entity.
+DEAR = {"stuck", "why", "force", "waive", "approval_preview", "audit_verify", "proof"}
 
 
 @pytest.mark.parametrize("place", [page for page in PAGES if page.name not in DEAR], ids=lambda page: page.name)
@@ -80,7 +81,7 @@ def test_user_input_is_escaped_on_every_page(people: dict[str, Any], scene: Scen
     from tests.dashboard.scene import last_forced
 
     addresses = [
-        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal")),
+        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal", "task_log")),
         reverse("console:machine", args=["tasks"]) + f"?q={EVIL}",
         reverse("console:entity", args=["tasks", "scene-t1"]) + "?tab=data",
         reverse("console:entity", args=["tasks", "scene-t2"]),

@@ -182,7 +182,7 @@ class Weather(ApiView):
         "api/monitoring/urls.py", '\n    path("weather/", weather.Weather.as_view()),', after="urlpatterns = ["
     )
 
-    assert "GET /api/v1/weather/ has no summary: give api.monitoring.weather.Weather" in project.fails(CHECK)
+    assert "GET /api/v1/weather has no summary: give api.monitoring.weather.Weather" in project.fails(CHECK)
 
     project.write("api/monitoring/weather.py", view.format(docstring='"""Returns the weather."""'))
     project.passes(f"{GENERATE} && {CHECK} && {check}")

@@ -144,6 +144,8 @@ def check_failover(
     with pytest.raises(NotFound):
         client.get("runs", "lost")
 
+    # A stream continues from where the journal is when it notices the epoch, which takes up to a second.
+    until(lambda: listener.ended)
     submit(client, "after")
     until(lambda: listener.has("after-t"))
     assert [(each.epoch, each.kept) for each in listener.ended] == [(2, kept)]
