@@ -11,6 +11,7 @@ SQLite has one writer at a time, so its row ids follow the order of commits.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from .position import Numbering, Position
 
 EVENTS, POSITIONS = Event._meta.db_table, Position._meta.db_table
 LAST = 2**64 - 1  # the highest transaction id
+# What a mark looks like. A copy between the two kinds of database carries one that this database cannot read.
+MARKS = {"postgresql": re.compile(r"[0-9]+:[0-9]+:[0-9,]*"), "sqlite": re.compile(r"[0-9]+ [^ ]+")}
 WITHOUT_POSITION = f"NOT EXISTS (SELECT 1 FROM {POSITIONS} AS p WHERE p.event_id = e.event_id)"
 
 
@@ -111,7 +114,7 @@ def select_unnumbered_since(seen: str) -> Unnumbered:
 
 def _is_from_this_database(seen: str) -> bool:
     """False if the table was rebuilt with other row ids or restored to a server with other transaction ids."""
-    if not seen:
+    if not MARKS[connection.vendor].fullmatch(seen):
         return False
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":

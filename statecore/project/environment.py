@@ -734,7 +734,7 @@ def read(environ: Mapping[str, str]) -> Environment:
 
 def _report(refused: ValidationError, given: Mapping[str, str]) -> str:
     problems = [
-        f"{error['loc'][0]} {_problem(error, given)}."
+        f"{error['loc'][0]} {_escape(_problem(error, given))}."
         for error in refused.errors(include_url=False)
         # The default depends on a variable that is reported itself.
         if error["type"] != "default_factory_not_called"
@@ -754,3 +754,8 @@ def _problem(error: ErrorDetails, given: Mapping[str, str]) -> str:
     if error["type"] == "literal_error":
         return f"is {given[name]!r}, but it must be one of {', '.join(get_args(field.annotation))}"
     return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]
+
+
+def _escape(text: str) -> str:
+    """Show characters that would break the line or control the terminal as Python writes them."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -5,13 +5,14 @@ The next occurrence is a column of the schedule and every due one a row, so noth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
-from django.db import models
+from django.db import connection, models
 from django.db.models import Q
 
 from ..kernel.actors import NAME_LENGTH
@@ -21,6 +22,11 @@ from ..kernel.ids import ID_LENGTH, IdField
 SCHEDULE_ID_LENGTH = 32  # the id of a run has the time too
 REASON_LENGTH = 2_000
 PREVIEWED = 5
+
+INSERT = (
+    "INSERT INTO statecore_scheduleoccurrence (schedule_id, at, outcome, detail, noticed_at, requested_by, run_id) "
+    "VALUES (%s, %s, %s, %s, %s, '', '') ON CONFLICT (schedule_id, at) DO NOTHING"
+)
 
 
 class CatchUp(models.TextChoices):
@@ -150,3 +156,16 @@ class ScheduleOccurrence(models.Model):
             "requested_by": self.requested_by or None,
             "detail": self.detail or None,
         }
+
+
+def record_occurrences(found: Iterable[ScheduleOccurrence]) -> None:
+    """Write the occurrences in one batch, except those that another sweep or an operator recorded before."""
+    prepare = connection.ops.adapt_datetimefield_value
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            INSERT,
+            [
+                (each.schedule_id, prepare(each.at), each.outcome, each.detail, prepare(each.noticed_at))
+                for each in found
+            ],
+        )

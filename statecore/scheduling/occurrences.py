@@ -27,6 +27,7 @@ from ..records.schedule import (
     Schedule,
     ScheduleOccurrence,
     iter_occurrences,
+    record_occurrences,
 )
 from . import templates
 from .plans import submit_plan
@@ -57,7 +58,7 @@ def notice_due() -> int:
         due = Schedule.objects.filter(next_at__isnull=False, next_at__lte=at).order_by("next_at", "pk")
         schedules = list(due.select_for_update(skip_locked=True)[:BATCH])
         found = [each for schedule in schedules for each in _list_due(schedule, at)]
-        ScheduleOccurrence.objects.bulk_create(found, batch_size=BATCH, ignore_conflicts=True)
+        record_occurrences(found)
         if schedules:
             with connection.cursor() as cursor:
                 prepare = connection.ops.adapt_datetimefield_value

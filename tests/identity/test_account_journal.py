@@ -50,7 +50,8 @@ def admin(ada: User) -> Client:
 
 
 def entries(of: str = "") -> list[Event]:
-    found = Event.objects.filter(entity_type="account").order_by("event_id")
+    """Returns them by account in the order of its chain: ids of the same millisecond have none."""
+    found = Event.objects.filter(entity_type="account").order_by("entity_id", "sequence")
     return list(found.filter(entity_id=of) if of else found)
 
 

@@ -296,6 +296,7 @@ def _forbidden_by_its_phase(clock: Clock, entry: Any) -> None:
 
 
 SPOIL: dict[Key, Setting] = {
+    ("run", "run_started", "running"): _due_in_an_hour("not_before"),
     ("run", "all_workstreams_completed", "succeeded"): _child(world.workstream, "run", "planned"),
     ("run", "critical_workstream_failed", "failed"): _child(world.workstream, "run", "failed"),
     ("run", "nothing_can_continue", "failed"): _child(world.workstream, "run", "planned"),

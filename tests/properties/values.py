@@ -39,13 +39,14 @@ REASONS = st.one_of(st.just(""), st.just("seen to be wrong by hand"), TEXTS)
 METADATA = st.one_of(st.just({}), st.dictionaries(TEXTS, JSON, max_size=2))
 CATEGORIES = st.sampled_from([*Category.values, "whim"])
 
-FITTING: dict[type, st.SearchStrategy[Any]] = {
+FITTING: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 3),
     float: st.floats(0, 9, allow_nan=False),
     str: st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12),
     bool: st.booleans(),
     dict: st.dictionaries(st.text("abc", max_size=3), st.integers(0, 9), max_size=2),
     list: st.lists(st.sampled_from(["w-1", "w-2"]), max_size=3),
+    Any: st.none() | st.lists(st.integers(0, 9) | st.sampled_from(["é🚀", ""]) | st.booleans(), max_size=2),
 }
 
 

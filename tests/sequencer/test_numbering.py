@@ -269,6 +269,18 @@ def test_a_wrong_mark_is_detected_and_discarded() -> None:
     assert_in_order(ordered())
 
 
+def test_a_mark_of_the_other_kind_of_database_is_discarded() -> None:
+    transition_repeatedly(uet_worker(), 4)
+    catch_up()
+    mark = "3:3:" if connection.vendor == "sqlite" else f"1 {Position.objects.get(position=1).event_id}"
+    Numbering.objects.update(seen=mark, cluster="")
+
+    assert commit_order.load_numbering().seen == ""
+    transition_repeatedly(uet_worker(), 4)
+    catch_up()
+    assert_in_order(ordered())
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("analyzed", [False, True])
 def test_finding_new_events_reads_no_old_rows(analyzed: bool) -> None:

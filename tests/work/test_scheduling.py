@@ -82,12 +82,25 @@ def test_a_worker_with_an_affinity_keeps_to_its_workstreams() -> None:
     assert [held.pk for held in Agent("anywhere", affinity={}).claim()] == ["a1"]
 
 
-def test_the_highest_priority_goes_first_and_then_the_oldest(clock) -> None:
+@pytest.mark.parametrize("most", [5, 1])
+def test_in_a_run_the_highest_priority_goes_first_and_then_the_oldest(clock, most: int) -> None:
+    soon = (START + timedelta(minutes=1)).isoformat()
+    submit(
+        workstream("a", "old-1", "old-2", task("low", priority=-1)),
+        workstream("b", task("high", priority=5, not_before=soon), task("new", not_before=soon)),
+    )
+    clock.shift(60)
+    timers.queue_due_tasks()
+    agents = [Agent(f"w-{number}", max_concurrent_tasks=most) for number in range(5 // most)]
+    assert [held.pk for agent in agents for held in agent.claim()] == ["high", "old-1", "old-2", "new", "low"]
+
+
+def test_the_highest_priority_goes_first_and_then_the_runs_in_turn(clock) -> None:
     submit(workstream("a", "old-1", "old-2", task("low", priority=-1)))
     clock.shift(60)
     submit(workstream("b", task("high", priority=5), "new"), id="s")
-    agent = Agent(max_concurrent_tasks=5)
-    assert [held.pk for held in agent.claim()] == ["high", "old-1", "old-2", "new", "low"]
+    agents = [Agent(f"w-{number}") for number in range(5)]
+    assert [held.pk for agent in agents for held in agent.claim()] == ["high", "old-1", "new", "old-2", "low"]
 
 
 def test_a_worker_claims_up_to_its_capacity_and_is_busy_until_it_holds_none() -> None:
