@@ -98,8 +98,8 @@ def get(template: str, version: int | None = None) -> PlanTemplate:
 
 def complete_values(declared: Mapping[str, Any], values: Any) -> dict[str, Any]:
     """Return the value of each parameter; raises Invalid for unknown, missing and wrong ones."""
-    if not isinstance(values, Mapping):
-        raise Invalid({"parameters": ["must be an object."]})
+    if error := object_error(values):
+        raise Invalid({"parameters": [error]})
     errors: dict[str, str | None] = {
         f"parameters.{name}": "is not a parameter of the template." for name in values if name not in declared
     }
