@@ -48,7 +48,7 @@ class Line(Body):
 
 
 Lines = Annotated[list[Line], Meta(max_length=MAX_LINES)]
-Offset = Annotated[int, Meta(ge=0)]
+Offset = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class LogFields(Body):

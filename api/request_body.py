@@ -30,6 +30,8 @@ T = TypeVar("T")
 Respond = Callable[[UnitOfWork | None], dict[str, Any]]
 
 EXACT = 2**53  # the largest whole number that a float holds exactly
+# Code that walks through a body calls itself for each level.
+MAX_DEPTH = 300
 KEY_HEADER = "HTTP_IDEMPOTENCY_KEY"
 KEY_FIELD = "request_id"
 KEY_PATTERN = re.compile(r"[!-~]{1,200}")
@@ -96,9 +98,22 @@ def raw_body(request: Request) -> bytes:
 
 def decode_json(raw: bytes) -> Any:
     try:
-        return _decoder.decode(raw)
+        body = _decoder.decode(raw)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise Invalid({"body": [f"is not JSON that can be read: {error}."]}) from None
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _is_too_deep(body):
+        raise Invalid({"body": [f"is nested deeper than {MAX_DEPTH} levels."]})
+    return body
+
+
+def _is_too_deep(body: Any) -> bool:
+    level = [body]
+    for _depth in range(MAX_DEPTH):
+        nested = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [child for children in nested for child in children]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _read_number(text: str) -> int | float:

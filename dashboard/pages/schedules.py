@@ -94,7 +94,7 @@ def _read_fields(request: HttpRequest) -> dict[str, Any]:
     given = {name: request.POST.get(name, "").strip() for name in TEXTS}
     try:
         parameters = json.loads(request.POST.get("parameters", "").strip() or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Invalid({"parameters": ["must be a JSON object."]}) from error
     return {**given, "parameters": parameters, "not_after": _read_time(request.POST.get("not_after", "").strip())}
 

@@ -12,7 +12,7 @@ def parse(url: str, *, synchronous: str = "FULL", pool: int = 0) -> DatabaseSett
     """Raises ValueError with the rest of a sentence that starts with the variable's name.
 
     Three slashes precede a path relative to the current directory, four an absolute one. With a `pool` of 0 each thread
-    keeps a connection.
+    keeps a connection; SQLite has no pool, and opens one for each request instead.
     """
     try:
         parts = urlsplit(url)
@@ -21,14 +21,14 @@ def parse(url: str, *, synchronous: str = "FULL", pool: int = 0) -> DatabaseSett
         # Python's message quotes a part of the URL, which may be the password.
         raise ValueError(f"cannot be read; it should be {SHAPES}") from None
     if parts.scheme == "sqlite":
-        return _sqlite(parts, synchronous)
+        return _sqlite(parts, synchronous, pool)
     if parts.scheme in ("postgres", "postgresql"):
         return _postgres(parts, pool)
     scheme = f"starts with {parts.scheme!r}" if parts.scheme else "has no scheme"
     raise ValueError(f"{scheme}, but it should be {SHAPES}")
 
 
-def _sqlite(parts: SplitResult, synchronous: str) -> DatabaseSettings:
+def _sqlite(parts: SplitResult, synchronous: str, pool: int) -> DatabaseSettings:
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path:
         raise ValueError("names no SQLite file; it should be sqlite:///path")
@@ -37,7 +37,9 @@ def _sqlite(parts: SplitResult, synchronous: str) -> DatabaseSettings:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": path,
-        "CONN_MAX_AGE": 600,
+        # With a pool each request runs in a thread of its own, whose connection would stay open until the collector
+        # of garbage finds it.
+        "CONN_MAX_AGE": 0 if pool else 600,
         "OPTIONS": {
             # Writers lock at BEGIN: upgrading a read lock later fails immediately instead of waiting.
             "transaction_mode": "IMMEDIATE",

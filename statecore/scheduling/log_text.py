@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 MAX_CHARACTERS = 8_192  # of one line
-# CSI sequences such as colours, OSC sequences such as titles and links, and the other escape sequences.
+# CSI sequences such as colours, OSC sequences such as titles and links, and the other escape sequences. No sequence
+# reaches beyond the beginning of the next one, so that a search is linear whatever an agent sends.
 ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\x9d]*(?:\x07|\x1b\\|\x9c|$)"
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\|$)|\x1b[ -/]*[0-~]"
 )
 # Control characters are replaced by their pictures (U+2400 and following), except tab and line feed.

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import OuterRef, Subquery
 
 from ..kernel.actors import THE_SYSTEM
@@ -45,7 +45,7 @@ def run_due() -> int:
     while notice_due() == BATCH:
         pass
     due = ScheduleOccurrence.objects.filter(outcome=Outcome.DUE).order_by("at", "pk").values_list("pk", flat=True)
-    return sum(_submit(pk) for pk in due[:RUNS])
+    return sum(_submit_or_fail(pk) for pk in due[:RUNS])
 
 
 # Noticing
@@ -57,14 +57,18 @@ def notice_due() -> int:
     with transaction.atomic():
         due = Schedule.objects.filter(next_at__isnull=False, next_at__lte=at).order_by("next_at", "pk")
         schedules = list(due.select_for_update(skip_locked=True)[:BATCH])
-        found = [each for schedule in schedules for each in _list_due(schedule, at)]
-        record_occurrences(found)
+        notice(schedules, at)
         if schedules:
             with connection.cursor() as cursor:
                 prepare = connection.ops.adapt_datetimefield_value
                 rows = [(schedule.next_at and prepare(schedule.next_at), schedule.pk) for schedule in schedules]
                 cursor.executemany(f"UPDATE {Schedule._meta.db_table} SET next_at = %s WHERE id = %s", rows)
     return len(schedules)
+
+
+def notice(schedules: list[Schedule], at: datetime) -> None:
+    """Write the due occurrences of locked schedules, and set their next times, which the caller stores."""
+    record_occurrences([each for schedule in schedules for each in _list_due(schedule, at)])
 
 
 def _list_due(schedule: Schedule, at: datetime) -> list[ScheduleOccurrence]:
@@ -91,14 +95,28 @@ def _list_due(schedule: Schedule, at: datetime) -> list[ScheduleOccurrence]:
 # Submitting
 
 
+def _submit_or_fail(pk: int) -> bool:
+    """Return whether a run was submitted. An occurrence that cannot be handled fails; it must not stop the others."""
+    try:
+        return _submit(pk)
+    except (OperationalError, InterfaceError):  # the database is away: the next sweep tries again
+        raise
+    except Exception as error:
+        log.exception("schedule_failed", occurrence=pk)
+        kind = "database error" if isinstance(error, DatabaseError) else type(error).__name__
+        detail = f"internal error ({kind}); the log has the details"
+        ScheduleOccurrence.objects.filter(pk=pk, outcome=Outcome.DUE).update(outcome=Outcome.FAILED, detail=detail)
+        return False
+
+
 def _submit(pk: int) -> bool:
     """Return whether a run was submitted."""
     with transaction.atomic():
-        due = ScheduleOccurrence.objects.select_for_update(skip_locked=True).filter(pk=pk, outcome=Outcome.DUE)
-        occurrence = due.first()
-        if occurrence is None:
+        # The schedule is locked, so that another sweep does not submit its next occurrence beside this one.
+        schedule = Schedule.objects.select_for_update(skip_locked=True).filter(occurrences=pk).first()
+        occurrence = ScheduleOccurrence.objects.filter(pk=pk, outcome=Outcome.DUE).first()
+        if schedule is None or occurrence is None:
             return False
-        schedule = Schedule.objects.get(pk=occurrence.schedule_id)
         if running := _find_running(schedule):
             occurrence.outcome, occurrence.detail = Outcome.SKIPPED, f"run {running} had not ended"
         else:

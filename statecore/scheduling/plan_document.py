@@ -51,12 +51,7 @@ def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
     """
     run = {name: document[name] for name in RUN_FIELDS if name in document}
     plan = Plan(run, max_entities=max_entities)
-    for name in sorted(document.keys() - KEYS):
-        plan.add_error(name, "is not a member of a plan.")
-    if plan.run.get("id") is not None and not is_valid_id(plan.run["id"]):
-        plan.add_error("id", INVALID_ID)
-    if (url := document.get("webhook")) is not None and (error := url_error(url)):
-        plan.add_error("webhook", error)
+    _check_run(plan, document)
     if "max_repairs" in document:
         plan.defaults["max_repairs"] = document["max_repairs"]
     for place, workstream in _read_objects(plan, "workstreams", document.get("workstreams")):
@@ -71,6 +66,17 @@ def read_plan(document: Mapping[str, Any], max_entities: int) -> Plan:
     if plan.errors:
         raise Invalid(plan.errors)
     return plan
+
+
+def _check_run(plan: Plan, document: Mapping[str, Any]) -> None:
+    for name in sorted(document.keys() - KEYS):
+        plan.add_error(name, "is not a member of a plan.")
+    if plan.run.get("id") is not None and not is_valid_id(plan.run["id"]):
+        plan.add_error("id", INVALID_ID)
+    if not isinstance(plan.run.get("metadata", {}), Mapping):
+        plan.add_error("metadata", "must be an object.")
+    if (url := document.get("webhook")) is not None and (error := url_error(url)):
+        plan.add_error("webhook", error)
 
 
 def _read_objects(plan: Plan, place: str, given: object) -> Iterable[tuple[str, Mapping[str, Any]]]:

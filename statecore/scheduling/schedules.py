@@ -22,12 +22,14 @@ from ..records.schedule import (
     REASON_LENGTH,
     SCHEDULE_ID_LENGTH,
     CatchUp,
+    Outcome,
     Overlap,
     Schedule,
     ScheduleOccurrence,
     iter_occurrences,
 )
 from . import templates
+from .occurrences import notice
 
 CRON = re.compile(r"\S+( \S+){4}")
 FIELDS = ("template", "template_version", "cron", "timezone", "parameters", "catch_up", "overlap", "not_after")
@@ -55,17 +57,19 @@ def change(schedule_id: str, fields: Mapping[str, Any], *, actor: Actor) -> Sche
     """Change a schedule. Occurrences that are due already stay; the next one follows from the new times."""
     templates.require(actor, "change", "schedule")
     with transaction.atomic():
-        schedule = lock(schedule_id)
+        schedule, at = lock(schedule_id), now()
+        while schedule.next_at is not None and schedule.next_at <= at:
+            notice([schedule], at)
         _apply(schedule, fields)
         if schedule.paused_at is None:
-            schedule.next_at = schedule.next_after(now())
+            schedule.next_at = schedule.next_after(at)
         schedule.save()
         _record(Action.SCHEDULE_CHANGED, schedule, actor, changed=sorted(fields))
     return schedule
 
 
 def pause(schedule_id: str, *, reason: str, actor: Actor) -> Schedule:
-    """Let nothing occur until the schedule is resumed."""
+    """Let nothing occur until the schedule is resumed, except what an operator requests. What is due is left out."""
     templates.require(actor, "change", "schedule")
     _check_reason(reason)
     with transaction.atomic():
@@ -75,6 +79,8 @@ def pause(schedule_id: str, *, reason: str, actor: Actor) -> Schedule:
         schedule.paused_at, schedule.paused_by, schedule.pause_reason = now(), actor.name, reason
         schedule.next_at = None
         schedule.save()
+        due = schedule.occurrences.filter(outcome=Outcome.DUE, requested_by="")
+        due.update(outcome=Outcome.SKIPPED, detail="the schedule was paused")
         _record(Action.SCHEDULE_PAUSED, schedule, actor, reason=reason)
     return schedule
 
@@ -126,7 +132,10 @@ def _apply(schedule: Schedule, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         setattr(schedule, name, value)
     if isinstance(schedule.not_after, datetime):
-        schedule.not_after = schedule.not_after.astimezone(UTC)
+        try:
+            schedule.not_after = schedule.not_after.astimezone(UTC)
+        except OverflowError:
+            raise Invalid({"not_after": ["is out of range."]}) from None
     errors = {
         "timezone": _find_zone_error(schedule.timezone),
         "catch_up": _find_choice_error(schedule.catch_up, CatchUp.values),

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from ..journal.accounts import Action
@@ -21,7 +22,7 @@ from ..kernel.actors import Kind as ActorKind
 from ..kernel.clock import now, rfc3339
 from ..kernel.ids import ID_LENGTH, is_valid_id
 from ..kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
-from ..kernel.validation import json_error, text_error
+from ..kernel.validation import json_error, object_error, text_error
 from ..machines.run import Run
 from ..machines.task import Task
 from ..machines.test_gate import TestGate
@@ -52,7 +53,7 @@ def store(
     errors = {
         "id": None if is_valid_id(template) else "must be 1 to 64 of A-Z a-z 0-9 . _ : -",
         "description": text_error(description, DESCRIPTION_LENGTH),
-        "plan": None if isinstance(plan, dict) else "must be an object.",
+        "plan": object_error(plan, settings.DATA_UPLOAD_MAX_MEMORY_SIZE),
         **_find_declaration_errors(declared),
     }
     _raise_errors(errors)
@@ -97,8 +98,8 @@ def get(template: str, version: int | None = None) -> PlanTemplate:
 
 def complete_values(declared: Mapping[str, Any], values: Any) -> dict[str, Any]:
     """Return the value of each parameter; raises Invalid for unknown, missing and wrong ones."""
-    if not isinstance(values, Mapping):
-        raise Invalid({"parameters": ["must be an object."]})
+    if error := object_error(values):
+        raise Invalid({"parameters": [error]})
     errors: dict[str, str | None] = {
         f"parameters.{name}": "is not a parameter of the template." for name in values if name not in declared
     }
@@ -124,16 +125,22 @@ def _find_declaration_errors(declared: Any) -> dict[str, str | None]:
 def _find_declaration_error(name: str, declaration: Any) -> str | None:
     if NAME.fullmatch(name) is None or name in GIVEN:
         return "must have a name of at most 40 of a-z 0-9 _, other than run and scheduled_at."
-    if not isinstance(declaration, Mapping) or declaration.keys() - DECLARED or declaration.get("type") not in TYPES:
+    if not isinstance(declaration, Mapping) or declaration.keys() - DECLARED or not _is_type(declaration.get("type")):
         return f"must be an object with a type ({', '.join(TYPES)}), and default, choices and description if needed."
     choices = declaration.get("choices", [])
     if not isinstance(choices, list):
         return "must have a list of choices."
+    if error := text_error(declaration.get("description", ""), DESCRIPTION_LENGTH):
+        return f"has a description that {error}"
     plain = {"type": declaration["type"]}
     errors = [_find_value_error(plain, each) for each in choices]
     if "default" in declaration:
         errors.append(_find_value_error(declaration, declaration["default"]))
     return next((error for error in errors if error), None)
+
+
+def _is_type(given: object) -> bool:
+    return isinstance(given, str) and given in TYPES
 
 
 def _find_value_error(declaration: Mapping[str, Any], value: Any) -> str | None:

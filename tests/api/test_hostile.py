@@ -13,6 +13,8 @@ from tests.support import world
 pytestmark = pytest.mark.django_db
 
 DEEP = b'{"a":' * 200_000 + b"1" + b"}" * 200_000
+# What JSON readers take, but too deep for code that walks through it.
+TASKS = b'[{"id": "w", "tasks": [{"id": "t", "payload": ' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}]}]"
 BODIES = {
     "not json": b"{",
     "not utf-8": b'{"a": "\xff"}',
@@ -29,6 +31,8 @@ BODIES = {
     "a strange name": b'{"": 1, "a b": 2, "__class__": 3}',
     "a name with NUL": b'{"a\\u0000": 1}',
     "deep metadata": b'{"metadata": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}",
+    "a deep plan": b'{"id": "d", "phase": "PH", "workstreams": ' + TASKS + b"}",
+    "a deep template": b'{"id": "d", "plan": {"workstreams": ' + TASKS + b"}}",
     "metadata with NUL": b'{"metadata": {"a\\u0000": "\\u0000"}}',
     "metadata with a huge number": b'{"metadata": {"a": ' + b"9" * 100 + b"}}",
     "large metadata": json.dumps({"metadata": {"a": "x" * 300_000}}).encode(),
@@ -41,6 +45,9 @@ PATHS = [
     "runs/submit/",
     "tasks/bulk-transitions/",
     "breakers/x/report/",
+    "templates/",
+    "schedules/",
+    "webhooks/",
 ]
 
 
@@ -69,13 +76,13 @@ def test_a_hostile_body_is_refused_by_every_kind_of_call(body: bytes) -> None:
 
 
 def test_a_body_that_is_too_large_is_413() -> None:
-    caller = Caller()
+    caller = Caller("operate")
     for path in PATHS:
         expect_refusal(send(caller, path, b'{"a": "' + b"x" * 9_000_000 + b'"}'), 413, "too_large")
 
 
 def test_a_body_of_another_type_is_415() -> None:
-    caller = Caller()
+    caller = Caller("operate")
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "nonsense"):
         expect_refusal(send(caller, "pipeline-jobs/", b"a=1", kind=kind), 415, "unsupported_media_type")
 

@@ -61,6 +61,9 @@ def test_an_operator_creates_changes_pauses_and_runs_a_schedule(operator: Client
         ({"parameters": "{"}, "must be a JSON object"),
         ({"not_after": "2099-01-01T00:00"}, "must have a time zone"),
         ({"parameters": "{}"}, "is required"),
+        ({"parameters": "[" * 100_000}, "must be a JSON object"),
+        ({"parameters": '{"\\ud800": 1}'}, "must be plain JSON"),
+        ({"not_after": "0001-01-01T00:00+14:00"}, "is out of range"),
     ],
 )
 def test_a_refused_form_keeps_what_was_typed(operator: Client, change: dict[str, str], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -181,6 +182,16 @@ def test_a_line_is_stored_as_plain_text(raw: str, shown: str) -> None:
     assert clean_line(raw) == shown
 
 
+@pytest.mark.parametrize("start", ["\x9d", "\x1b]", "\x9b", "\x1bP", "\x1b "])
+def test_no_line_takes_long_to_clean(start: str) -> None:
+    """Sequences that never end; searching from each to the end of the line would take hundreds of milliseconds."""
+    line = start * (MAX_CHARACTERS // len(start) - 1) + "\x1bX"
+    begun = time.process_time()
+    for _line in range(20):
+        clean_line(line)
+    assert time.process_time() - begun < 0.5
+
+
 @pytest.mark.parametrize("text", [b"\xff\xfe broken", b"\\ud83d half", b"nul \\u0000 \\u001b[32mgreen"])
 def test_text_that_is_not_valid_unicode_is_stored_and_read(agent: Caller, text: bytes) -> None:
     body = b'{"attempt": 1, "lines": [{"text": "' + text + b'"}]}'
@@ -202,6 +213,7 @@ def test_text_that_is_not_valid_unicode_is_stored_and_read(agent: Caller, text: 
         {"attempt": 1, "lines": [{"text": "x", "at": "yesterday"}]},
         {"attempt": 1, "lines": [{"text": "x", "at": "0001-01-01T00:00:00+14:00"}]},
         {"attempt": 1, "lines": [], "offset": -1},
+        {"attempt": 1, "lines": [], "offset": 2**63},
         {"attempt": -1, "lines": []},
     ],
 )

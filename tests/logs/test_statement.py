@@ -51,6 +51,7 @@ def test_every_refusal_is_the_same_after_a_first_call(agent: Caller, settings: A
     write(agent, "a")
     assert expect_refusal(write(agent, "x", offset=5), 409, "log_gap")["offset"] == 1
     assert expect_ok(write(agent, "a", "b", offset=0)) == {"next": 3}
+    expect_refusal(write(agent, "x", offset=2**63), 400, "invalid")
     expect_refusal(write(agent, "x", attempt=2), 409, "lease_lost")
     expect_refusal(write(agent, "x", task="missing"), 404, "not_found")
     settings.STATECORE_LOG_BYTES_PER_SECOND = 1

@@ -61,6 +61,11 @@ def test_a_pool_replaces_the_connections_that_threads_keep() -> None:
     assert pooled["OPTIONS"]["pool"]["max_size"] == 4
 
 
+def test_sqlite_needs_no_pool_but_keeps_no_connection_where_there_would_be_one() -> None:
+    assert database_url.parse("sqlite:///a")["CONN_MAX_AGE"] == 600
+    assert database_url.parse("sqlite:///a", pool=4)["CONN_MAX_AGE"] == 0
+
+
 @pytest.mark.parametrize(
     "url",
     [

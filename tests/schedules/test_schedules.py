@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
 import pytest
 import time_machine
+from django.db import transaction
 
 from statecore.journal import Event
+from statecore.journal.accounts import Action
 from statecore.kernel.refusals import DuplicateId, Invalid, PermissionDenied, TerminalState
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.operations import integrity
-from statecore.records import Phase, Schedule, ScheduleOccurrence
+from statecore.records import Phase, PlanTemplate, Schedule, ScheduleOccurrence
 from statecore.records.schedule import iter_occurrences
 from statecore.scheduling import occurrences, schedules, templates
 from tests.races.contest import operator
@@ -128,6 +130,26 @@ def test_a_paused_schedule_does_not_occur(clock: Any, template: None) -> None:
     assert sorted(entries) == ["schedule_created", "schedule_paused", "schedule_resumed"]
 
 
+def test_a_pause_leaves_out_what_is_due_but_not_what_an_operator_requested(clock: Any, template: None) -> None:
+    add(catch_up="all", overlap="allow")
+    clock.move_to(START + timedelta(hours=2))
+    occurrences.notice_due()
+    clock.move_to(START + timedelta(hours=2, minutes=1))
+    schedules.run_now("s", actor=operator())
+    schedules.pause("s", reason="too many", actor=operator())
+    assert occurrences.run_due() == 1
+    assert outcomes() == [("23T01:00", "skipped"), ("23T02:00", "skipped"), ("23T02:01", "submitted")]
+
+
+def test_a_change_keeps_the_occurrences_that_no_sweep_has_noticed_yet(clock: Any, template: None) -> None:
+    add(catch_up="all", overlap="allow")
+    clock.move_to(START + timedelta(hours=2, minutes=1))
+    schedules.change("s", {"cron": "30 * * * *"}, actor=operator())
+    clock.move_to(START + timedelta(hours=2, minutes=30))
+    assert occurrences.run_due() == 3
+    assert [at for at, _outcome in outcomes()] == ["23T01:00", "23T02:00", "23T02:30"]
+
+
 def test_a_schedule_ends_after_its_last_time(clock: Any, template: None) -> None:
     add(not_after=START + timedelta(hours=2), overlap="allow", catch_up="all")
     clock.move_to(START + timedelta(hours=9))
@@ -151,6 +173,19 @@ def test_a_plan_that_is_refused_is_recorded(clock: Any, template: None) -> None:
     found = ScheduleOccurrence.objects.get()
     assert found.outcome == "failed"
     assert "gone" in found.detail
+
+
+def test_an_occurrence_that_cannot_be_handled_fails_and_does_not_stop_the_others(clock: Any, template: None) -> None:
+    """A template of an earlier version, which was stored without today's checks."""
+    plan = {**PLAN, "metadata": "text"}
+    old = PlanTemplate(template="old", version=1, plan=plan, parameters=PARAMETERS, created_by="ada", created_at=START)
+    with transaction.atomic():
+        old.insert(Action.TEMPLATE_STORED, actor=operator(), facts={})
+    add("a", template="old")
+    add("b")
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 1
+    assert dict(ScheduleOccurrence.objects.values_list("schedule", "outcome")) == {"a": "failed", "b": "submitted"}
 
 
 def test_a_new_version_is_used_unless_the_schedule_names_one(clock: Any, template: None) -> None:
@@ -275,6 +310,16 @@ def test_sweeps_at_once_submit_each_occurrence_once(clock: Any, template: None) 
     assert Counter(ScheduleOccurrence.objects.values_list("outcome", flat=True)) == {"submitted": 12}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_sweeps_at_once_submit_no_second_run_of_a_schedule_that_skips(clock: Any, template: None) -> None:
+    for number in range(4):
+        add(f"s{number}", catch_up="all")
+    clock.move_to(START + timedelta(hours=3))
+    at_once(*(partial(sweep, START + timedelta(hours=3)) for _ in range(4)))
+    occurrences.run_due()
+    assert Counter(ScheduleOccurrence.objects.values_list("outcome", flat=True)) == {"submitted": 4, "skipped": 8}
+
+
 def sweep(at: datetime) -> int:
     return occurrences.run_due()
 
@@ -297,6 +342,7 @@ def sweep(at: datetime) -> int:
         ({"parameters": {"other": 1}}, "parameters.other"),
         ({"catch_up": "some"}, "catch_up"),
         ({"id": "x" * 40}, "id"),
+        ({"not_after": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, "not_after"),
     ],
 )
 def test_a_schedule_that_cannot_work_is_refused(clock: Any, template: None, fields: dict[str, Any], name: str) -> None:
@@ -314,6 +360,12 @@ def test_a_schedule_that_cannot_work_is_refused(clock: Any, template: None, fiel
         (PLAN, {"branch": {"type": "string", "default": 5}}, "parameters.branch"),
         (PLAN, {"__class__": {"type": "string"}}, "parameters.__class__"),
         ({**PLAN, "id": "mine"}, PARAMETERS, "plan"),
+        ({**PLAN, "metadata": "text"}, PARAMETERS, "plan.metadata"),
+        ({**PLAN, "metadata": {"a": "\0"}}, PARAMETERS, "plan"),
+        ({**PLAN, "metadata": {"a": 2**64}}, PARAMETERS, "plan"),
+        (PLAN, {"branch": {"type": ["string"]}}, "parameters.branch"),
+        (PLAN, {"branch": {"type": "string", "description": "\0"}}, "parameters.branch"),
+        (PLAN, {"branch": {"type": "string", "description": {}}}, "parameters.branch"),
     ],
 )
 def test_a_template_that_cannot_work_is_refused(clock: Any, plan: Any, parameters: Any, place: str) -> None:
