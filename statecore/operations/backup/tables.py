@@ -26,8 +26,8 @@ from ...records import (
 )
 
 CHUNK = 1_000
-# The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation, like
-# those that belong to its users.
+# The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation,
+# such as those that belong to its users.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
     LogChunk, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
