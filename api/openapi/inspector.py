@@ -11,6 +11,7 @@ from drf_spectacular.openapi import AutoSchema
 from statecore.records.token import Scope
 
 from ..access import SAFE
+from .examples import add_examples
 from .operation import render
 
 # Marks an operation without a summary; the value is the view.
@@ -66,7 +67,8 @@ def complete_document(result: dict[str, Any], generator: Any, request: Any, publ
     result["paths"] = {path.removesuffix("/"): methods for path, methods in result["paths"].items()}
     parts = result.setdefault("components", {})
     described = {**components(), **claim_components(), **build_components()}
-    parts["schemas"] = _select_used({**described, **parts.get("schemas", {})}, result["paths"])
+    parts["schemas"] = select_used({**described, **parts.get("schemas", {})}, result["paths"])
+    add_examples(result["paths"], parts["schemas"])
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "sessionid"},
@@ -76,7 +78,7 @@ def complete_document(result: dict[str, Any], generator: Any, request: Any, publ
     return result
 
 
-def _select_used(schemas: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
+def select_used(schemas: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
     """Returns the schemas that the paths refer to, directly or through other schemas."""
     used: set[str] = set()
     found = set(REFERENCE.findall(json.dumps(paths, default=str)))

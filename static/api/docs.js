@@ -39,7 +39,7 @@ function resolve(schema, all) {
   return schema?.$ref ? all[schema.$ref.split("/").pop()] : schema;
 }
 
-/** The first alternative with properties: that of a body with one shape for each trigger. */
+/** The alternatives of a body that has one shape for each trigger; otherwise the body itself. */
 function shapesOf(schema, all) {
   const found = resolve(schema, all) ?? {};
   return (found.anyOf ?? found.oneOf ?? [found]).map((each) => resolve(each, all));
@@ -52,20 +52,6 @@ function typeOf(schema, all) {
   if (schema.anyOf) return schema.anyOf.map((each) => typeOf(each, all)).join(" | ");
   const type = [schema.type ?? "any"].flat().join(" | ");
   return schema.items ? `${type} of ${typeOf(schema.items, all)}` : schema.format ? `${type}, ${schema.format}` : type;
-}
-
-function sample(schema, all, depth = 0) {
-  const plain = resolve(schema, all) ?? {};
-  if (plain.const !== undefined) return plain.const;
-  if (plain.enum) return plain.enum[0];
-  if (plain.anyOf) return sample(plain.anyOf[0], all, depth);
-  const type = [plain.type ?? "object"].flat()[0];
-  if (type === "array") return plain.minItems && depth < 6 ? [sample(plain.items, all, depth + 1)] : [];
-  if (type === "object") {
-    const required = (plain.required ?? []).filter((name) => plain.properties?.[name]);
-    return Object.fromEntries(required.map((name) => [name, sample(plain.properties[name], all, depth + 1)]));
-  }
-  return { integer: plain.minimum ?? 0, number: plain.minimum ?? 0, boolean: true, null: null }[type] ?? "";
 }
 
 function element(name, text = "", attributes = {}) {
@@ -137,7 +123,25 @@ function format(text) {
   }
 }
 
-function makeForm(call, operation, all) {
+/** A text with the example of the body, and a choice if there is one for each trigger. */
+function addBody(form, body) {
+  const examples = body.examples ?? { "": { value: body.example ?? {} } };
+  const text = element("textarea", "", { name: "body", "aria-label": "Body as JSON", spellcheck: "false" });
+  const show = (name) => (text.value = JSON.stringify(examples[name].value, null, 2));
+  const names = Object.keys(examples);
+  show(names[0]);
+  if (names.length > 1) {
+    const choice = element("select");
+    for (const name of names) choice.append(new Option(name));
+    choice.addEventListener("change", () => show(choice.value));
+    const label = element("label", "trigger");
+    label.append(choice);
+    form.append(label);
+  }
+  form.append(text);
+}
+
+function makeForm(call, operation) {
   const form = element("form", "", { class: "try" });
   form.append(element("h3", "Try it out"));
   for (const parameter of parametersOf(operation)) {
@@ -147,23 +151,8 @@ function makeForm(call, operation, all) {
     label.append(input);
     form.append(label);
   }
-  const body = operation.requestBody?.content?.[BODY]?.schema;
-  if (body) {
-    const shapes = shapesOf(body, all);
-    const text = element("textarea", "", { name: "body", "aria-label": "Body as JSON", spellcheck: "false" });
-    const show = (shape) => (text.value = JSON.stringify(sample(shape, all), null, 2));
-    show(shapes[0]);
-    const triggers = shapes.map((shape) => shape.properties?.trigger?.const);
-    if (shapes.length > 1 && triggers.every(Boolean)) {
-      const choice = element("select");
-      triggers.forEach((trigger, number) => choice.append(new Option(trigger, number)));
-      choice.addEventListener("change", () => show(shapes[choice.value]));
-      const label = element("label", "trigger");
-      label.append(choice);
-      form.append(label);
-    }
-    form.append(text);
-  }
+  const body = operation.requestBody?.content?.[BODY];
+  if (body) addBody(form, body);
   const output = element("div", "", { "aria-live": "polite" });
   form.append(element("button", `Send ${call.dataset.method}`, { class: "button" }), output);
   form.addEventListener("submit", (event) => {
@@ -182,7 +171,7 @@ async function open(call) {
   const operation = document_.paths[call.dataset.path][call.dataset.method.toLowerCase()];
   const body = operation.requestBody?.content?.[BODY]?.schema;
   if (body) about.append(fieldsTable(shapesOf(body, all)[0], all));
-  about.append(makeForm(call, operation, all));
+  about.append(makeForm(call, operation));
 }
 
 tools.hidden = false;

@@ -35,7 +35,7 @@ def made(collection: str) -> object:
 @pytest.mark.parametrize("collection", COLLECTIONS)
 def test_an_entity_is_read_listed_explained_and_has_a_history(collection: str, agent: Caller) -> None:
     entity = made(collection)
-    answer = expect_ok(agent.get(f"{collection}/{entity.pk}/"))
+    answer = read(agent, f"{collection}/{entity.pk}/")
     assert {
         "id",
         "state",
@@ -124,15 +124,21 @@ def test_a_transition_returns_its_event_its_consequences_and_the_entity(agent: C
     assert answer["entity"]["detail"] == "looking"
 
 
+def read(caller: Caller, place: str) -> dict[str, Any]:
+    """Reads an entity, without the fields that only a read of one entity has."""
+    found = expect_ok(caller.get(place))
+    return {name: value for name, value in found.items() if name != "result" or not place.startswith("tasks/")}
+
+
 def test_a_transition_returns_the_entity_as_a_read_does() -> None:
     operator, running = Caller("override"), world.running_task()
     place = f"tasks/{world.task(workstream=running.workstream, depends_on=[running.pk]).pk}/"
     forced = {"to_state": "queued", "reason": "long enough a reason", "category": "other", "request_id": "once"}
     answer = expect_ok(operator.post(f"{place}override/", forced))["entity"]
     assert answer["depends_on"] == [running.pk]
-    assert answer == expect_ok(operator.get(place)) == expect_ok(operator.post(f"{place}override/", forced))["entity"]
+    assert answer == read(operator, place) == expect_ok(operator.post(f"{place}override/", forced))["entity"]
     cancelled = expect_ok(operator.post(f"tasks/{running.pk}/transitions/", {"trigger": "user_cancelled"}))["entity"]
-    assert cancelled == expect_ok(operator.get(f"tasks/{running.pk}/"))
+    assert cancelled == read(operator, f"tasks/{running.pk}/")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_an_unknown_host_is_a_json_problem(client: Client) -> None:
 
 def test_strange_addresses_are_not_found() -> None:
     caller = Caller("read")
-    for path in ("tasks", "tasks//", "%2e%2e/", "%00/", "tasks/a/b/c/d/", "../../etc/passwd", "tasks/%ff/", "nope/"):
+    for path in ("tasks//", "%2e%2e/", "%00/", "tasks/a/b/c/d/", "../../etc/passwd", "tasks/%ff/", "nope/"):
         assert caller.get(path).status_code == 404
 
 

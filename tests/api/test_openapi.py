@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from django.db.models import JSONField
 from django.urls import get_resolver
 
 from api.openapi.fields import STORED
+from api.openapi.inspector import select_used
 from statecore.kernel import registry
+from statecore.records import Phase
 from tests.api.callers import Caller, expect_ok
 from tests.support import world
 
@@ -127,3 +130,35 @@ def test_a_repeated_key_is_recognized_with_and_without_the_final_slash() -> None
 
     assert again["Idempotent-Replayed"] == "true"
     assert again.json()["event"] == first["event"]
+
+
+def bodies(document: dict) -> Iterator[tuple[str, str, dict, dict[str, Any]]]:
+    """Yields method, path, schema and the examples by name of each JSON body."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if content:
+                named = content.get("examples") or {"": {"value": content["example"]}}
+                yield method, path, content["schema"], {name: each["value"] for name, each in named.items()}
+
+
+def test_every_body_has_an_example_that_its_schema_accepts(document: dict) -> None:
+    refused = []
+    for method, path, schema, examples in bodies(document):
+        used = select_used(document["components"]["schemas"], {"": {"": schema}})
+        validator = jsonschema_rs.validator_for({"components": {"schemas": used}, **schema})
+        refused += [(method, path, name) for name, each in examples.items() if not validator.is_valid(each)]
+    assert refused == []
+
+
+def test_the_server_accepts_every_example(document: dict) -> None:
+    """What an example refers to does not exist here, so 404 and 409 are expected; 400 is not."""
+    caller = Caller("override")
+    Phase.objects.create(id="phase-1")
+    refused = []
+    for method, path, _schema, examples in bodies(document):
+        for name, example in examples.items():
+            answer = caller(method, re.sub(r"\{\w+\}", "nothing", path).removeprefix("/api/v1/"), example)
+            if answer.status_code in (400, 413, 415, 422) or answer.status_code >= 500:
+                refused.append((method, path, name, example, answer.content))
+    assert refused == []

@@ -29,7 +29,7 @@ READ_ONLY = {"get"}
 def calls() -> list[tuple[str, str]]:
     """Returns method and path of every operation in the schema, and of the schema and its page."""
     found = [
-        (method, path.removeprefix("/api/v1/") + ("" if path.endswith((".svg", ".mmd")) else "/"))
+        (method, path.removeprefix("/api/v1/") + ("" if path.endswith((".svg", ".mmd", "artifacts/{name}")) else "/"))
         for path, ways in build_document()["paths"].items()
         for method in ways
     ]
@@ -89,7 +89,7 @@ def needed_more(method: str, path: str) -> set[str]:
         return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}
-    if path.startswith(("phases/", "holds/", "templates/", "schedules/")) or (
+    if path.startswith(("phases/", "holds/", "templates/", "schedules/", "webhooks/")) or (
         path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")
     ):
         return {"read", "agent", "integrate"}
