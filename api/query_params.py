@@ -82,6 +82,11 @@ class RequestParams(QueryParams):
         following = self.build_url(before=results[-1][key]) if more else None
         return {"next": following, "previous": None, "results": results}
 
+    def build_page_by_id(self, results: list[dict[str, Any]], *, more: bool) -> dict[str, Any]:
+        """Return a page with a link to the next one, which has the results after the id of the last result."""
+        following = self.build_url(after=results[-1]["id"]) if more else None
+        return {"next": following, "previous": None, "results": results}
+
     def build_url(self, **changed: Any) -> str:
         """Return the URL of this call with changed parameters; None removes one."""
         query = {name: value for name, value in {**self.given, **changed}.items() if value is not None}

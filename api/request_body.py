@@ -40,6 +40,10 @@ KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The base of the fields of a call; an unknown field is refused by name."""
 
+    def list_given(self) -> dict[str, Any]:
+        """Return the fields that the caller has set, for calls whose fields are UNSET by default."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
+
 
 Shape = TypeVar("Shape", bound=Body)
 

@@ -45,8 +45,7 @@ class Templates(ApiView):
         newest = list(names.values_list("template").annotate(newest=Max("pk"))[: size + 1])
         rows = PlanTemplate.objects.filter(pk__in=[pk for _name, pk in newest[:size]]).order_by("template")
         found = [each.as_dict() for each in rows]
-        following = params.build_url(after=found[-1]["id"]) if len(newest) > size else None
-        return json_response({"next": following, "previous": None, "results": found})
+        return json_response(params.build_page_by_id(found, more=len(newest) > size))
 
     def post(self, request: Request) -> HttpResponse:
         """Store the first version of a template."""
@@ -121,8 +120,7 @@ class Schedules(ApiView):
         if template := params.get_text("template"):
             rows = rows.filter(template=template)
         found = [each.as_dict() for each in rows.order_by("pk")[: size + 1]]
-        following = params.build_url(after=found[size - 1]["id"]) if len(found) > size else None
-        return json_response({"next": following, "previous": None, "results": found[:size]})
+        return json_response(params.build_page_by_id(found[:size], more=len(found) > size))
 
     def post(self, request: Request) -> HttpResponse:
         """Create a schedule."""
@@ -154,9 +152,8 @@ class Schedule(ApiView):
 
     def patch(self, request: Request, schedule_id: str) -> HttpResponse:
         """Change a schedule."""
-        given = structs.asdict(RequestBody(request, self.Fields).fields)
-        fields = {name: value for name, value in given.items() if value is not UNSET}
-        return json_response(schedules.change(schedule_id, fields, actor=actor_of(request)).as_dict())
+        given = RequestBody(request, self.Fields).fields.list_given()
+        return json_response(schedules.change(schedule_id, given, actor=actor_of(request)).as_dict())
 
 
 class Pause(ApiView):

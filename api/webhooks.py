@@ -88,9 +88,8 @@ class Webhook(WebhookView):
 
     def patch(self, request: Request, webhook_id: str) -> HttpResponse:
         """Change the URL, the filter or the description; the first two only as the owner."""
-        given = msgspec.structs.asdict(RequestBody(request, self.Fields).fields)
-        chosen = {name: value for name, value in given.items() if value is not msgspec.UNSET}
-        return json_response(subscriptions.change(webhook_id, chosen, actor=actor_of(request)).as_dict())
+        given = RequestBody(request, self.Fields).fields.list_given()
+        return json_response(subscriptions.change(webhook_id, given, actor=actor_of(request)).as_dict())
 
     def delete(self, request: Request, webhook_id: str) -> HttpResponse:
         """Delete a webhook and its log."""

@@ -45,6 +45,11 @@ def require_permission(request: HttpRequest, permission: str) -> None:
         raise PermissionDenied(_missing(permission))
 
 
+def may_write(request: HttpRequest, permission: str) -> bool:
+    """Whether a page offers an action: the user has the permission, and the console is not read-only."""
+    return not settings.STATECORE_READ_ONLY and bool(request.user.has_perm(permission))
+
+
 def require_writable() -> None:
     if settings.STATECORE_READ_ONLY:
         raise PermissionDenied(READ_ONLY)

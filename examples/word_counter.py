@@ -21,15 +21,17 @@ class Text:
 
 
 @worker.task("count-words")
-def count(ctx: Context, spec: Text) -> None:
+def count(ctx: Context, spec: Text) -> dict[str, int]:
     words = spec.text.split()
     counts: Counter[str] = Counter()
     for number, word in enumerate(words, start=1):
         ctx.raise_if_cancelled()
         ctx.progress(number / len(words), f"{number} of {len(words)} words")
         counts[word] += 1
-    for word, times in counts.most_common(spec.longest):
+    found = counts.most_common(spec.longest)
+    for word, times in found:
         ctx.log(f"{times} {word}")
+    return dict(found)  # the result, an input of the tasks that depend on this one
 
 
 @dataclass

@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 @shared_task
 def expire_idempotency_records() -> None:
+    """Delete old responses to idempotency keys, and old occurrences of schedules."""
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
     occurrences.forget()
 
@@ -67,9 +68,9 @@ def sweep_tasks() -> None:
 
 @shared_task
 def sweep_workers() -> None:
-    """Repair heartbeats, mark unresponsive workers, shut down lost ones; delete old recalls, attempts and logs.
+    """Repair heartbeats, mark unresponsive workers, shut down lost ones, and fail runs in which nothing can continue.
 
-    Fail runs in which nothing can continue.
+    Delete old recalls, attempts and logs.
     """
     heartbeats.repair_heartbeats()
     timers.mark_unresponsive_workers()

@@ -23,7 +23,7 @@ from ..query_params import QueryParams
 from .access import Caller
 from .asgi import Application, Receive, Scope, Send, read_header, read_query
 from .events_socket import IDLE_SECONDS
-from .stream import CONTENT_TYPE, serve
+from .stream import requests_stream, serve
 
 PATH = re.compile(r"/api/v1/tasks/([A-Za-z0-9._:-]{1,64})/logs/?")
 FRAME_SECONDS = 0.1  # between two parts of one stream
@@ -36,8 +36,7 @@ class LogStreams:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        follows = scope["method"] == "GET" and CONTENT_TYPE in read_header(scope, b"accept")
-        if follows and PATH.fullmatch(scope["path"]):
+        if requests_stream(scope) and PATH.fullmatch(scope["path"]):
             await serve(scope, receive, send, Task.flow.permission("view"), _open)
         else:
             await self.application(scope, receive, send)

@@ -49,8 +49,8 @@ def render_notice(name: str, at: Subscription, **more: Any) -> bytes:
     return b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (at.epoch, at.position, name.encode(), data)
 
 
-def _accepts_stream(scope: Scope) -> bool:
-    return CONTENT_TYPE in read_header(scope, b"accept")
+def requests_stream(scope: Scope) -> bool:
+    return scope["method"] == "GET" and CONTENT_TYPE in read_header(scope, b"accept")
 
 
 class EventStreams:
@@ -60,10 +60,10 @@ class EventStreams:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not PATH.fullmatch(scope["path"]) or scope["method"] != "GET" or not _accepts_stream(scope):
+        if requests_stream(scope) and PATH.fullmatch(scope["path"]):
+            await serve(scope, receive, send, VIEW_EVENT, _open)
+        else:
             await self.application(scope, receive, send)
-            return
-        await serve(scope, receive, send, VIEW_EVENT, _open)
 
 
 # Returns the parts of a stream, after the parameters were read.

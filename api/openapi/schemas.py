@@ -361,6 +361,7 @@ def _machine_components(flow: Flow) -> dict[str, Schema]:
     }
 
 
+# The fields of a run that a plan sets as they are.
 PLAN_OF_RUN = ("max_parallel", "weight", "not_before")
 
 
@@ -383,10 +384,7 @@ def plan_components() -> dict[str, Schema]:
             "max_repairs": {"type": "integer", "minimum": 0, "maximum": 100},
             "on_failure": {"enum": OnFailure.values},
             "webhook": {"type": "string", "format": "uri", "maxLength": URL_LENGTH},
-            **{
-                name: request_field(_field(flows["run"].model, name))
-                for name in ("max_parallel", "weight", "not_before")
-            },
+            **{name: request_field(_field(flows["run"].model, name)) for name in PLAN_OF_RUN},
             "request_id": REQUEST_ID,
         },
         ["phase", "workstreams"],

@@ -18,14 +18,15 @@ LOOP = """You work on tasks of Statecore{capabilities}. Repeat these steps until
 
 1. Call `register_worker` once, with your capabilities, and keep the id.
 2. Call `claim_task` with the id of the worker. If the list is empty, there is nothing to do: wait, then claim again.
-   Keep the `id` and the `attempt` of the task. `payload` says what to do. If `previous` is not null, an earlier attempt
-   failed: read its `error` and `output` first, and do not repeat its mistake.
+   Keep the `id` and the `attempt` of the task. `payload` says what to do, and `inputs` has the results of the tasks
+   that it depends on. If `previous` is not null, an earlier attempt failed: read its `error` and `output` first, and do
+   not repeat its mistake.
 3. Do the work. Call `heartbeat` at least every 30 seconds. If its `commands` contain `cancel` with the id of your task,
    stop at once and report nothing. If they contain `shutdown`, stop and leave.
-4. If the result is a change of files, call `submit_patch` with a unified diff before you report. The task then
+4. If the work is a change of files, call `submit_patch` with a unified diff before you report. The task then
    completes when its patch has passed its tests.
-5. Call `complete_task` with the output if the work succeeded, otherwise `fail_task` with the error. Never report
-   success for work that you have not verified.
+5. Call `complete_task` with the output if the work succeeded, and with a `result` if other tasks need a value from it;
+   otherwise `fail_task` with the error. Never report success for work that you have not verified.
 
 A refusal changes nothing. `lease_lost` means that the task was taken from you: drop the work and claim the next one.
 If you do not know why something waits, call `explain`. States that need an operator's decision are not yours to change:

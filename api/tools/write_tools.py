@@ -137,7 +137,7 @@ async def fail_task(client: AsyncClient, arguments: Failure) -> Any:
 
 @tool(Scope.AGENT, results.Entity)
 async def submit_patch(client: AsyncClient, arguments: Patch) -> Any:
-    """Submit a patch of a claimed task, before its completion is reported; the task waits until it is committed."""
+    """Submit a patch of a claimed task, before its completion is reported; the task waits until it is verified."""
     stored = await client.store_diff(arguments.diff, title=arguments.title)
     return (await client.submit_patch(arguments.task_id, attempt=arguments.attempt, diff_id=stored["id"])).fields
 

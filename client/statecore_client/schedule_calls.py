@@ -59,7 +59,7 @@ class ScheduleCalls(Connection):
         return Call("POST", build_path("schedules"), read_as(Schedule), body=body, keyed=True, request_id=request_id)
 
     @call
-    def change_schedule(self, /, schedule_id: str, **fields: Any) -> Call[Schedule]:
+    def edit_schedule(self, /, schedule_id: str, **fields: Any) -> Call[Schedule]:
         """Changes fields of a schedule."""
         return Call("PATCH", build_path("schedules", schedule_id), read_as(Schedule), body=fields)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib import messages
 from django.db.models import Case, When
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -31,7 +30,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
         "open_count": open_alerts.count(),
         "resolved": [(each, _find_url(request, each)) for each in rows.exclude(resolved_at=None)[:MAX_RESOLVED]],
         "max_resolved": MAX_RESOLVED,
-        "may_acknowledge": _may_acknowledge(request),
+        "may_acknowledge": permissions.may_write(request, "statecore.change_alert"),
         "digest": digest,
     }
     return rendering.render(request, "dashboard/alerts.html", context)
@@ -52,7 +51,3 @@ def acknowledge(request: HttpRequest, alert_id: int) -> HttpResponse:
     else:
         messages.info(request, "This alert was already acknowledged.")
     return HttpResponseRedirect(reverse("console:alerts"))
-
-
-def _may_acknowledge(request: HttpRequest) -> bool:
-    return not settings.STATECORE_READ_ONLY and request.user.has_perm("statecore.change_alert")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -74,10 +73,6 @@ def _build_context(request: HttpRequest) -> dict[str, Any]:
         "durations": DURATIONS.items(),
         "given": {"kind": "everything", "target": "", "minutes": "60", "reason": "", **request.POST.dict()},
         "chosen": get_text(request, "run"),
-        "may_place": _may(request, "add"),
-        "may_release": _may(request, "change"),
+        "may_place": permissions.may_write(request, "statecore.add_hold"),
+        "may_release": permissions.may_write(request, "statecore.change_hold"),
     }
-
-
-def _may(request: HttpRequest, action: str) -> bool:
-    return not settings.STATECORE_READ_ONLY and bool(request.user.has_perm(f"statecore.{action}_hold"))

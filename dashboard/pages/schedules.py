@@ -6,7 +6,6 @@ import json
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.db.models import OuterRef, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -19,7 +18,7 @@ from statecore.records import PlanTemplate, Schedule, ScheduleOccurrence
 from statecore.records.schedule import CatchUp, Overlap
 from statecore.scheduling import schedules as service
 
-from .query_params import get_text
+from .query_params import get_number, get_text
 
 LIST, ONE = "dashboard/schedules.html", "dashboard/schedule.html"
 PAGE_SIZE = 50
@@ -116,7 +115,7 @@ def _build_list(request: HttpRequest) -> dict[str, Any]:
         last_at=Subquery(last.values("at")[:1]), last_outcome=Subquery(last.values("outcome")[:1])
     )
     shown = list((rows.filter(pk__gt=after) if after else rows)[: PAGE_SIZE + 1])
-    may_add = _may(request, "add")
+    may_add = permissions.may_write(request, "statecore.add_schedule")
     return {
         "schedules": shown[:PAGE_SIZE],
         "more": shown[PAGE_SIZE - 1].pk if len(shown) > PAGE_SIZE else None,
@@ -132,20 +131,20 @@ def _list_templates() -> list[str]:
 
 
 def _build_one(request: HttpRequest, found: Schedule) -> dict[str, Any]:
-    before = get_text(request, "before")
+    before = get_number(request, "before")
     rows = found.occurrences.order_by("-pk")
-    shown = list((rows.filter(pk__lt=int(before)) if before.isdecimal() else rows)[: PAGE_SIZE + 1])
+    shown = list((rows if before is None else rows.filter(pk__lt=before))[: PAGE_SIZE + 1])
     kept = {name: getattr(found, name) for name in TEXTS} | {
         "parameters": json.dumps(found.parameters),
         "not_after": found.not_after.isoformat() if found.not_after else "",
     }
-    may_change = _may(request, "change")
+    may_change = permissions.may_write(request, "statecore.change_schedule")
     return {
         "schedule": found,
         "next_times": found.preview(),
         "occurrences": shown[:PAGE_SIZE],
         "more": shown[PAGE_SIZE - 1].pk if len(shown) > PAGE_SIZE else None,
-        "is_first": not before,
+        "is_first": before is None,
         "may_change": may_change,
         "templates": _list_templates() if may_change else [],
         **_build_choices({**kept, **request.POST.dict()}),
@@ -154,7 +153,3 @@ def _build_one(request: HttpRequest, found: Schedule) -> dict[str, Any]:
 
 def _build_choices(given: dict[str, Any]) -> dict[str, Any]:
     return {"given": given, "catch_ups": CATCH_UP.items(), "overlaps": OVERLAP.items()}
-
-
-def _may(request: HttpRequest, action: str) -> bool:
-    return not settings.STATECORE_READ_ONLY and bool(request.user.has_perm(f"statecore.{action}_schedule"))

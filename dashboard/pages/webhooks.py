@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -23,7 +22,7 @@ from statecore.kernel.transition import Severity
 from statecore.read_models.webhooks import read_oldest_waiting
 from statecore.records import Webhook, WebhookDelivery
 
-from .query_params import get_text
+from .query_params import get_number, get_text
 
 LIST, PAGE = "dashboard/webhooks.html", "dashboard/webhook.html"
 PAGE_SIZE = 50
@@ -69,7 +68,7 @@ def _build_list(request: HttpRequest) -> dict[str, Any]:
         "given": request.POST,
         "machines": [flow.entity_type for flow in registry.flows()],
         "severities": [str(severity) for severity in Severity],
-        "may_add": _may(request, "add"),
+        "may_add": permissions.may_write(request, "statecore.add_webhook"),
     }
 
 
@@ -97,21 +96,20 @@ def webhook(request: HttpRequest, webhook_id: str) -> HttpResponse:
 
 
 def _build_page(request: HttpRequest, webhook_id: str) -> dict[str, Any]:
-    found, before = _get(webhook_id), get_text(request, "before")
+    found, before = _get(webhook_id), get_number(request, "before")
     rows: QuerySet[WebhookDelivery] = found.deliveries.order_by("-pk")
     if get_text(request, "failed"):
         rows = rows.filter(is_delivered=False)
-    is_number = before.isascii() and before.isdigit() and len(before) < 18
-    shown = list((rows.filter(pk__lt=int(before)) if is_number else rows)[: PAGE_SIZE + 1])
+    shown = list((rows if before is None else rows.filter(pk__lt=before))[: PAGE_SIZE + 1])
     return {
         **_describe(found, None if found.run_id else read_oldest_waiting([found]).get(found.pk)),
         "waiting": found.backlog.count(),
         "deliveries": shown[:PAGE_SIZE],
         "more": shown[PAGE_SIZE - 1].pk if len(shown) > PAGE_SIZE else None,
-        "is_first": not is_number,
+        "is_first": before is None,
         "only_failed": bool(get_text(request, "failed")),
-        "may_change": _may(request, "change"),
-        "may_delete": _may(request, "delete"),
+        "may_change": permissions.may_write(request, "statecore.change_webhook"),
+        "may_delete": permissions.may_write(request, "statecore.delete_webhook"),
         "is_mine": found.owner_id == permissions.get_user(request).pk,
     }
 
@@ -164,7 +162,3 @@ def _perform(request: HttpRequest, webhook: Webhook, action: str, actor: Actor) 
         subscriptions.delete(webhook.pk, actor=actor)
         return f"Deleted the webhook to {webhook.host}."
     raise Http404("There is no such action.")
-
-
-def _may(request: HttpRequest, action: str) -> bool:
-    return not settings.STATECORE_READ_ONLY and bool(request.user.has_perm(f"statecore.{action}_webhook"))

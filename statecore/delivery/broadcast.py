@@ -1,4 +1,4 @@
-"""Broadcasts news to one Channels group, one message at a time, for the live readers of the web processes.
+"""Broadcasts news to one Channels group, one message at a time, and receives it in the web processes.
 
 Messages may be lost, so nothing depends on them: a receiver reads what it missed from the database.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import structlog
@@ -82,3 +84,35 @@ class Broadcaster(Generic[N]):
         while self.is_sending:
             await asyncio.sleep(0.01)
         self.loop.stop()
+
+
+async def receive(group: str, handle: Callable[[dict[str, Any]], None], pause: float) -> None:
+    """Passes each message of a group to `handle` until the task is cancelled; an error is followed by a pause."""
+    while not _is_cancelled():
+        try:
+            await _receive_messages(group, handle)
+        except Exception as error:  # noqa: BLE001 - without Redis, polling continues
+            log.warning("live_channel_layer_failed", group=group, error=type(error).__name__)
+            await asyncio.sleep(pause)
+
+
+async def _receive_messages(group: str, handle: Callable[[dict[str, Any]], None]) -> None:
+    layer: Any = get_channel_layer()
+    channel = await layer.new_channel()
+    await layer.group_add(group, channel)
+    try:
+        while not _is_cancelled():
+            handle(await layer.receive(channel))
+    finally:
+        with suppress(Exception):
+            await layer.group_discard(group, channel)
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was cancelled.
+
+    It is checked explicitly, because the Redis client may swallow a cancellation that arrives just after it has sent a
+    command (redis/redis-py#2028; `asyncio.wait_for` of Python 3.11).
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

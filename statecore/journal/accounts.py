@@ -1,4 +1,4 @@
-"""The account journal: logins, changes of accounts, rights, second factors, tokens, displays and phases, and decisions.
+"""The account journal: logins, decisions, and changes of accounts, rights and what operators set up.
 
 Its entries are events of the entity type `account`, one chain per account, without states. Chain, position, tree,
 checkpoints, journal file, export and archive are therefore those of every other event.
@@ -55,7 +55,7 @@ class Action(models.TextChoices):
     APPROVAL_DECIDED = "approval_decided"
     OVERRIDE_REFUSED = "override_refused"
     ARCHIVED = "archived"
-    # Entries of the rules that operators set (records/phase.py).
+    # Entries of the rules that operators set. That of a template covers a record too.
     PHASE_CREATED = "phase_created"
     PHASE_CHANGED = "phase_changed"
     TEMPLATE_STORED = "template_stored"

@@ -81,6 +81,11 @@ class Actor:
         object.__setattr__(self, "identity", identity)
         object.__setattr__(self, "holds", holds)
 
+    @property
+    def account_or_owner(self) -> int | None:
+        """The id of the account that answers for the actor: its own, or that of the owner of its token."""
+        return self.owner if self.account is None else self.account
+
     @classmethod
     def operator(cls, user: User | AnonymousUser, channel: Channel, address: str = "") -> Actor:
         """Returns an actor with the user's Django permissions; an inactive user has none."""

@@ -31,11 +31,9 @@ class State(models.TextChoices):
     CANCELED = "canceled"
 
 
-MAX_WEIGHT = 100
 FINAL = {State.SUCCEEDED, State.FAILED, State.CANCELED}
-
-
 STARTED = ("ready", "executing", "validating")  # states of workstreams whose tasks may move
+MAX_WEIGHT = 100
 
 
 class OnFailure(models.TextChoices):

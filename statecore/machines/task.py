@@ -285,7 +285,7 @@ class Task(LinkedEntity, HeartbeatEntity):
     dependency_due_at = models.DateTimeField(null=True, editable=False)
     # How long its progress may stay the same; 0 for the limit of the installation, which counts from the first report.
     progress_timeout_sec = models.PositiveIntegerField(default=0, db_default=0)
-    # When its progress must have changed; a later time is no state, so nothing but the stuck list depends on it.
+    # When its progress must have changed. Only the list of stuck tasks depends on it.
     progress_due_at = models.DateTimeField(null=True, editable=False)
     max_retries = models.PositiveSmallIntegerField(default=3, validators=[MaxValueValidator(100)])
     retry_count = models.PositiveSmallIntegerField(default=0, editable=False)

@@ -66,7 +66,7 @@ def sequencer(env: Environment) -> list[str]:
 
 
 def webhooks(env: Environment) -> list[str]:
-    """Sends webhooks; alone the processes that connect to the addresses that accounts have given."""
+    """Sends webhooks. No other process connects to addresses that accounts have given."""
     return [sys.executable, str(ROOT / "manage.py"), "webhooks"]
 
 

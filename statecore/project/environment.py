@@ -316,6 +316,7 @@ timing = partial(_setting, "Timeouts and retention")
 execution = partial(_setting, "Gates, patches and rollbacks")
 proofs = partial(_setting, "Proofs and witnesses")
 agents = partial(_setting, "Limits of agents")
+artifacts = partial(_setting, "Limits of artifacts")
 hooks = partial(_setting, "Webhooks")
 reporting = partial(_setting, "Alerts, logs and start-up checks")
 
@@ -598,26 +599,26 @@ class Environment(BaseSettings):
         "STATECORE_AGENT_PLAN_ENTITIES", "most workstreams, tasks and gates in one plan by an agent", "100000",
         ge=1, le=100_000,
     )  # fmt: skip
-
-    artifact_bytes: Number = agents(
-        "STATECORE_ARTIFACT_BYTES", "largest artifact in bytes; nginx has a limit too (`deploy/nginx`)", "268435456",
-        ge=1_024, le=1_099_511_627_776,
-    )  # fmt: skip
-    artifact_task_bytes: Number = agents(
-        "STATECORE_ARTIFACT_TASK_BYTES", "most bytes of all artifacts of one task", "1073741824",
-        ge=1_024, le=1_099_511_627_776,
-    )  # fmt: skip
-    artifacts_per_task: Number = agents(
-        "STATECORE_ARTIFACTS_PER_TASK", "most artifacts of one task", "100", ge=1, le=10_000
-    )
-    artifact_total_bytes: Number = agents(
-        "STATECORE_ARTIFACT_TOTAL_BYTES", "most bytes of all contents of artifacts in the storage; 0: no limit",
-        "107374182400", ge=0, le=2**60,
-    )  # fmt: skip
     agent_webhook_hosts: Annotated[list[str], Words] = agents(
         "STATECORE_AGENT_WEBHOOK_HOSTS",
         "`ci.example.com, *.hooks.example.com`: hosts to which plans by agents may have webhooks sent; default: none",
     )
+
+    artifact_bytes: Number = artifacts(
+        "STATECORE_ARTIFACT_BYTES", "largest artifact in bytes; nginx has a limit too (`deploy/nginx`)", "268435456",
+        ge=1_024, le=1_099_511_627_776,
+    )  # fmt: skip
+    artifact_task_bytes: Number = artifacts(
+        "STATECORE_ARTIFACT_TASK_BYTES", "most bytes of all artifacts of one task", "1073741824",
+        ge=1_024, le=1_099_511_627_776,
+    )  # fmt: skip
+    artifacts_per_task: Number = artifacts(
+        "STATECORE_ARTIFACTS_PER_TASK", "most artifacts of one task", "100", ge=1, le=10_000
+    )
+    artifact_total_bytes: Number = artifacts(
+        "STATECORE_ARTIFACT_TOTAL_BYTES", "most bytes of all contents of artifacts in the storage; 0: no limit",
+        "107374182400", ge=0, le=2**60,
+    )  # fmt: skip
 
     webhook_private_addresses: Annotated[list[str], AfterValidator(_networks), Words] = hooks(
         "STATECORE_WEBHOOK_PRIVATE_ADDRESSES",

@@ -227,6 +227,7 @@ STATECORE_ARTIFACT_BYTES = ENVIRONMENT.artifact_bytes
 STATECORE_ARTIFACT_TASK_BYTES = ENVIRONMENT.artifact_task_bytes
 STATECORE_ARTIFACTS_PER_TASK = ENVIRONMENT.artifacts_per_task
 STATECORE_ARTIFACT_TOTAL_BYTES = ENVIRONMENT.artifact_total_bytes
+STATECORE_OCCURRENCE_DAYS = ENVIRONMENT.occurrence_days
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -236,7 +237,6 @@ STORAGES = {
         "OPTIONS": {"location": str(STATECORE_HOME / "artifacts")},
     },
 }
-STATECORE_OCCURRENCE_DAYS = ENVIRONMENT.occurrence_days
 STATECORE_RETENTION_DAYS = ENVIRONMENT.retention_days
 STATECORE_JOURNAL_NAME = ENVIRONMENT.journal_name
 STATECORE_JOURNAL_KEY = ENVIRONMENT.journal_key
@@ -271,7 +271,6 @@ SWEEPS = {
     "send_alert_notices": timedelta(seconds=10),
     "sweep_workers": timedelta(seconds=10),
     "time_out_gates": timedelta(seconds=10),
-    "collect_artifacts": timedelta(minutes=10),
     "reevaluate_waiting": timedelta(seconds=30),
     "run_due_bulk_jobs": timedelta(seconds=30),
     "recover_stalled": timedelta(seconds=30),
@@ -279,6 +278,7 @@ SWEEPS = {
     "sweep_invariants": timedelta(minutes=1),
     "sweep_integrity": timedelta(minutes=1),
     "check_recent_integrity": timedelta(minutes=5),
+    "collect_artifacts": timedelta(minutes=10),
     "expire_webhook_deliveries": timedelta(minutes=10),
     "expire_idempotency_records": timedelta(hours=1),
     "export_journal": timedelta(days=1),

@@ -1,7 +1,7 @@
 """The logs of tasks: what their agents write while they work.
 
 Lines are numbered per task and stored in chunks, one for each call, because an agent writes many lines. The row
-`TaskLog` of a task gives out the numbers; whoever writes lines locks it. Logs are not evidence: they are in no event,
+`TaskLog` of a task gives out the numbers; each call locks it. Logs are not evidence: they are in no event,
 and are deleted after some days.
 """
 

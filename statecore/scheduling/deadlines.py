@@ -23,8 +23,8 @@ from ..machines.task import State as TaskState
 from ..machines.task import Task
 from ..machines.test_gate import State as GateState
 from ..machines.test_gate import TestGate
+from ..machines.workstream import STARTED, Workstream
 from ..machines.workstream import State as WorkstreamState
-from ..machines.workstream import Workstream
 from ..reactions.run_queues import select_full_runs
 from ..records.hold import exclude_held
 from ..storage.links import cached_for_batch
@@ -99,7 +99,7 @@ def _exclude_waiting(flow: Flow, state: str, rows: QuerySet[Any], cutoff: dateti
 
 def _keep_started_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude tasks that are not due yet, and those of a workstream that has not started, which has a deadline."""
-    started = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=("ready", "executing", "validating"))
+    started = Workstream.objects.filter(is_live(Workstream.flow.final), state__in=sorted(STARTED))
     return rows.filter(workstream__in=started).exclude(not_before__gte=at)
 
 

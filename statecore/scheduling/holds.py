@@ -11,15 +11,15 @@ from django.db.models import QuerySet
 from ..journal.entries import append_entry
 from ..journal.event_names import EventKind
 from ..kernel.actors import THE_SYSTEM, Actor
-from ..kernel.actors import Kind as ActorKind
 from ..kernel.clock import format_utc, now, rfc3339
 from ..kernel.ids import is_valid_id, new_id
-from ..kernel.refusals import Invalid, NotFound, PermissionDenied, TerminalState
+from ..kernel.refusals import Invalid, NotFound, TerminalState
 from ..kernel.validation import text_error
 from ..machines.run import Run
 from ..records.hold import REASON_LENGTH, TARGET_LENGTH, Hold, Kind, Status
 from ..records.phase import Phase
 from ..storage.journal_rules import HOLD
+from ..transitions import rights
 
 PLACED, RELEASED, EXPIRED = "hold_placed", "hold_released", "hold_expired"
 BATCH = 500
@@ -28,7 +28,7 @@ SCOPES = "everything, phase:ID, run:ID, capability:NAME or tool:NAME"
 
 def place(scope: str, *, reason: str, actor: Actor, expires_at: datetime | None = None) -> Hold:
     """Give out no new work within the scope until the hold ends; raises Invalid and PermissionDenied."""
-    _require(actor, "add")
+    rights.require_record(actor, "add", "hold")
     at = now()
     kind, target = _read_scope(scope)
     errors = {"scope": _find_scope_error(kind, target), "reason": _find_reason_error(reason)}
@@ -48,7 +48,7 @@ def place(scope: str, *, reason: str, actor: Actor, expires_at: datetime | None 
 
 def release(hold_id: str, *, reason: str, actor: Actor) -> Hold:
     """End a hold before it expires; raises NotFound, and TerminalState if it has ended already."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "hold")
     if error := _find_reason_error(reason):
         raise Invalid({"reason": [error]})
     with transaction.atomic():
@@ -85,12 +85,6 @@ def _end(hold_id: str) -> bool:
         hold.save(update_fields=("ended_at",))
         _record(EXPIRED, hold, THE_SYSTEM, None)
     return True
-
-
-def _require(actor: Actor, action: str) -> None:
-    permission = f"statecore.{action}_hold"
-    if actor.kind is not ActorKind.OPERATOR or not actor.has_permission(permission):
-        raise PermissionDenied(f"{actor.name} may not {action} a hold", required=permission)
 
 
 def _read_scope(scope: str) -> tuple[str, str]:

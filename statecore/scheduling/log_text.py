@@ -1,8 +1,8 @@
 """Makes any text of a command safe to store and to show: on a terminal, in a page and in a file.
 
-Log lines come from programs that nobody controls. Escape sequences could rewrite the terminal of a reader, NUL cannot
-be stored by PostgreSQL, and a progress bar is one line that overwrites itself a thousand times. The text is cleaned
-once, when it is stored, so that every reader gets the same plain text.
+Log lines come from programs that Statecore does not control. Escape sequences could rewrite the terminal of a reader,
+NUL cannot be stored by PostgreSQL, and a progress bar is one line that overwrites itself a thousand times. The text is
+cleaned once, when it is stored, so that every reader gets the same plain text.
 """
 
 from __future__ import annotations

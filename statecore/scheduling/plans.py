@@ -105,8 +105,9 @@ def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_
     answer = {"changed": True, "entity": entity.as_dict(), **counts}
     outcome = Submitted(entity, run.entry, answer=answer)
     if webhook_url is not None:
-        owner = actor.account if actor.account is not None else actor.owner
-        hook, outcome.webhook_secret = webhook.create(webhook_url, created_by=actor.name, owner_id=owner, run_id=run_id)
+        hook, outcome.webhook_secret = webhook.create(
+            webhook_url, created_by=actor.name, owner_id=actor.account_or_owner, run_id=run_id
+        )
         answer["webhook"] = {"id": hook.pk}
     return outcome
 

@@ -18,10 +18,9 @@ from django.db import IntegrityError, transaction
 
 from ..journal.accounts import Action
 from ..kernel.actors import Actor
-from ..kernel.actors import Kind as ActorKind
 from ..kernel.clock import now, rfc3339
 from ..kernel.ids import ID_LENGTH, is_valid_id
-from ..kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
+from ..kernel.refusals import DuplicateId, Invalid, NotFound
 from ..kernel.validation import json_error, object_error, text_error
 from ..machines.run import Run
 from ..machines.task import Task
@@ -77,9 +76,7 @@ def store(
 
 def require(actor: Actor, action: str, record: str) -> None:
     """Raises PermissionDenied unless an operator may do this, and may submit plans."""
-    permission = f"statecore.{action}_{record}"
-    if actor.kind is not ActorKind.OPERATOR or not actor.has_permission(permission):
-        raise PermissionDenied(f"{actor.name} may not {action} a {record}", required=permission)
+    rights.require_record(actor, action, record)
     for model in (Run, Workstream, TestGate, Task):
         rights.require(actor, model.flow, "operate")
 

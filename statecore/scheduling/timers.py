@@ -71,7 +71,7 @@ def fail_silent_tasks() -> int:
             return 0
     condition = f"{silent} ORDER BY row.last_heartbeat LIMIT %s"
     turn = transitions.Turn(
-        lambda work: [found for (found,) in work.lock_where(Task, condition, [at, at, BATCH])],
+        lambda work: work.lock_where(Task, condition, [at, at, BATCH]),
         "execution_failed",
         {"error": "its agent stopped sending heartbeats"},
         reason="its agent stopped sending heartbeats",
@@ -154,7 +154,7 @@ def _shut_down_idle(before: datetime) -> int:
     condition = f"WHERE {idle} AND row.last_heartbeat < %s ORDER BY row.last_heartbeat LIMIT %s"
     before_value: Any = connection.ops.adapt_datetimefield_value(before)
     turn = transitions.Turn(
-        lambda work: [found for (found,) in work.lock_where(Worker, condition, [before_value, BATCH])],
+        lambda work: work.lock_where(Worker, condition, [before_value, BATCH]),
         "shutdown_requested",
         reason="idle without a heartbeat",
     )

@@ -25,8 +25,8 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Accounts, approvals, holds, templates and schedules, which people write, logs of agents, and the order of the journal,
-# which the sequencer writes.
+# Approvals, holds, phases, templates and schedules, which people write; logs, which agents write; and the order of the
+# journal, which the sequencer writes.
 NOT_FOR_EXECUTORS = {
     "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.logchunk", "statecore.numbering",
     "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.schedule",
@@ -37,9 +37,9 @@ NOT_FOR_EXECUTORS = {
 CLOSED_TO_EXECUTORS = {"statecore.token", "statecore.webhook", "statecore.webhookbacklog", "statecore.webhookdelivery"}
 # Executors declare their work to the other processes; only the owner takes it back.
 FOR_EXECUTORS = {"statecore.executorwork"}
-# Stored responses may repeat what a caller alone may read.
+# Hashes, secrets and URLs; and stored responses, which may repeat what a caller alone may read.
 SECRET = {"statecore.token", "statecore.idempotencyrecord", "statecore.webhook", "statecore.webhookdelivery"}
-# Accounts and tokens without passwords and hashes.
+# Accounts, tokens and webhooks without what is secret in them.
 VISIBLE_COLUMNS = {
     "auth.user": ("id", "username", "is_active", "is_staff", "is_superuser", "last_login", "date_joined"),
     "statecore.token": ("id", "name", "user_id", "scope", "prefix", "created_at", "expires_at", "revoked_at"),

@@ -138,7 +138,7 @@ def check_steps(work: UnitOfWork, actor: Actor, entries: Sequence[Entry]) -> Non
     Otherwise one person could force the entity to the step before and then take the last step without force, also with
     the token of an agent, or as a reaction that is postponed.
     """
-    account = actor.owner if actor.account is None else actor.account
+    account = actor.account_or_owner
     if account is None or not settings.STATECORE_SECOND_PERSON:
         return
     for entry in entries:

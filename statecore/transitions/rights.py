@@ -17,6 +17,13 @@ def require(actor: Actor, flow: Flow, action: str) -> None:
         raise PermissionDenied(f"{actor.name} may not {action} {flow.entity_type} rows", required=permission)
 
 
+def require_record(actor: Actor, action: str, record: str) -> None:
+    """Require an operator with Django's permission for a record, such as `add` and `hold`."""
+    permission = f"statecore.{action}_{record}"
+    if actor.kind is not Kind.OPERATOR or not actor.has_permission(permission):
+        raise PermissionDenied(f"{actor.name} may not {action} a {record}", required=permission)
+
+
 def require_change(actor: Actor, entity: Entity, attempt: object) -> None:
     """Require that the actor may change the entity at all, whatever the guards of the transition.
 

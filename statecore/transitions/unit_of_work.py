@@ -134,19 +134,12 @@ class UnitOfWork:
         self.locked.update((model, pk) for (pk,) in found)
         return {pk for (pk,) in found}
 
-    def lock_where(
-        self, model: type[Entity], condition: str, params: list[Any], columns: str = "", *, flush: bool = True
-    ) -> list[tuple[Any, ...]]:
-        """Lock the rows that a condition selects (the table is `row`), except those locked elsewhere.
-
-        Each entity comes with the values of `columns`, further expressions such as `, (SELECT …)`.
-        """
+    def lock_where(self, model: type[Entity], condition: str, params: list[Any]) -> list[Any]:
+        """Lock and return the entities that a condition selects (the table is `row`), except those locked elsewhere."""
         reader = reader_of(model, self.connection.vendor)
         lock = f"{reader.lock_clause} OF row SKIP LOCKED" if reader.lock_clause else ""
-        query = f"SELECT {reader.row_columns}{columns} FROM {reader.table} AS row {condition}{lock}"
-        width = len(reader.names)
-        found = self.query(query, params, flush=flush)
-        return [(self.remember(reader, row[:width]), *row[width:]) for row in found]
+        query = f"SELECT {reader.row_columns} FROM {reader.table} AS row {condition}{lock}"
+        return [self.remember(reader, row) for row in self.query(query, params)]
 
     def remember(self, reader: EntityReader, row: Iterable[Any]) -> Entity:
         entity: Entity = reader.build(row)

@@ -28,6 +28,7 @@ from statecore.kernel.actors import THE_SYSTEM
 from statecore.operations import backup, integrity
 from statecore.operations.backup.manifest import CHECKPOINT_FILE, EVENTS_FILE, MANIFEST_FILE, Manifest, list_exports
 from statecore.operations.backup.tables import EXCLUDED, list_tables
+from statecore.records import Webhook
 from statecore.scheduling.agent_job_log import append_event
 from statecore.storage import trigger_check
 from statecore.storage.files import sha256
@@ -36,6 +37,7 @@ from statecore_client.transparency.checkpoint import open_checkpoint
 from tests.backup.tables import flush_database, read_all_rows, rewrite_rows
 from tests.support import world
 from tests.support.sequencer import catch_up, lines, ordered, sign
+from tests.support.webhooks import subscribe
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -329,6 +331,26 @@ def test_every_table_is_exported_or_excluded_on_purpose() -> None:
 
     ours = set(apps.get_app_config("statecore").get_models(include_auto_created=True))
     assert set(list_tables()) | set(EXCLUDED) == ours
+
+
+def test_exported_tables_refer_to_nothing_that_a_restore_lacks() -> None:
+    """A reference to a table outside the export, such as that of the users, would make every restore fail."""
+    restored = {*list_tables(), Event, Position}
+    fields = [field for model in list_tables() for field in model._meta.concrete_fields if field.is_relation]
+    assert [str(field) for field in fields if field.related_model not in restored] == []
+
+
+def test_webhooks_do_not_prevent_a_restore(home: Path) -> None:
+    make_delivered_history()
+    subscribe("https://ci.example.com/hook")
+    before = read_all_rows()
+    backup.export(home / "backup")
+    flush_database()
+
+    backup.restore(home / "backup")
+
+    assert read_all_rows() == before
+    assert not Webhook.objects.exists()
 
 
 def test_an_export_is_a_consistent_snapshot(home: Path) -> None:

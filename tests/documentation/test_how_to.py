@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,10 +116,18 @@ LONG_RUNNING = {
     "statecore watch": 130,
     "--every 60": 130,
 }
+
+
 # Parsers for the other blocks.
+def parse_shell(script: str) -> None:
+    """Checks the syntax of a script that an agent runs, not the page's reader."""
+    subprocess.run(["/bin/bash", "-n"], input=script, text=True, check=True)
+
+
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": json.loads,
     "python": ast.parse,
+    "sh": parse_shell,
     "yaml": yaml.safe_load,
     "toml": tomllib.loads,
 }

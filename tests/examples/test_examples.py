@@ -40,6 +40,7 @@ def test_the_examples_work_on_their_plan(site: Site, tmp_path: Path) -> None:
         for name in ("words", "sum"):
             wait_for_state(name, "completed")
         assert task("words").output == "2 to\n2 be\n1 or\n"
+        assert task("words").result == {"to": 2, "be": 2, "or": 1}
         assert task("sum").output.endswith("  /etc/hostname")
         for process in started:
             process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Requests for approval, decisions and audit notes are covered by entries of the journal."""
+"""Requests for approval, decisions, audit notes and templates are covered by entries of the journal."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,15 @@ from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
 from statecore.operations import integrity
 from statecore.records import Approval, ApprovalDecision, AuditNote, Phase
+from statecore.scheduling import templates
 from statecore.storage import triggers
 from statecore.transitions import approvals
 from tests.api.callers import Caller, expect_ok
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
+
+PLAN = {"phase": "PH-1", "workstreams": [{"id": "w", "tasks": [{"id": "t"}]}]}
 
 
 def person(name: str) -> Actor:
@@ -33,14 +36,19 @@ def force(actor: Actor, **given: Any) -> Any:
 
 @pytest.fixture
 def records(settings: Any) -> dict[str, Any]:
-    """One record of each kind, written by the transition service."""
+    """One record of each kind."""
     settings.STATECORE_SECOND_PERSON = ["run->succeeded"]
     ada = person("ada")
     made = force(ada).answer["approval"]["id"]
     approvals.deny(made, actor=person("bob"), comment="no")
     with pytest.raises(Refusal):
         force(ada, reason="no")
-    return {"approval": Approval.objects.get(), "decision": ApprovalDecision.objects.get(), "note": get_note()}
+    return {
+        "approval": Approval.objects.get(),
+        "decision": ApprovalDecision.objects.get(),
+        "note": get_note(),
+        "template": templates.store("nightly", plan=PLAN, actor=ada),
+    }
 
 
 def get_note() -> AuditNote:
@@ -62,6 +70,7 @@ CHANGES = {
     "approval": {"reason": "another reason, also long enough"},
     "decision": {"status": "approved", "decided_by": "eve"},
     "note": {"actor": "eve"},
+    "template": {"plan": {"phase": "PH-2", "workstreams": []}},
 }
 
 
@@ -71,7 +80,7 @@ def test_a_changed_record_is_found(records: dict[str, Any]) -> None:
             type(record).objects.filter(pk=record.pk).update(**CHANGES[name])
     for check in (integrity.check_all, integrity.check_recent):
         found = sentences(check)
-        assert len(found) == 3
+        assert len(found) == 4
         assert all("differs from its entry" in sentence for sentence in found)
 
 

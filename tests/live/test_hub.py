@@ -20,6 +20,7 @@ from django.test import Client
 
 from api.live import connections as live_connections
 from statecore import sessions
+from statecore.delivery import broadcast
 from statecore.delivery.live import ring, subscription
 from statecore.delivery.live.hub import Hub
 from statecore.delivery.sinks.counters import Counters
@@ -360,7 +361,7 @@ class IgnoresCancellation:
 
 
 def test_the_hub_stops_even_if_a_cancellation_is_ignored(monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules[Hub.__module__], "get_channel_layer", IgnoresCancellation)
+    monkeypatch.setattr(broadcast, "get_channel_layer", IgnoresCancellation)
 
     async def connect_and_disconnect() -> set[Any]:
         app = Hub()

@@ -20,10 +20,10 @@ from ..processes import process_guard
 from ..processes.output import Output
 from ..records import Json, Task
 from ..slots.execution import COMPLETED, FAILED, Execution
+from ..slots.log_sender import STREAMS
 from .terminal import LinePrinter, Terminal
 
 CHUNK = 65_536
-STREAMS = ("stdout", "stderr")
 OnOutput = Callable[[str, bytes], None]  # is called with the stream and the data
 # select() cannot wait for more than some weeks, but a task may take longer.
 LONGEST_SELECT = 3600.0

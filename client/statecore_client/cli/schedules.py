@@ -134,7 +134,7 @@ def create_schedule(options: Namespace, context: Context) -> None:
 
 def change_schedule(options: Namespace, context: Context) -> None:
     fields = _read_fields(options) | ({"cron": options.cron} if options.cron else {})
-    _print_schedule(context, context.client.change_schedule(options.id, **fields))
+    _print_schedule(context, context.client.edit_schedule(options.id, **fields))
 
 
 def _read_fields(options: Namespace) -> dict[str, Any]:

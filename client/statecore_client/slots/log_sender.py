@@ -26,6 +26,7 @@ LINE_OVERHEAD = 100
 MAX_LINE_BYTES = 16_384  # without a line break; the server keeps about half of it
 FINAL_SECONDS = 3.0  # for the last lines of a task that writes too fast
 
+STREAMS = ("stdout", "stderr")
 Line = dict[str, Any]
 
 

@@ -207,7 +207,7 @@ class Slot:
         with self.lock:
             reason, may_report, leaving = self.end_reason, self.may_report, self.leaving
         if not may_report:
-            self.report(f"{task.id}: {reason}; the command was ended and nothing is reported")
+            self.report(f"{task.id}: {reason}; the work was ended and nothing is reported")
             return []
         trigger, fields = execution.hand_over(*result.build_report(task, reason))
         done = fields.get("error") or "done"

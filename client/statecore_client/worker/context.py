@@ -7,10 +7,8 @@ from typing import Any
 
 from ..processes.output import Output
 from ..records import Json, Task
-from ..slots.log_sender import LogSender
+from ..slots.log_sender import STREAMS, LogSender
 from ..synchronous import Client
-
-STREAMS = ("stdout", "stderr")
 
 
 class Cancelled(Exception):

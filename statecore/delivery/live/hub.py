@@ -14,10 +14,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import structlog
-from channels.layers import get_channel_layer
 
 from ...journal import archive
 from ...journal import position as positions
+from .. import broadcast
 from ..sinks.live import GROUP
 from . import reader
 from .reader import NO_DATABASE, Reader
@@ -49,7 +49,8 @@ class Hub:
         self.watchers += 1
         if self.watchers == 1:
             self.reader = Reader()
-            self._tasks = [asyncio.create_task(self._follow_journal()), asyncio.create_task(self._receive_broadcasts())]
+            jobs = (self._follow_journal(), broadcast.receive(GROUP, self._handle_message, POLL_SECONDS))
+            self._tasks = [asyncio.create_task(job) for job in jobs]
         try:
             await self.is_ready.wait()
             yield
@@ -164,25 +165,6 @@ class Hub:
         news, self._changed = self._changed, asyncio.Event()
         news.set()
 
-    async def _receive_broadcasts(self) -> None:
-        while not is_cancelled():
-            try:
-                await self._receive_messages()
-            except Exception as error:  # noqa: BLE001 - without Redis, polling continues
-                log.warning("live_channel_layer_failed", error=type(error).__name__)
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _receive_messages(self) -> None:
-        layer: Any = get_channel_layer()
-        channel = await layer.new_channel()
-        await layer.group_add(GROUP, channel)
-        try:
-            while not is_cancelled():
-                self._handle_message(await layer.receive(channel))
-        finally:
-            with suppress(Exception):
-                await layer.group_discard(GROUP, channel)
-
     def _handle_message(self, message: dict[str, Any]) -> None:
         """Adds the events if the ring has all events before them; otherwise wakes the task that reads the journal.
 
@@ -200,16 +182,6 @@ class Hub:
             return
         events = [StreamEvent.serialize(each["position"], each["event"]) for each in message["events"]]
         self._add(events, message["last"])
-
-
-def is_cancelled() -> bool:
-    """Whether the running task was cancelled.
-
-    It is checked explicitly, because the Redis client may swallow a cancellation that arrives just after it has sent a
-    command (redis/redis-py#2028; `asyncio.wait_for` of Python 3.11).
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

@@ -16,12 +16,12 @@ from weakref import WeakKeyDictionary
 
 import orjson
 import structlog
-from channels.layers import get_channel_layer
 
 from ...read_models import task_logs
 from ...read_models.task_logs import Chunk, TaskState
+from .. import broadcast
 from ..log_news import GROUP
-from .hub import Hub, get_hub, is_cancelled
+from .hub import Hub, get_hub
 from .ring import PositionTooOld, StreamEvent
 from .subscription import EventFilter, Subscription
 
@@ -117,7 +117,8 @@ class LogReader:
             followed = self.logs[task_id]
             followed.viewers += 1
             if not self._tasks:
-                jobs = (self._read_repeatedly(), self._receive_news(), self._watch_attempts())
+                news = broadcast.receive(GROUP, self._handle_message, POLL_SECONDS)
+                jobs = (self._read_repeatedly(), news, self._watch_attempts())
                 self._tasks = [asyncio.create_task(job) for job in jobs]
             try:
                 yield followed
@@ -137,6 +138,9 @@ class LogReader:
         for task in self._tasks:
             task.cancel()
         self._tasks = []
+
+    def _handle_message(self, message: dict[str, Any]) -> None:
+        self._mark_due(message["tasks"])
 
     def _mark_due(self, task_ids: Any) -> None:
         if found := self.logs.keys() & task_ids:
@@ -185,25 +189,6 @@ class LogReader:
                     self._mark_due(found)
             except PositionTooOld:  # the next poll reads all states
                 subscription.skip_to_end()
-
-    async def _receive_news(self) -> None:
-        while not is_cancelled():
-            try:
-                await self._receive_messages()
-            except Exception as error:  # noqa: BLE001 - without Redis, polling continues
-                log.warning("log_reader_lost_channel_layer", error=type(error).__name__)
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _receive_messages(self) -> None:
-        layer: Any = get_channel_layer()
-        channel = await layer.new_channel()
-        await layer.group_add(GROUP, channel)
-        try:
-            while not is_cancelled():
-                self._mark_due((await layer.receive(channel))["tasks"])
-        finally:
-            with suppress(Exception):
-                await layer.group_discard(GROUP, channel)
 
 
 def _begin(task_id: str) -> FollowedLog:

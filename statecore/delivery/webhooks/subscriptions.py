@@ -18,7 +18,6 @@ from ...journal.archive import get_last_archived_position
 from ...journal.position import read_extent
 from ...kernel import registry
 from ...kernel.actors import Actor
-from ...kernel.actors import Kind as ActorKind
 from ...kernel.clock import now
 from ...kernel.ids import is_valid_id, new_id
 from ...kernel.refusals import AlreadyInState, Archived, Invalid, NotFound, PermissionDenied, TerminalState
@@ -28,6 +27,7 @@ from ...records import webhook as records
 from ...records.webhook import DESCRIPTION_LENGTH, REASON_LENGTH, ROTATION, Webhook
 from ...records.webhook_address import url_error
 from ...storage import cipher
+from ...transitions import rights
 from .turn import build_filters
 
 FILTERS = ("entity_type", "entity", "run", "to_state", "kind", "severity", "event_name")
@@ -39,19 +39,19 @@ def subscribe(
     url: str, *, actor: Actor, filters: Mapping[str, Any] | None = None, description: str = ""
 ) -> tuple[Webhook, str]:
     """Create a webhook for the events from now on; return it with its secret, which is not shown again."""
-    _require(actor, "add")
+    rights.require_record(actor, "add", "webhook")
     fields = _read_fields({"url": url, "filter": filters or {}, "description": description})
     with transaction.atomic():
         if Webhook.objects.filter(run_id="").count() >= MAX_SUBSCRIPTIONS:
             raise Invalid({"url": [f"there are {MAX_SUBSCRIPTIONS} webhooks already: delete those without use."]})
-        webhook, secret = records.create(created_by=actor.name, owner_id=_get_account(actor), **fields)
+        webhook, secret = records.create(created_by=actor.name, owner_id=actor.account_or_owner, **fields)
         _record(accounts.Action.WEBHOOK_CREATED, webhook, actor)
     return webhook, secret
 
 
 def change(webhook_id: str, given: Mapping[str, Any], *, actor: Actor) -> Webhook:
     """Change `url`, `filter` or `description`; only the owner may change where events go and which."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         fields = _read_fields(given)
@@ -64,7 +64,7 @@ def change(webhook_id: str, given: Mapping[str, Any], *, actor: Actor) -> Webhoo
 
 def rotate_secret(webhook_id: str, *, actor: Actor) -> tuple[Webhook, str]:
     """Make a new secret; the previous one signs as well for a day. Return the new one, which is not shown again."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         _require_owner(webhook, actor)
@@ -79,7 +79,7 @@ def rotate_secret(webhook_id: str, *, actor: Actor) -> tuple[Webhook, str]:
 
 def disable(webhook_id: str, *, actor: Actor, reason: str = "") -> Webhook:
     """Send nothing more until it is enabled. Events wait as long as the journal has them."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     if error := text_error(reason, REASON_LENGTH):
         raise Invalid({"reason": [error]})
     with transaction.atomic():
@@ -93,7 +93,7 @@ def disable(webhook_id: str, *, actor: Actor, reason: str = "") -> Webhook:
 
 def enable(webhook_id: str, *, actor: Actor) -> Webhook:
     """Continue with the events that wait."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         if webhook.disabled_at is None:
@@ -108,7 +108,7 @@ def enable(webhook_id: str, *, actor: Actor) -> Webhook:
 
 
 def delete(webhook_id: str, *, actor: Actor) -> None:
-    _require(actor, "delete")
+    rights.require_record(actor, "delete", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         _record(accounts.Action.WEBHOOK_DELETED, webhook, actor)
@@ -117,7 +117,7 @@ def delete(webhook_id: str, *, actor: Actor) -> None:
 
 def request_test(webhook_id: str, *, actor: Actor) -> str:
     """Have a test message sent, also if the webhook is disabled; return its id, with which the log has the result."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         _refuse_of_run(webhook)
@@ -128,7 +128,7 @@ def request_test(webhook_id: str, *, actor: Actor) -> str:
 
 def replay(webhook_id: str, after: int, *, actor: Actor) -> Webhook:
     """Send the events after a position again, with the same message ids; raises Archived if they are archived."""
-    _require(actor, "change")
+    rights.require_record(actor, "change", "webhook")
     with transaction.atomic():
         webhook = _lock(webhook_id)
         _refuse_of_run(webhook)
@@ -207,23 +207,13 @@ def _find_unknown_values(filters: Filters) -> dict[str, list[str]]:
 # Permissions and rows
 
 
-def _require(actor: Actor, action: str) -> None:
-    permission = f"statecore.{action}_webhook"
-    if actor.kind is not ActorKind.OPERATOR or not actor.has_permission(permission):
-        raise PermissionDenied(f"{actor.name} may not {action} a webhook", required=permission)
-
-
 def _require_owner(webhook: Webhook, actor: Actor) -> None:
-    if webhook.owner_id is None or webhook.owner_id != _get_account(actor):
+    if webhook.owner_id is None or webhook.owner_id != actor.account_or_owner:
         owner = webhook.owner.get_username() if webhook.owner else "the system"
         raise PermissionDenied(
             f"{webhook} belongs to {owner}, who alone decides what is sent where: create one of your own",
             required="owner",
         )
-
-
-def _get_account(actor: Actor) -> int | None:
-    return actor.account if actor.account is not None else actor.owner
 
 
 def _refuse_of_run(webhook: Webhook) -> None:

@@ -12,7 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from statecore.operations import backup
 
-NOT_INCLUDED = "An export does not contain users, tokens, settings and files: keep copies or create them again."
+NOT_INCLUDED = (
+    "An export does not contain users, tokens, webhooks, logs, settings and files: keep copies or create them again."
+)
 
 
 class Command(BaseCommand):

@@ -1,9 +1,9 @@
 """Exports the journal and the tables, and restores them into an empty database. Every restore is verified.
 
 An export contains the events since the previous export and a snapshot of Statecore's other tables. A chain of exports
-restores the complete database, with positions and tree. Exports do not contain users and permissions, idempotency
-records, unsent alert notices, or files: `transitions.jsonl`, which is continued or rewritten automatically, and
-`archive/`.
+restores the complete database, with positions and tree. Exports do not contain users and what belongs to them
+(permissions, tokens, webhooks), idempotency records, unsent alert notices, logs, or files: `transitions.jsonl`, which
+is continued or rewritten automatically, and `archive/`.
 """
 
 from .comparison import UnusableCopy, compare

@@ -20,14 +20,17 @@ from ...records import (
     TaskLog,
     Token,
     ToolLease,
+    Webhook,
+    WebhookBacklog,
     WebhookDelivery,
 )
 
 CHUNK = 1_000
-# The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation.
+# The journal has separate files. The other tables are short-lived, like logs, or not valid in another installation,
+# such as those that belong to its users.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
-    LogChunk, TaskLog, WebhookDelivery,
+    LogChunk, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
 )  # fmt: skip
 Row = dict[str, Any]
 

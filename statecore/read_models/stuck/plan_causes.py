@@ -93,7 +93,7 @@ def _find_cause_before_queue(entity: Task, at: datetime) -> Cause:
         return _note_timeout(entity, found, at)
     if early := task.its_time_has_come(entity, build_system_facts(at)):
         return phrasing.describe_state(entity, at, early.detail)
-    if entity.workstream.state not in ("ready", "executing", "validating"):
+    if entity.workstream.state not in workstream.STARTED:
         return Wait("waits for", entity.workstream)
     return phrasing.describe_state(entity, at, UNBLOCKED)
 
