@@ -12,6 +12,7 @@ from django.db.models import Exists, OuterRef
 from ..kernel.clock import now
 from ..kernel.refusals import Refusal
 from ..records import Artifact, ArtifactContent
+from ..storage.links import related_column
 from . import store
 
 BATCH = 1_000
@@ -26,8 +27,11 @@ def expire() -> int:
     if not settings.STATECORE_ARTIFACT_DAYS:
         return 0
     until = now() - timedelta(days=settings.STATECORE_ARTIFACT_DAYS)
-    old = Artifact.objects.filter(stored_at__lte=until, task__completed_at__lte=until).order_by("stored_at")
-    return Artifact.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:BATCH])).delete()[0]
+    # As a join, SQLite would read all tasks that ended long ago.
+    ended_at = related_column(Artifact, "task", "completed_at")
+    old = Artifact.objects.alias(ended_at=ended_at).filter(stored_at__lte=until, ended_at__lte=until)
+    ids = list(old.order_by("stored_at").values_list("pk", flat=True)[:BATCH])
+    return Artifact.objects.filter(pk__in=ids).delete()[0]
 
 
 def collect() -> int:

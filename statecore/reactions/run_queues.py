@@ -22,6 +22,7 @@ from ..machines.run import FINAL, Run
 from ..machines.run import State as RunState
 from ..machines.task import Task
 from ..records.run_queue import RunQueue
+from ..storage.links import related_column
 from ..storage.sql_params import in_clause, in_param
 from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
@@ -116,7 +117,9 @@ def tend() -> int:
         empty = waiting.exclude(Exists(queued.filter(run=OuterRef("run"), priority=OuterRef("priority"))))
         free = empty.select_for_update(skip_locked=True, no_key=True)
         closed = RunQueue.objects.filter(pk__in=list(free.values_list("pk", flat=True))).update(is_waiting=False)
-    ended = RunQueue.objects.filter(is_waiting=False, run__state__in=sorted(FINAL))
+    # As a join, SQLite would read all runs that have ended.
+    states = RunQueue.objects.alias(run_state=related_column(RunQueue, "run", "state"))
+    ended = states.filter(is_waiting=False, run_state__in=sorted(FINAL))
     return len(missed) + closed + ended.delete()[0]
 
 

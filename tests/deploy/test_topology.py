@@ -47,6 +47,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
         yield topology
 
 
+# A task that no worker here claims, so that it does not disturb the tests that claim, in whichever order they run.
+UNCLAIMED = {"required_capabilities": ["none of the workers"]}
+
+
 def plan(name: str, *tasks: dict[str, Any]) -> dict[str, Any]:
     return {"id": name, "phase": "PH-1", "workstreams": [{"id": f"{name}-w", "tasks": list(tasks)}], "start": True}
 
@@ -94,7 +98,7 @@ def test_failed_logins_record_the_address_seen_by_the_proxy(site: Topology) -> N
 
 def test_calls_sockets_and_streams_return_the_same_event(site: Topology, phase: None) -> None:
     with site.client() as statecore:
-        statecore.submit_plan(plan("seen", {"id": "seen-1"}))
+        statecore.submit_plan(plan("seen", {"id": "seen-1", **UNCLAIMED}))
         by_call = {event.entity_id for event in statecore.list_history("tasks", "seen-1")}
         by_stream = first_position_on_stream(site, "seen-1")
     by_socket = first_position_on_socket(site, "seen-1")
@@ -222,7 +226,7 @@ def call_mcp(site: Topology, method: str, params: dict[str, Any]) -> dict[str, A
 def test_every_web_process_serves_the_counts_of_all_processes(site: Topology, phase: None) -> None:
     """The sequencer counts shortly after the commit; then every process serves the count."""
     with site.client() as statecore:
-        statecore.submit_plan(plan("counted", {"id": "counted-1"}))
+        statecore.submit_plan(plan("counted", {"id": "counted-1", **UNCLAIMED}))
     with site.browser() as browser:
 
         def scrape() -> str:
