@@ -45,6 +45,11 @@ class TaskArguments(ListArguments, kw_only=True):
     task_id: str
 
 
+class LogArguments(TaskArguments, kw_only=True):
+    after: Annotated[int, Meta(ge=0, description="the number of the last line that you have read")] = 0
+    attempt: int | None = None
+
+
 class HistoryArguments(ListArguments, kw_only=True):
     collection: Collection
     id: str
@@ -113,6 +118,20 @@ async def get_stats(client: AsyncClient, arguments: NoArguments) -> Any:
 async def list_attempts(client: AsyncClient, arguments: TaskArguments) -> Any:
     """List the attempts at a task, oldest first, with the error and output of each."""
     return await _collect(client.list_attempts(arguments.task_id), arguments.limit)
+
+
+@tool(Scope.READ, results.Rows)
+async def read_log(client: AsyncClient, arguments: LogArguments) -> Any:
+    """Read the log of a task, oldest lines first, after a line number; of one attempt if it is given."""
+    found = client.read_log(arguments.task_id, after=arguments.after, attempt=arguments.attempt)
+    return await _collect(found, arguments.limit)
+
+
+@tool(Scope.READ, results.Rows)
+async def list_artifacts(client: AsyncClient, arguments: TaskArguments) -> Any:
+    """List the artifacts of a task: name, size, type and digest."""
+    found = [each.fields for each in await client.list_artifacts(arguments.task_id)]
+    return {"results": found[: arguments.limit], "more": len(found) > arguments.limit}
 
 
 @tool(Scope.READ, results.Rows)

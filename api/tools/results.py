@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -109,3 +110,7 @@ class Permission(Result):
 class Counted(Result):
     counted: bool
     state: str
+
+
+class Written(Result):
+    next: Annotated[int, Meta(description="the number of the line that is written next")]

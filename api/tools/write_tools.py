@@ -62,6 +62,10 @@ class Failure(Report):
     error: str
 
 
+class LogLines(Report):
+    lines: Annotated[list[str], Meta(min_length=1, max_length=1_000)]
+
+
 class Patch(Report):
     diff: Annotated[str, Meta(description="a unified diff, as `git diff` prints it")]
     title: str = ""
@@ -133,6 +137,13 @@ async def complete_task(client: AsyncClient, arguments: Success) -> Any:
 async def fail_task(client: AsyncClient, arguments: Failure) -> Any:
     """Report that a claimed task failed; it is retried while retries remain."""
     return (await client.fail_task(arguments.task_id, attempt=arguments.attempt, error=arguments.error)).fields
+
+
+@tool(Scope.AGENT, results.Written)
+async def write_log(client: AsyncClient, arguments: LogLines) -> Any:
+    """Append lines to the log of a claimed task, which operators read while you work."""
+    following = await client.append_log(arguments.task_id, arguments.lines, attempt=arguments.attempt)
+    return {"next": following}
 
 
 @tool(Scope.AGENT, results.Entity)

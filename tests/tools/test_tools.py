@@ -32,7 +32,7 @@ from tests.support.site import Site
 
 READ_TOOLS = {
     "describe_machine", "explain", "get_entity", "get_history", "get_stats", "list_approvals", "list_attempts",
-    "list_entities", "list_holds", "list_machines", "list_stuck",
+    "list_artifacts", "list_entities", "list_holds", "list_machines", "list_stuck", "read_log",
 }  # fmt: skip
 
 
@@ -148,6 +148,24 @@ def test_a_patch_is_submitted_for_a_claimed_task(site: Site) -> None:
 
     assert not result.is_error, result
     assert Task.objects.get(pk="t1").patch_id == result.structured_content["id"]
+
+
+def test_a_model_writes_the_log_of_its_task_which_others_read(site: Site) -> None:
+    submit({"id": "t1"})
+
+    async def work(client: Client) -> Any:
+        worker = (await client.call_tool("register_worker", {})).structured_content["id"]
+        claimed = await client.call_tool("claim_task", {"worker_id": worker})
+        (task,) = claimed.structured_content["tasks"]
+        lines = {"task_id": task["id"], "attempt": task["attempt"], "lines": ["one", "two"]}
+        return await client.call_tool("write_log", lines)
+
+    written = run_with_client(site, sites.token("agent", "assistant"), work)
+    read = call_tool(site, sites.token("read"), "read_log", task_id="t1", after=1)
+
+    assert not written.is_error, written
+    assert [line["text"] for line in read.structured_content["results"]] == ["two"]
+    assert call_tool(site, sites.token("read", "r"), "list_artifacts", task_id="t1").structured_content["results"] == []
 
 
 def test_holds_attempts_and_approvals_are_listed(site: Site) -> None:
