@@ -52,7 +52,7 @@ def read_token(header: str, *permissions: str) -> Token | None:
     text = token_text(header)
     token = tokens.find(text, *permissions) if text else None
     if token is None:
-        raise NotAuthenticated("this token is not valid: `Authorization: Bearer <token>` is expected")
+        raise NotAuthenticated("this token is not valid: it is unknown, revoked or expired")
     return token
 
 

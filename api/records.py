@@ -15,7 +15,7 @@ from statecore.kernel.actors import Actor, Kind
 from statecore.kernel.clock import rfc3339
 from statecore.kernel.ids import is_valid_id, new_id
 from statecore.kernel.refusals import DuplicateId, Invalid, NotFound, PermissionDenied
-from statecore.kernel.validation import TEXT_LIMIT, field_error, json_error, text_error
+from statecore.kernel.validation import TEXT_LIMIT, describe_errors, field_error, json_error, text_error
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.records import Patch, Phase
@@ -64,7 +64,7 @@ class RecordView(ApiView):
         try:
             record.clean_fields()
         except ValidationError as error:
-            raise Invalid(error.message_dict) from error
+            raise Invalid(describe_errors(error)) from error
 
 
 def _find_error(field: Any, value: object) -> str | None:

@@ -129,7 +129,12 @@ def _decode(result: AttemptResult, *, is_download: bool) -> DecodedResponse:
 def _build_final_error(result: AttemptResult, failures: int) -> Exception:
     times = "once" if failures == 1 else f"{failures} times"
     if isinstance(result, Exception):
-        return Unreachable(f"tried {times}: {type(result).__name__}: {result}")
+        return Unreachable(f"{_get_server(result)}: tried {times}: {type(result).__name__}: {result}")
     if result.status_code == TOO_MANY:
         return to_exception(result)
-    return Unreachable(f"tried {times}: the server responds with status {result.status_code}")
+    return Unreachable(f"{_get_server(result)}: tried {times}: the server responds with status {result.status_code}")
+
+
+def _get_server(result: AttemptResult) -> str:
+    url = result.request.url
+    return f"{url.scheme}://{url.netloc.decode()}"

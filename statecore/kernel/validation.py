@@ -87,6 +87,18 @@ def validate_json_object(value: Any) -> None:
         raise ValidationError("must be an object.")
 
 
+def describe_errors(error: ValidationError) -> dict[str, list[str]]:
+    """Returns the messages by field; one about a missing related row names the row."""
+    return {field: [_describe(each) for each in errors] for field, errors in error.error_dict.items()}
+
+
+def _describe(error: ValidationError) -> str:
+    params = error.params if isinstance(error.params, dict) else {}
+    if error.code == "invalid" and {"model", "pk"} <= params.keys():
+        return f"there is no {params['model']} {params['value']!r}: create it first, or name another."
+    return " ".join(error.messages)
+
+
 def field_error(field: models.Field[Any, Any], value: Any) -> str | None:
     """Runs the field's validators. Django skips them for empty values, and `{}` is not a valid list of words."""
     try:

@@ -59,7 +59,8 @@ def store(
     _check_plan(plan, declared)
     newest = PlanTemplate.objects.filter(template=template).order_by("-version").first()
     if is_new and newest is not None:
-        raise DuplicateId(f"the id {template!r} is taken", id=template)
+        how = "store its next version, or use another id"
+        raise DuplicateId(f"the template {template!r} exists: {how}", id=template)
     if not is_new and newest is None:
         raise NotFound(f"there is no template {template!r}")
     made = PlanTemplate(

@@ -104,7 +104,7 @@ def fire(entity: Entity, trigger: str, facts: Facts) -> Transition | None:
             if candidate.deprecated:
                 _warn_of_deprecation(candidate, entity, actor)
             return candidate
-        unmet += reasons
+        unmet += [reason for reason in reasons if reason not in unmet]  # several transitions may share a guard
     raise _guards_failed(entity, trigger, unmet)
 
 

@@ -21,7 +21,7 @@ from ..kernel.fields import column
 from ..kernel.ids import is_valid_id, new_id
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.transition import Facts, Severity
-from ..kernel.validation import field_error, json_error, text_error
+from ..kernel.validation import describe_errors, field_error, json_error, text_error
 from . import rights
 from .change import Change, EventSpec, record, validate_reason_and_metadata
 from .idempotency import RequestKey
@@ -185,7 +185,7 @@ def _build(model: type[Entity], entity_id: str, plain: Mapping[str, Any]) -> Ent
     try:
         entity.clean_fields(exclude={field.name for field in model._meta.concrete_fields} - checked)
     except ValidationError as error:
-        raise Invalid(error.message_dict) from error
+        raise Invalid(describe_errors(error)) from error
     return entity
 
 

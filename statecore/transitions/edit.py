@@ -17,6 +17,7 @@ from ..kernel.entity import Entity
 from ..kernel.fields import column
 from ..kernel.refusals import ConstraintViolated, Invalid, StateIsProtected, TerminalState
 from ..kernel.transition import Facts, Severity
+from ..kernel.validation import describe_errors
 from ..storage.rows import copy_instance
 from . import rights
 from .change import EventSpec, check_version, record_edit
@@ -142,7 +143,7 @@ def _validate(copy: Entity, changed: Mapping[str, Any]) -> None:
     try:
         copy.clean_fields(exclude={field.name for field in copy._meta.concrete_fields} - changed.keys())
     except ValidationError as error:
-        raise Invalid(error.message_dict) from error
+        raise Invalid(describe_errors(error)) from error
 
 
 def _set(entity: Entity, fields: Mapping[str, Any]) -> None:

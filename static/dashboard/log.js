@@ -10,7 +10,7 @@ export function followLog() {
   const state = root.querySelector("[data-log-state]");
   const button = root.querySelector("[data-log-follow]");
   const search = root.querySelector('input[name="q"]');
-  let isPaused = false, isPointed = false, unseen = 0, waiting = [], frame = 0;
+  let isPaused = false, isPointed = false, follows = true, unseen = 0, waiting = [], frame = 0;
 
   const isAtEnd = () => list.scrollHeight - list.scrollTop - list.clientHeight < AT_END;
   const matches = (item) => item.textContent.toLowerCase().includes(search.value.toLowerCase());
@@ -34,9 +34,8 @@ export function followLog() {
 
   function show() {
     frame = 0;
-    const follows = !isPaused && !isPointed && isAtEnd();
     list.append(...waiting.map(makeItem));
-    if (follows) {
+    if (follows && !isPaused && !isPointed) {
       while (list.childElementCount > WINDOW) list.firstElementChild.remove();
       scrollToEnd();
     } else unseen += waiting.length;
@@ -88,7 +87,8 @@ export function followLog() {
 
   list.addEventListener("pointerenter", () => { isPointed = true; });
   list.addEventListener("pointerleave", () => { isPointed = false; });
-  list.addEventListener("scroll", label, { passive: true });
+  // Only a scroll ends following: a font that arrives or a narrower window wraps the lines again and moves the end.
+  list.addEventListener("scroll", () => { follows = isAtEnd(); label(); }, { passive: true });
   button.addEventListener("click", () => {
     isPaused = !isPaused && !unseen;
     if (!isPaused) scrollToEnd();

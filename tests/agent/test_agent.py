@@ -291,3 +291,11 @@ def test_an_agent_registers_again_after_its_worker_was_shut_down(agents: Start) 
     wait_for_state("t1", "completed")
     assert Worker.objects.get(pk=first).state == "shutdown"
     assert Worker.objects.count() == 2
+
+
+def test_an_agent_says_that_its_server_does_not_respond(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path, "http://127.0.0.1:9", "stc_none", "--capability", "x", *SH, "true")
+    try:
+        agent.wait_for_log("trying until the server responds")
+    finally:
+        agent.kill()

@@ -184,6 +184,9 @@ def test_a_lost_lease_is_refused_with_lease_lost(agent: Caller, phase: Phase) ->
         expect_ok(agent.post("runs/submit/", PLAN), 201)
         worker = registered(agent)
         (task,) = expect_ok(agent.post(f"workers/{worker}/claim/"))["tasks"]
+        wrong = {"trigger": "execution_failed", "attempt": 7, "error": "late"}
+        reply = expect_refusal(agent.post(f"tasks/{task['id']}/transitions/", wrong), 409, "lease_lost")
+        assert reply["detail"].count("attempt 7 has lost its lease") == 1  # though two transitions have this guard
         clock.shift(task["timeout_sec"] + 1)
         world.fire(Task.objects.get(pk=task["id"]), "timeout_exceeded")
         body = {"trigger": "execution_completed", "attempt": 0, "exit_code": 0}

@@ -50,6 +50,17 @@ def resolve(document: dict, schema: dict) -> dict:
     return dict(document["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
 
 
+def test_values_of_an_enum_differ_by_more_than_case(document: dict) -> None:
+    """Generators name the members of an enum in upper case."""
+    enums = [
+        (place, [str(value).upper() for value in schema["enum"]])
+        for place, schema in walk(document)
+        if "enum" in schema
+    ]
+    assert enums
+    assert [place for place, names in enums if len(names) != len(set(names))] == []
+
+
 def test_every_array_names_its_items_and_every_json_column_its_content(document: dict) -> None:
     """Generators leave out a model, and every call that returns it, if one of its arrays has no items."""
     assert [place for place, schema in walk(document) if "array" in types(schema) and "items" not in schema] == []

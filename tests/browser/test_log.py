@@ -103,5 +103,15 @@ def test_a_restarted_server_leaves_no_gap_in_the_log(site: Any, visit: Visits) -
     site.do("log", task=task, texts=numbered(10, 4))
     site.open_web()
     expect(page.locator(".log > li")).to_have_count(13)
-    # The text of lines that are not drawn, which the restart may leave out of view, is not an inner text.
     assert page.locator(".log .text").all_text_contents() == numbered(13)
+
+
+def test_the_view_follows_the_end_after_the_window_became_narrower(site: Any, visit: Visits) -> None:
+    task = start(site, "log-narrow", *(f"{text} {'with many words ' * 12}" for text in numbered(100)))
+    page = visit(f"/machines/tasks/{task}/?tab=log", who="viewer")
+    expect(page.locator("[data-log-state]")).to_have_text("Live")
+    page.set_viewport_size({"width": 400, "height": 700})
+    site.do("log", task=task, texts=["the newest"])
+    last = page.locator(".log > li").last
+    expect(last.locator(".text")).to_have_text("the newest")
+    expect(page.locator("[data-log-follow]")).to_have_text("Pause")

@@ -90,6 +90,12 @@ def test_explain_follows_the_cause_to_its_root(statecore: Statecore) -> None:
     assert statecore("explain", "tasks", "t2", "--json").json[0]["waiting_on"]
 
 
+def test_explain_prints_a_cause_without_a_chain_once(statecore: Statecore) -> None:
+    submit({"id": "t1", "required_capabilities": ["git"]})
+
+    assert statecore("explain", "tasks", "t1").out.count("there is no live worker") == 1
+
+
 def test_stuck_lists_stuck_rows(statecore: Statecore) -> None:
     with time_machine.travel(now() - timedelta(hours=2)):
         submit({"id": "t1"})

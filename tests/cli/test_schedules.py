@@ -17,6 +17,7 @@ def test_a_template_is_stored_and_run_on_a_schedule(statecore: Statecore, tmp_pa
     file = tmp_path / "nightly.json"
     file.write_text(json.dumps({"plan": PLAN, "parameters": {"name": {"type": "string"}}}))
     assert statecore("template", "store", "nightly", str(file)).out == "template nightly version 1\n"
+    assert "next version" in statecore("template", "store", "nightly", str(file), code=3).err
     assert statecore("template", "store", "nightly", str(file), "--next").out == "template nightly version 2\n"
     assert "nightly" in statecore("template", "list").out
     assert json.loads(statecore("template", "show", "nightly").out)["plan"] == PLAN

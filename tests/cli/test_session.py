@@ -59,7 +59,7 @@ def test_the_server_may_be_named_before_and_after_the_command(
     statecore(*words, site.url, *command, STATECORE_URL="http://127.0.0.1:9")
 
     refused = statecore(*words, "http://127.0.0.1:9", *command, "--patience", "0.3", code=7).err
-    assert "tried" in refused
+    assert "http://127.0.0.1:9: tried" in refused
 
 
 def test_login_accepts_the_server_as_an_option(statecore: Statecore, site: Site, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_a_refused_transition_prints_the_reason(statecore: Statecore) -> None:
     output = statecore("fire", "tasks", "t1", "execution_completed", "exit_code=0", code=3).err
 
     assert output.startswith("statecore: invalid_transition: execution_completed is not open from queued")
+    assert "known: scheduler_assigned, " in statecore("fire", "tasks", "t1", "nonsense", code=6).err
 
 
 def test_a_stale_version_is_refused(statecore: Statecore) -> None:

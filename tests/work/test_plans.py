@@ -80,6 +80,11 @@ def test_a_plan_without_a_phase_is_refused() -> None:
     assert places_of(plan(workstream("a", "a1"), phase="PH-nowhere")) == {"phase"}
 
 
+def test_an_unknown_phase_is_named() -> None:
+    errors = errors_of(plan(workstream("a", "a1"), phase="PH-nowhere"))
+    assert errors["phase"] == ["there is no phase 'PH-nowhere': create it first, or name another."]
+
+
 def test_unknown_fields_are_named() -> None:
     assert errors_of(plan(workstream("a", "a1"), colour="red")) == {"colour": ["is not a member of a plan."]}
     assert places_of(plan(workstream("a", "a1", colour="red"))) == {"workstreams[0].colour"}

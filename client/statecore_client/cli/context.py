@@ -118,6 +118,10 @@ def format_line(value: Any) -> str:
     return " ".join(format_lines(str(value)))
 
 
+def format_time(text: str | None) -> str:
+    return format_line(text and datetime.fromisoformat(text))
+
+
 def format_age(since: datetime) -> str:
     return "-" if since == NEVER else format_duration((datetime.now(UTC) - since).total_seconds())
 

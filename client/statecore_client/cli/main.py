@@ -114,5 +114,7 @@ def _print_error(context: Context, error: StatecoreError) -> None:
         for reason in error.unmet:
             context.print_note(f"  {format_line(reason.get('detail'))}")
     elif isinstance(error, Invalid):
-        for field, sentences in error.errors.items():
+        if known := error.facts.get("triggers"):
+            context.print_note(f"  known: {format_line(', '.join(map(str, known)))}")
+        for field, sentences in error.errors.items() if len(error.errors) > 1 else ():  # the detail has a single one
             context.print_note(f"  {format_line(field)}: {format_line(' '.join(map(str, sentences)))}")

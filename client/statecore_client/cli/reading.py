@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from .. import Entity
-from .context import Context, format_age, format_duration, format_line
+from .context import Context, format_age, format_duration, format_line, format_time
 
 COLUMNS = ("id", "state", "for", "version")
 PAGE = 500
@@ -103,7 +103,9 @@ def list_attempts(options: Namespace, context: Context) -> None:
             context.print_json(each)
         return
     names = ("task", "attempt", "worker", "started_at", "ended_at", "ended_by", "exit_code", "error")
-    context.print_table([[each[name] for name in names] for each in found], names)
+    times = {"started_at", "ended_at"}
+    rows = [[format_time(each[name]) if name in times else each[name] for name in names] for each in found]
+    context.print_table(rows, names)
 
 
 def explain_entity(options: Namespace, context: Context) -> None:
@@ -112,7 +114,8 @@ def explain_entity(options: Namespace, context: Context) -> None:
         context.print_json(why.fields)
         return
     context.print_line(format_line(why.sentence) or f"{options.id} is {format_line(why.state)}")
-    for number, link in enumerate(why.waiting_on):
+    links = [] if [link.get("detail") for link in why.waiting_on] == [why.sentence] else why.waiting_on
+    for number, link in enumerate(links):
         context.print_line(f"{'  ' * number}└ {format_line(link.get('detail'))}")
     for check in why.transitions:
         context.print_line(

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import Webhook
 from ..records import Json
-from .context import Context, format_line
+from .context import Context, format_line, format_time
 from .errors import CommandError, Exit
 from .reading import parse_limit
 
@@ -163,7 +163,8 @@ def print_log(options: Namespace, context: Context) -> None:
 
 def _row(each: Json) -> tuple[Any, ...]:
     entity = f"{each['entity_type']} {each['entity_id']}" if each["entity_id"] else None
-    return each["at"], each["type"], entity, each["position"], each["attempt"], _describe(each), each["duration_ms"]
+    at, result = format_time(each["at"]), _describe(each)
+    return at, each["type"], entity, each["position"], each["attempt"], result, each["duration_ms"]
 
 
 def _describe(each: Json) -> str:

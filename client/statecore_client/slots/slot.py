@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 
 from ..records import HeartbeatReply, Task
-from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError
+from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError, Unreachable
 from ..synchronous import Client
 from .execution import FAILED, Execution, Result, Start
 from .heartbeats import Heartbeats, Report
@@ -97,7 +97,11 @@ class Slot:
     def _register(self) -> None:
         settings = self.settings
         try:
-            self.persistent.register_worker(settings.capabilities, worker_id=self.worker_id, affinity=settings.affinity)
+            try:
+                self._register_with(self.brief)
+            except Unreachable as error:
+                self.report(f"{self.worker_id}: {error}; trying until the server responds")
+                self._register_with(self.persistent)
         except Conflict as refusal:
             if refusal.code != "duplicate_id":  # a duplicate id is ours: the answer to an earlier attempt was lost
                 raise
@@ -106,6 +110,10 @@ class Slot:
         self.heartbeats = Heartbeats(
             self.worker_id, self._send_heartbeat, self._compute_interval, self._obey, self.report
         )
+
+    def _register_with(self, client: Client) -> None:
+        settings = self.settings
+        client.register_worker(settings.capabilities, worker_id=self.worker_id, affinity=settings.affinity)
 
     def _claim(self) -> list[Task]:
         started = time.monotonic()
