@@ -96,24 +96,6 @@ def simulated_agents(workspace: Workspace, page: str) -> Iterator[None]:
     until(lambda: Task.objects.filter(state="completed").exists())
 
 
-@contextmanager
-def two_commands_of_agents(workspace: Workspace, page: str) -> Iterator[None]:
-    """Creates what `statecore agent` gives to the commands of the page: the second reads the files of the first."""
-    inputs, handed_over = workspace.tmp_path / "inputs.json", workspace.tmp_path / "artifacts" / "build"
-    inputs.write_text(json.dumps({"build": {"version": "1.2"}}))
-    for folder in (handed_over, workspace.checkout / "app"):
-        folder.mkdir(parents=True)
-    program(workspace.checkout / "app" / "check-version", 'test "$1" = 1.2')
-    workspace.environ |= {
-        "STATECORE_ARTIFACTS": str(handed_over),
-        "STATECORE_RESULT": str(workspace.tmp_path / "result.json"),
-        "STATECORE_INPUT_ARTIFACTS": str(handed_over.parent),
-        "STATECORE_INPUTS": str(inputs),
-    }
-    yield
-    assert json.loads((workspace.tmp_path / "result.json").read_text()) == {"version": "1.2"}
-
-
 # Recoveries
 
 
@@ -350,7 +332,6 @@ SCENARIOS: dict[str, Scenario] = {
     "docs/how-to/force-a-transition.md": a_stuck_plan,
     "docs/how-to/recover-with-playbooks.md": entities_to_recover,
     "docs/how-to/archive-old-events.md": archivable_events,
-    "docs/how-to/pass-data-between-tasks.md": two_commands_of_agents,
     "docs/how-to/prove-an-event.md": a_signed_journal,
     "docs/how-to/run-a-witness.md": a_witness,
     "docs/how-to/run-the-demo.md": simulated_agents,
