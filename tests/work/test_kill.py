@@ -155,7 +155,7 @@ def test_a_killed_broker_and_killed_workers_lose_nothing(tmp_path: Path, django_
     site = Site(tmp_path, migrated=True)
     site.variables |= {"STATECORE_GATE_COMMANDS": sys.executable}
     home, url = tmp_path / "home", site.variables["DATABASE_URL"]
-    victims = {"worker": "--concurrency=4", "redis": "redis-server", "executors": "--pool=threads"}
+    victims = {"worker": "--concurrency=4", "redis": "valkey-server", "executors": "--pool=threads"}
     supervisor = site.start()
     processes = supervisor.children(recursive=True)
     agent = None
