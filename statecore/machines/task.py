@@ -323,9 +323,6 @@ class Task(LinkedEntity, HeartbeatEntity):
                 condition=~Q(state=State.COMPLETED),
                 name="task_open_by_workstream",
             ),
-            models.Index(
-                fields=("-priority", "state_entered_at", "id"), condition=Q(state=State.QUEUED), name="task_queue"
-            ),
             # For the claims, which read the queue of one run at a time.
             models.Index(
                 fields=("run", "priority", "state_entered_at", "id"),

@@ -70,10 +70,13 @@ def open_queues(work: UnitOfWork, keys: Iterable[Key]) -> None:
 
 
 def _insert_sql() -> str:
-    """A new queue is next when each of the others has had its turn."""
+    """A new queue enters half a turn before the latest, so that a single long queue does not keep it waiting.
+
+    Claims in the same moment read the same order: if the long queue were next, each of them would take from it.
+    """
     return (
         f"INSERT INTO {QUEUES} (run_id, priority, turn, is_waiting) SELECT %s, queue.priority, "
-        f"{LATEST} - 1 + 1.0 / (SELECT run.weight FROM {RUNS} AS run WHERE run.id = %s), true "
+        f"{LATEST} - 1 + 0.5 / (SELECT run.weight FROM {RUNS} AS run WHERE run.id = %s), true "
         f"FROM (SELECT CAST(%s AS smallint) AS priority) AS queue WHERE true ON CONFLICT DO NOTHING"
     )
 

@@ -8,8 +8,11 @@ costs the same however many tasks it has queued.
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..kernel.clock import now
 from ..machines.task import Task
@@ -71,12 +74,12 @@ IN_QUEUE = (
 ORDER = "ORDER BY queue.priority DESC, queue.turn, queue.id"
 # The queues are ordered in a subquery of their own, because to sort its result the statement would have to lock a task
 # of each. Its LIMIT has no effect but on the planner, which without it expects to read all queues and sorts them.
+LOCK = " FOR NO KEY UPDATE OF row SKIP LOCKED"
 SEARCH = {
     "postgresql": (
         f"SELECT {{columns}} FROM (SELECT queue.id, queue.run_id, queue.priority FROM {QUEUES} AS queue "
         f"WHERE queue.is_waiting {ORDER} LIMIT (SELECT 1000000000)) AS queue CROSS JOIN LATERAL "
-        f"(SELECT row.* FROM {{tasks}} AS row WHERE {MAY_SERVE} AND {{in_queue}} "
-        f"FOR NO KEY UPDATE OF row SKIP LOCKED) AS row LIMIT {{limit}}"
+        f"(SELECT row.* FROM {{tasks}} AS row WHERE {MAY_SERVE} AND {{in_queue}}{LOCK}) AS row LIMIT {{limit}}"
     ),
     "sqlite": (
         f"SELECT {{columns}} FROM {QUEUES} AS queue CROSS JOIN {{tasks}} AS row WHERE queue.is_waiting "
@@ -84,6 +87,22 @@ SEARCH = {
         f"{ORDER}, row.state_entered_at, row.id LIMIT {{limit}}"
     ),
 }
+
+
+@cache
+def list_claimable_sql(vendor: str, most: int) -> str:
+    """Return a SELECT of the required capabilities and the workstreams of the first tasks that some worker may claim.
+
+    Its parameters are `claimable_params`.
+    """
+    in_queue = IN_QUEUE.format(can="", near="", free=is_not_held_sql(vendor), tools=HAS_TOOL, left_out="", share=most)
+    columns = "row.required_capabilities, row.workstream_id"
+    sql = SEARCH[vendor].format(columns=columns, tasks=Task._meta.db_table, in_queue=in_queue, limit=most)
+    return sql.replace(LOCK, "")
+
+
+def claimable_params(connection: BaseDatabaseWrapper, at: datetime) -> list[Any]:
+    return [connection.ops.adapt_datetimefield_value(at), *held_params(connection, at)]
 
 
 @cache
@@ -127,11 +146,11 @@ def find_next(
         takes_one=most == 1,
         checks="" if not checks else "one" if len(reported) == 1 else "many",
     )
-    at = work.connection.ops.adapt_datetimefield_value(now())
+    run_held, *held = claimable_params(work.connection, now())
     params: list[Any] = [in_param(reported, vendor)] if checks else []
-    params += [at, json.dumps(worker.capabilities)]
+    params += [run_held, json.dumps(worker.capabilities)]
     params += [json.dumps(worker.affinity.get("workstreams", []))] if worker.affinity else []
-    params += held_params(work.connection, now())
+    params += held
     params += [in_param(values, vendor) for values in left_out.values()]
     params += [most] * (0 if most == 1 else 3 if vendor == "postgresql" else 1)
     # The places of reported tasks are free, so their tools may permit others.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 
+from django.db import connection
+
 from ..kernel.clock import now
-from ..machines.task import State, Task
 from ..machines.worker import Worker
-from ..reactions import run_queues, tools
-from ..records.hold import exclude_held
+from .claim_search import claimable_params, list_claimable_sql
 
 MAX_TASKS = 2_000  # a worker that only suits a task further back is not woken, and finds it with its next claim
 
@@ -20,14 +21,9 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
     These are the workers that would get a queued task, each task counted for one worker only, and those that may no
     longer claim, so that their claim is refused.
     """
-    queued = Task.objects.filter(tools.is_available(), state=State.QUEUED).exclude(workstream__state="paused")
-    queued = queued.exclude(run__in=run_queues.select_full_runs())
-    claimable = exclude_held(queued, now())
-    claimable = claimable.order_by("-priority", "state_entered_at", "id")
-    unassigned = Counter(
-        (tuple(required), workstream)
-        for required, workstream in claimable.values_list("required_capabilities", "workstream_id")[:MAX_TASKS]
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(list_claimable_sql(connection.vendor, MAX_TASKS), claimable_params(connection, now()))
+        unassigned = Counter((tuple(json.loads(required)), workstream) for required, workstream in cursor.fetchall())
     workers = Worker.objects.in_bulk(list(worker_ids))
     return [pk for pk in worker_ids if pk not in workers or _assign(workers[pk], unassigned)]
 

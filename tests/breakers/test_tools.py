@@ -100,7 +100,7 @@ def test_a_half_open_breaker_lets_exactly_one_task_through(clock) -> None:
     half_open(clock)
     many = Agent("many", max_concurrent_tasks=4)
     submit(workstream("b", "b1", "b2"), id="r2")
-    assert claimed(many) == ["a5", "b1", "b2"]
+    assert sorted(claimed(many)) == ["a5", "b1", "b2"]
     assert (breaker().probe_by, claimed(Agent("other"))) == ("task:a5", [])
 
 

@@ -49,12 +49,23 @@ def claim_runs(agent: Agent, count: int) -> list[str]:
     return found
 
 
-def test_a_long_queue_delays_the_first_task_of_another_run_by_two_dispatches_at_most() -> None:
+def test_a_long_queue_does_not_delay_the_first_task_of_another_run() -> None:
+    """Nor do claims in the same moment, which all read the same order."""
     submit_run("big", 60)
     agent = Agent()
     claim_runs(agent, 20)
     submit_run("small", 2)
-    assert "small" in claim_runs(agent, 3)
+    assert claim_runs(agent, 1) == ["small"]
+
+
+def test_new_runs_do_not_keep_a_long_queue_waiting() -> None:
+    submit_run("big", 60)
+    agent = Agent()
+    order = []
+    for number in range(12):
+        submit_run(f"small-{number}", 1)
+        order += claim_runs(agent, 1)
+    assert order.count("big") >= 3
 
 
 def test_runs_take_turns() -> None:
@@ -76,7 +87,7 @@ def test_a_run_of_weight_three_starts_three_tasks_in_turn_with_one() -> None:
     submit_run("heavy", 30, weight=3)
     submit_run("light", 30)
     order = claim_runs(Agent(max_concurrent_tasks=100), 40)
-    assert Counter(order) == {"heavy": 30, "light": 10}
+    assert abs(Counter(order)["light"] - 10) <= 1
     assert "light light" not in " ".join(order)
 
 
