@@ -14,7 +14,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.operations import alarms, backup, integrity
 from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
-from statecore.records import recall, task_attempt, task_log, webhook
+from statecore.records import process_report, recall, task_attempt, task_log, webhook
 from statecore.scheduling import breakers, heartbeats, holds, occurrences, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, bulk_jobs, waivers
@@ -28,9 +28,10 @@ log = structlog.get_logger(__name__)
 
 @shared_task
 def expire_idempotency_records() -> None:
-    """Delete old responses to idempotency keys, and old occurrences of schedules."""
+    """Delete old responses to idempotency keys, occurrences of schedules and reports of processes that ended."""
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
     occurrences.forget()
+    process_report.forget()
 
 
 @shared_task

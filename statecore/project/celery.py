@@ -1,7 +1,10 @@
 """What a Celery worker and beat do at their start, before each task and at their end."""
 
+from __future__ import annotations
+
 import os
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from celery.signals import (
     beat_init,
@@ -14,6 +17,9 @@ from celery.signals import (
 )
 
 from statecore.task_queue import app
+
+if TYPE_CHECKING:
+    from statecore.operations.process_reporter import ProcessReporter
 
 __all__ = ["app"]
 
@@ -34,6 +40,28 @@ def prepare_process(**_: Any) -> None:
     preflight.check_database()
     preflight.check_broker()
     process_limits.freeze_loaded_objects()
+
+
+@beat_init.connect
+def report_beat(**_: Any) -> None:
+    from statecore.operations.process_reporter import ProcessReporter
+
+    ProcessReporter("beat").start()
+
+
+@cache
+def get_worker_reporter(role: str, name: str) -> ProcessReporter:
+    from statecore.operations.process_reporter import ProcessReporter
+
+    return ProcessReporter(role, name)
+
+
+@worker_ready.connect
+def report_worker(sender: Any, **_: Any) -> None:
+    """The signal is sent again after the worker has lost the broker."""
+    role = "executors" if "gates" in sender.app.amqp.queues.consume_from else "worker"
+    name = sender.hostname.partition("@")[0]
+    get_worker_reporter(role, role if name == "celery" else name).report_by(sender.timer)
 
 
 @worker_process_init.connect

@@ -1,9 +1,10 @@
-"""The ASGI lifespan: closes streams and long polls when the server receives a signal to stop.
+"""The ASGI lifespan: reports the process, and closes streams and long polls when the server receives a signal to stop.
 
 The server waits for open requests before it sends `lifespan.shutdown`, and streams never end on their own. So the
 signal itself is handled here, before the server's handler.
 """
 
+import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,12 +29,18 @@ def with_lifespan(application: Application) -> Application:
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:
     await receive()
+    from statecore.operations.process_reporter import ProcessReporter
+
+    reporter = ProcessReporter("web")
+    reporter.start()
     # The server has installed its handlers by now; ours call them.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             _close_streams_before(number, signal.getsignal(number))
     await send({"type": "lifespan.startup.complete"})
     await receive()
+    # uvicorn ends by the signal itself, so nothing runs at the exit.
+    await asyncio.to_thread(reporter.sign_off)
     await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -10,6 +10,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
+from statecore.operations import pulse
 from statecore.project import environment, home, metrics_folder, preflight, startup
 from statecore.project.commands import COMMANDS
 from statecore.project.environment import Environment
@@ -43,6 +44,13 @@ def command(given: Namespace, env: Environment) -> list[str]:
         env = env.model_copy(update={"port": given.port})
     named = {"name": given.name} if given.process in NAMED and given.name else {}
     return COMMANDS[given.process](env, **named)
+
+
+def name(given: Namespace) -> str:
+    """Returns the name under which the process reports: with the port or the name that tells it from others."""
+    if given.process in NAMED and given.name:
+        return str(given.name)
+    return f"{given.process}-{given.port}" if getattr(given, "port", None) else str(given.process)
 
 
 def prepare(given: Namespace, env: Environment) -> None:
@@ -82,6 +90,7 @@ def main() -> None:
     if given.process == PREPARE:
         prepare(given, env)
         return
+    os.environ[pulse.NAME] = name(given)
     program = command(given, env)
     os.execv(program[0], program)  # noqa: S606  a fixed command, without a shell
 

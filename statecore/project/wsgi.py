@@ -11,7 +11,9 @@ from statecore.project import preflight, process_limits
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 django.setup(set_prefix=False)
 
-from statecore.project.wsgi_handler import Handler  # noqa: E402  imports models, so after django.setup()
+# These import models, so after django.setup().
+from statecore.operations import process_reporter  # noqa: E402
+from statecore.project.wsgi_handler import Handler  # noqa: E402
 
 # Takes the client's address and scheme from trusted proxies; uvicorn has an option for it.
 application = wrap_wsgi_with_proxy_headers(Handler(), trusted_hosts=settings.STATECORE_TRUSTED_PROXIES)
@@ -19,3 +21,4 @@ preflight.check_database()
 preflight.check_broker()
 process_limits.freeze_loaded_objects()
 process_limits.raise_open_file_limit()
+process_reporter.ProcessReporter("rest").start()

@@ -16,6 +16,7 @@ from .hold import Hold
 from .patch import Patch
 from .phase import Phase
 from .plan_template import PlanTemplate
+from .process_report import ProcessReport
 from .recall import Recall
 from .run_queue import RunQueue
 from .schedule import Schedule, ScheduleOccurrence
@@ -30,6 +31,7 @@ __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
     "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "PlanTemplate",
-    "Recall", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog",
-    "Token", "ToolLease", "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
+    "ProcessReport", "Recall", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount",
+    "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog",
+    "WebhookDelivery",
 ]  # fmt: skip

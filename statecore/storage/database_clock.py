@@ -38,6 +38,7 @@ skew_seconds = Gauge(
 # Tests shift the clock of their process, and switch this off.
 is_followed = True
 _next_measurement = 0.0
+_skew = 0.0
 _started_at = 0.0  # the time by the host's clock at which its monotonic clock was 0
 
 
@@ -55,7 +56,7 @@ def measure(connection: BaseDatabaseWrapper) -> None:
 
     A difference within the error of the measurement is ignored, so that the processes of one host agree exactly.
     """
-    global _next_measurement, _started_at
+    global _next_measurement, _skew, _started_at
     before = time.time()
     difference = read_seconds(connection) - before
     took = time.time() - before
@@ -63,9 +64,15 @@ def measure(connection: BaseDatabaseWrapper) -> None:
     is_certain = abs(difference) > took / 2 + RESOLUTION[connection.vendor]
     clock.set_offset(timedelta(seconds=difference if is_certain else 0.0))
     _next_measurement, _started_at = time.monotonic() + REFRESH_SECONDS, time.time() - time.monotonic()
-    skew_seconds.set(-difference)
+    _skew = -difference
+    skew_seconds.set(_skew)
     if abs(difference) > LARGE_SKEW_SECONDS + took:
         log.warning("clock_skew", seconds=round(-difference, 3))
+
+
+def get_skew() -> float:
+    """Returns how far the clock of this host was ahead of the database's when it was last measured, in seconds."""
+    return _skew
 
 
 def read_seconds(connection: BaseDatabaseWrapper) -> float:

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 
 from statecore.delivery import sinks
 from statecore.delivery.sequencer import Sequencer
+from statecore.operations.process_reporter import ProcessReporter
 
 
 class Command(BaseCommand):
@@ -16,6 +17,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
+        ProcessReporter("sequencer").start()
         sequencer = Sequencer(sinks.create_sinks())
         sequencer.stop_on_signals()
         sequencer.run()

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from statecore.delivery.webhooks.process import Deliverer
+from statecore.operations.process_reporter import ProcessReporter
 
 
 class Command(BaseCommand):
@@ -15,4 +16,5 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
+        ProcessReporter("webhooks").start()
         Deliverer().run()

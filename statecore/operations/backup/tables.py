@@ -17,6 +17,7 @@ from ...records import (
     BulkPortion,
     DefaultGrant,
     LogChunk,
+    ProcessReport,
     TaskLog,
     Token,
     ToolLease,
@@ -30,7 +31,7 @@ CHUNK = 1_000
 # such as those that belong to its users.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
-    LogChunk, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
+    LogChunk, ProcessReport, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
 )  # fmt: skip
 Row = dict[str, Any]
 
