@@ -4,4 +4,5 @@ from django.apps import AppConfig
 
 
 class ApiConfig(AppConfig):
-    name = "api"
+    name = "statecore.api"
+    label = "api"

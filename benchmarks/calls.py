@@ -143,7 +143,7 @@ JSON = "application/json"
 
 def read_calls() -> dict[str, Callable[[], Any]]:
     """Every GET of the OpenAPI document whose entities exist here."""
-    from api.openapi.views import build_document
+    from statecore.api.openapi.views import build_document
 
     client = _client("override")
     ids = {"/tasks/": "t:1", "/runs/": "run", "/workstreams/": "w", "/workers/": "w1", "/machines/": "task"}

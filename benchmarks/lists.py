@@ -99,7 +99,7 @@ def prepare(rows: int) -> tuple[str, Starts]:
 
 def _start(cursor: Any, query: str, depth: float, rows: int) -> str:
     """Returns the query for the page at this depth, with the cursor the previous page would have returned."""
-    from api.pages import NEWEST_FIRST, Cursor, encode_cursor
+    from statecore.api.pages import NEWEST_FIRST, Cursor, encode_cursor
 
     ordering = query.partition("ordering=")[2] or NEWEST_FIRST
     if not depth:

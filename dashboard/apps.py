@@ -7,7 +7,8 @@ from django.db.models.signals import post_migrate
 
 
 class DashboardConfig(AppConfig):
-    name = "dashboard"
+    name = "statecore.dashboard"
+    label = "dashboard"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

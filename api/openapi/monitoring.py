@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import approvals, holds
-from api.monitoring import board, journal, machines, proofs
+from statecore.api import approvals, holds
+from statecore.api.monitoring import board, journal, machines, proofs
 from statecore.journal import ENTITY_KINDS, event_names
 from statecore.journal.accounts import Action
 from statecore.kernel import registry

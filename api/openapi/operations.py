@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import agents, artifacts, bulk, claims, collections, heartbeat, logs, operators, records
-from api.claim_wait import MAX_WAIT_SECONDS
-from api.filters import AS_TEXT, derive_filters
-from api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
+from statecore.api import agents, artifacts, bulk, claims, collections, heartbeat, logs, operators, records
+from statecore.api.claim_wait import MAX_WAIT_SECONDS
+from statecore.api.filters import AS_TEXT, derive_filters
+from statecore.api.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from statecore.kernel.flow import Flow
 from statecore.scheduling.task_logs import MAX_LINES
 from statecore.transitions import Category

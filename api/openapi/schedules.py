@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import schedules
+from statecore.api import schedules
 from statecore.records.plan_template import DESCRIPTION_LENGTH
 from statecore.records.schedule import REASON_LENGTH, SCHEDULE_ID_LENGTH, CatchUp, Outcome, Overlap
 from statecore.scheduling import templates

@@ -13,8 +13,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from drf_spectacular.generators import SchemaGenerator
 
-from api.request import Request
-from api.views import ApiView
+from statecore.api.request import Request
+from statecore.api.views import ApiView
 
 from .schemas import list_refusal_classes
 

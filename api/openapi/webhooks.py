@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api import webhooks
+from statecore.api import webhooks
 from statecore.delivery.webhooks.subscriptions import FILTERS, MAX_VALUES, VALUE_LENGTH
 from statecore.journal import event_names
 from statecore.journal.events import ENTITY_KINDS

@@ -9,8 +9,8 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from api.live.asgi import REFUSED, Message, Receive, refuse
-from api.refusals import MethodNotAllowed, NotAuthenticated
+from statecore.api.live.asgi import REFUSED, Message, Receive, refuse
+from statecore.api.refusals import MethodNotAllowed, NotAuthenticated
 from statecore.kernel.refusals import TooLarge
 from statecore.records.token import Token
 
@@ -50,7 +50,7 @@ class ToolsMiddleware:
 
     async def _run(self) -> None:
         # The import takes a second, and most processes never need it.
-        server = await asyncio.to_thread(import_module, "api.tools.server")
+        server = await asyncio.to_thread(import_module, "statecore.api.tools.server")
         self.manager = server.create_manager(self.application)
         async with self.manager.run():
             self.is_ready.set()

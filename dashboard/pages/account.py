@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import permissions, rendering, sessions
+from statecore.dashboard import permissions, rendering, sessions
 
 TEMPLATE = "dashboard/account.html"
 CHANGED = "The password was changed. All your other sessions were signed out."

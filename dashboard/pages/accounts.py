@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import permissions, rendering
-from dashboard.queries.time_limit import TimedOut, time_limit
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.journal.accounts import VIEW_ACCOUNTS, Action, resolve_ids
 from statecore.journal.archive import get_latest_archived_range
 from statecore.read_models import history

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import permissions, rendering
-from dashboard.queries import alert_links, list_digest
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.queries import alert_links, list_digest
 from statecore.records import Alert
 from statecore.records import alert as alert_record
 

@@ -9,8 +9,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import labels, permissions, rendering
-from dashboard.queries.approvals import PAGE_SIZE, count_pending, list_decided, list_pending
+from statecore.dashboard import labels, permissions, rendering
+from statecore.dashboard.queries.approvals import PAGE_SIZE, count_pending, list_decided, list_pending
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import NotFound, Refusal

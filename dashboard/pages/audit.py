@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import navigation, permissions, rendering
-from dashboard.queries.time_limit import TimedOut, time_limit
+from statecore.dashboard import navigation, permissions, rendering
+from statecore.dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.journal import ENTITY_KINDS, accounts, event_names
 from statecore.journal.archive import get_latest_archived_range
 from statecore.journal.checkpoints import latest_checkpoint

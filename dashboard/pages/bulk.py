@@ -17,10 +17,10 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from kombu.exceptions import OperationalError as BrokerError
 
-from dashboard import labels, navigation, permissions, rendering
-from dashboard.models import Selection
-from dashboard.queries import entities, search
-from dashboard.queries.time_limit import TimedOut, time_limit
+from statecore.dashboard import labels, navigation, permissions, rendering
+from statecore.dashboard.models import Selection
+from statecore.dashboard.queries import entities, search
+from statecore.dashboard.queries.time_limit import TimedOut, time_limit
 from statecore.kernel import registry
 from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now

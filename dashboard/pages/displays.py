@@ -14,9 +14,9 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from dashboard import displays as pairing_service
-from dashboard import permissions, rendering
-from dashboard.models import Display
+from statecore.dashboard import displays as pairing_service
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.models import Display
 
 ADD, CHANGE = "dashboard.add_display", "dashboard.change_display"
 MAX_LISTED = 200

@@ -9,11 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import permissions, rendering
-from dashboard.diagram import machine_drawing
-from dashboard.navigation import machine_name
-from dashboard.queries import approvals, entities, history, related, runs
-from dashboard.queries.liveness import read_liveness
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.diagram import machine_drawing
+from statecore.dashboard.navigation import machine_name
+from statecore.dashboard.queries import approvals, entities, history, related, runs
+from statecore.dashboard.queries.liveness import read_liveness
 from statecore.journal import Anchor, Event
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head

@@ -12,10 +12,10 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import permissions, rendering
-from dashboard.navigation import machine_name
-from dashboard.queries import entities
 from statecore import transitions
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.navigation import machine_name
+from statecore.dashboard.queries import entities
 from statecore.kernel.entity import Entity
 from statecore.kernel.refusals import Refusal
 from statecore.transitions.override import protecting_policies

@@ -12,7 +12,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.kernel.refusals import Refusal, StaleVersion
 from statecore.kernel.second_person import Policy
 from statecore.kernel.transition import Param

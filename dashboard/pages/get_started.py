@@ -7,8 +7,8 @@ import shlex
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from dashboard import rendering
-from dashboard.permissions import get_user
+from statecore.dashboard import rendering
+from statecore.dashboard.permissions import get_user
 from statecore.journal.position import head
 from statecore.machines.worker import Worker
 from statecore.records import Token

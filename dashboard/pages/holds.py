@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import NotFound, Refusal
 from statecore.records.hold import Hold, Kind, select_active

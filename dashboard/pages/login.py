@@ -14,8 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard import rendering, second_factor
 from statecore import sessions
+from statecore.dashboard import rendering, second_factor
 
 from .query_params import get_next_url
 

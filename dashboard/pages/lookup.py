@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest
 
-from dashboard import labels, permissions
+from statecore.dashboard import labels, permissions
 from statecore.kernel import registry
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import navigation, permissions, rendering
-from dashboard.diagram import machine_drawing
-from dashboard.queries import counts, entities, search
-from dashboard.queries.time_limit import TimedOut
+from statecore.dashboard import navigation, permissions, rendering
+from statecore.dashboard.diagram import machine_drawing
+from statecore.dashboard.queries import counts, entities, search
+from statecore.dashboard.queries.time_limit import TimedOut
 from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow

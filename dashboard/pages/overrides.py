@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from dashboard import permissions, rendering
-from dashboard.queries.history import count_consequences
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.queries.history import count_consequences
 from statecore.delivery.sinks.counters import RATE_RETENTION
 from statecore.journal import EventKind
 from statecore.journal.archive import get_latest_archived_range

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import navigation, permissions, rendering
-from dashboard.queries import counts, feed, key_figures
+from statecore.dashboard import navigation, permissions, rendering
+from statecore.dashboard.queries import counts, feed, key_figures
 from statecore.journal.position import head
 from statecore.read_models import board
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.kernel.refusals import Refusal
 from statecore.machines.workstream import PAUSABLE, State, Workstream
 from statecore.scheduling import pauses

@@ -8,9 +8,9 @@ from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
-from dashboard.models import Preference
-from dashboard.permissions import get_user
-from dashboard.rendering import PREFERENCE
+from statecore.dashboard.models import Preference
+from statecore.dashboard.permissions import get_user
+from statecore.dashboard.rendering import PREFERENCE
 
 from .query_params import get_next_url
 

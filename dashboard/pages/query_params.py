@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from dashboard.queries import search
+from statecore.dashboard.queries import search
 
 MAX_LENGTH = search.MAX_LENGTH
 

@@ -7,8 +7,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import navigation, permissions, rendering
-from dashboard.queries import history
+from statecore.dashboard import navigation, permissions, rendering
+from statecore.dashboard.queries import history
 from statecore.journal import Event, EventKind, proofs
 from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel import registry

@@ -9,8 +9,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from dashboard import permissions, rendering
-from dashboard.queries import feed, liveness, runs
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.queries import feed, liveness, runs
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head
 from statecore.kernel.clock import now

@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import permissions, rendering
-from dashboard.models import SavedView
-from dashboard.templatetags.console import machine_url
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.models import SavedView
+from statecore.dashboard.templatetags.console import machine_url
 
 from .lookup import get_machine
 from .query_params import MAX_LENGTH, get_text

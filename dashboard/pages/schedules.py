@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.kernel.refusals import Invalid, NotFound, Refusal
 from statecore.records import PlanTemplate, Schedule, ScheduleOccurrence
 from statecore.records.schedule import CatchUp, Overlap

@@ -12,10 +12,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods
 
-from dashboard import rendering
-from dashboard import second_factor as factor
-from dashboard.permissions import get_user
 from statecore import sessions
+from statecore.dashboard import rendering
+from statecore.dashboard import second_factor as factor
+from statecore.dashboard.permissions import get_user
 
 TEMPLATE = "dashboard/second_factor.html"
 WRONG_CLOCK = "The code is wrong. Check that the clock of the device with your authenticator app is right."

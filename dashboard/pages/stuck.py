@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import labels, navigation, permissions, rendering
-from dashboard.queries import list_digest
+from statecore.dashboard import labels, navigation, permissions, rendering
+from statecore.dashboard.queries import list_digest
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Refusal
 from statecore.read_models import stuck as stuck_list

@@ -8,8 +8,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.views.decorators.http import require_safe
 
-from dashboard import rendering
-from dashboard.queries import logs
+from statecore.dashboard import rendering
+from statecore.dashboard.queries import logs
 from statecore.kernel.entity import Entity
 from statecore.machines.task import Task
 

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.kernel import refusals
 from statecore.kernel.refusals import Refusal
 from statecore.records import Token

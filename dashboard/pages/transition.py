@@ -7,9 +7,9 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import labels, permissions, rendering
-from dashboard.navigation import machine_name
 from statecore import transitions
+from statecore.dashboard import labels, permissions, rendering
+from statecore.dashboard.navigation import machine_name
 from statecore.kernel.actors import Kind
 from statecore.kernel.entity import Entity
 from statecore.kernel.transition import Transition

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from dashboard import permissions, rendering
-from dashboard.navigation import machine_name
 from statecore import transitions
+from statecore.dashboard import permissions, rendering
+from statecore.dashboard.navigation import machine_name
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.kernel.refusals import Invalid, Refusal

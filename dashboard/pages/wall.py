@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard import displays, navigation, permissions, rendering
-from dashboard.assets import get_build_id
-from dashboard.models import Display
-from dashboard.queries import counts, key_figures
+from statecore.dashboard import displays, navigation, permissions, rendering
+from statecore.dashboard.assets import get_build_id
+from statecore.dashboard.models import Display
+from statecore.dashboard.queries import counts, key_figures
 from statecore.kernel.flow import Flow
 from statecore.read_models import board
 

@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 from statecore.delivery.webhooks import subscriptions
 from statecore.kernel import registry
 from statecore.kernel.actors import Actor

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
-from dashboard import permissions
+from statecore.dashboard import permissions
 from statecore.kernel.clock import now
 from statecore.kernel.entity import Entity
 from statecore.kernel.ids import is_valid_id

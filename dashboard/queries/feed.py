@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboard.labels import noun
+from statecore.dashboard.labels import noun
 from statecore.journal import Position, parse_event
 from statecore.kernel import registry
 from statecore.read_models.diagrams.tones import state_styles

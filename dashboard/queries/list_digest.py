@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from dashboard import rendering
+from statecore.dashboard import rendering
 
 PART = "digest"
 

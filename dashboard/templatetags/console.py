@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard import labels
-from dashboard.assets import find_imports
-from dashboard.models import Preference
+from statecore.dashboard import labels
+from statecore.dashboard.assets import find_imports
+from statecore.dashboard.models import Preference
 from statecore.kernel import phrasing, registry
 from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.entity import Entity

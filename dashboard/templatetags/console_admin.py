@@ -6,8 +6,8 @@ from typing import Any
 
 from django import template
 
-from dashboard import navigation, permissions
-from dashboard.queries import counts, history
+from statecore.dashboard import navigation, permissions
+from statecore.dashboard.queries import counts, history
 from statecore.kernel.entity import Entity
 from statecore.read_models import board
 from statecore.read_models import history as journal

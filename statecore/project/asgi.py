@@ -13,8 +13,8 @@ os.environ.setdefault("STATECORE_DATABASE_POOL", "16")
 django = get_asgi_application()
 
 # These import models, which must not happen before Django is set up.
-from api.live import application as live  # noqa: E402
-from api.tools.application import ToolsMiddleware  # noqa: E402
+from statecore.api.live import application as live  # noqa: E402
+from statecore.api.tools.application import ToolsMiddleware  # noqa: E402
 
 application = lifespan.with_lifespan(ToolsMiddleware(live(django)))
 preflight.check_database()

@@ -42,15 +42,15 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "statecore.apps.StatecoreConfig",
-    "api.apps.ApiConfig",
-    "dashboard.apps.DashboardConfig",
+    "statecore.api.apps.ApiConfig",
+    "statecore.dashboard.apps.DashboardConfig",
     "statecore.project.apps.ProjectConfig",
     "statecore.devtools.apps.DevtoolsConfig",
 ]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "api.token_fastpath.TokenFastPath",
+    "statecore.api.token_fastpath.TokenFastPath",
     "csp.middleware.CSPMiddleware",
     "statecore.project.static_files.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -60,7 +60,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "statecore.accounts.caller.RememberRequest",
     # Every view requires a login unless it is decorated with login_not_required.
-    "dashboard.middleware.LoginRequired",
+    "statecore.dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -162,7 +162,7 @@ OTP_TOTP_ISSUER = "Statecore"
 # The API
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENVIRONMENT.body_limit
 STATECORE_CALLS_PER_MINUTE = ENVIRONMENT.calls_per_minute
-REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "api.openapi.inspector.Inspector"}
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "statecore.api.openapi.inspector.Inspector"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Statecore",
     "VERSION": __version__,
@@ -170,7 +170,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "The state of an automated engineering system, changed only by legal, recorded transitions.",
     "LICENSE": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
     "SERVERS": [{"url": "/", "description": "This server."}],
-    "POSTPROCESSING_HOOKS": ["api.openapi.inspector.complete_document"],
+    "POSTPROCESSING_HOOKS": ["statecore.api.openapi.inspector.complete_document"],
 }
 
 # The machines

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.urls import clear_url_caches, include, path
 
-from api import collections
+from statecore.api import collections
 from tests import toy
 from tests.api.callers import Caller, expect_ok, expect_refusal
 
@@ -19,7 +19,7 @@ def _turnstiles(settings: Any) -> Any:
         addresses = ModuleType("addresses")
         addresses.urlpatterns = [  # type: ignore[attr-defined]
             path("api/v1/", include(collections.routes([flow]))),
-            path("api/v1/", include("api.urls")),
+            path("api/v1/", include("statecore.api.urls")),
         ]
         settings.ROOT_URLCONF = addresses
         clear_url_caches()

@@ -9,8 +9,8 @@ import pytest
 from django.db.models import JSONField
 from django.urls import get_resolver
 
-from api.openapi.fields import STORED
-from api.openapi.inspector import select_used
+from statecore.api.openapi.fields import STORED
+from statecore.api.openapi.inspector import select_used
 from statecore.kernel import registry
 from statecore.records import Phase
 from tests.api.callers import Caller, expect_ok
@@ -100,7 +100,7 @@ def test_every_address_is_described_but_the_schema_and_the_page(document: dict) 
 
 
 def addresses() -> list[str]:
-    below = [each for pattern in get_resolver("api.urls").url_patterns for each in found_below(pattern)]
+    below = [each for pattern in get_resolver("statecore.api.urls").url_patterns for each in found_below(pattern)]
     return [path for path in below if path not in ("schema/", "docs/", "")]
 
 

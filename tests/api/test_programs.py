@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.urls import URLResolver, get_resolver, resolve, set_script_prefix
 
-from api import token_fastpath
+from statecore.api import token_fastpath
 from statecore.project.wsgi_handler import Handler
 from tests.support import world
 

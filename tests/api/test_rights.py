@@ -12,7 +12,7 @@ import time_machine
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from api.openapi.views import build_document
+from statecore.api.openapi.views import build_document
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.records import token as tokens

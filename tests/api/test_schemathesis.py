@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.openapi.views import build_document
+from statecore.api.openapi.views import build_document
 from tests.api import server
 from tests.api.callers import Caller
 from tests.support import world

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.claims import ClaimFields, claim_once
 from statecore import transitions
+from statecore.api.claims import ClaimFields, claim_once
 from statecore.executors import compensation, compensation_plan, gates, patches
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task

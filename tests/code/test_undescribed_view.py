@@ -12,8 +12,8 @@ from django.core.management import CommandError, call_command
 from django.urls import include, path
 from rest_framework.response import Response
 
-from api.openapi.views import build_document
-from api.views import ApiView
+from statecore.api.openapi.views import build_document
+from statecore.api.views import ApiView
 from statecore.devtools import reference
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.urls import reverse
 
-from dashboard.urls import urlpatterns
+from statecore.dashboard.urls import urlpatterns
 from statecore.records import PlanTemplate, webhook
 from statecore.scheduling import schedules, templates
 from tests.dashboard.scene import Scene, last_forced, pending_approval

@@ -30,7 +30,7 @@ def module_people(module_db: None) -> dict[str, Any]:
     """A user in each group, one in no group, and a superuser."""
     from django.contrib.auth.models import Group, User
 
-    from dashboard import groups
+    from statecore.dashboard import groups
 
     groups.create_groups()
     made = {name: User.objects.create(username=name, password="unset") for name in ("viewer", "operator", "supervisor")}

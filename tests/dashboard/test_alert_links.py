@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.queries import alert_links
+from statecore.dashboard.queries import alert_links
 from statecore.delivery.sinks import alert_rules
 from statecore.kernel.clock import now
 from statecore.records import Alert

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from dashboard.assets import find_imports
-from dashboard.templatetags.console import module
+from statecore.dashboard.assets import find_imports
+from statecore.dashboard.templatetags.console import module
 
 SCRIPTS = Path(settings.STATICFILES_DIRS[0]) / "dashboard"
 

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.pages.entity import list_details
-from dashboard.queries import runs
+from statecore.dashboard.pages.entity import list_details
+from statecore.dashboard.queries import runs
 from statecore.kernel.clock import now
 from statecore.records import Approval, approval
 from tests.dashboard.scene import Scene, number_all
@@ -112,7 +112,7 @@ def test_the_audit_is_filtered_by_states_and_severities(
 
 
 def test_the_inbox_counts_all_pending_requests(operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboard.queries import approvals
+    from statecore.dashboard.queries import approvals
 
     monkeypatch.setattr(approvals, "MAX_PENDING", 2)
     asked = {"version": 1, "from_state": "queued", "to_state": "failed", "policies": ["task->failed"]}

@@ -155,7 +155,7 @@ def test_the_state_chips_count_what_the_search_finds(viewer: Client, scene: Scen
 def test_a_chip_has_no_number_when_counting_takes_too_long(
     viewer: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.queries import counts, time_limit
+    from statecore.dashboard.queries import counts, time_limit
 
     def give_up(*_: Any) -> Any:
         raise time_limit.TimedOut
@@ -259,7 +259,7 @@ def test_the_share_of_forced_transitions_is_not_a_sample(viewer: Client, scene: 
 def test_all_matching_is_counted_beyond_what_one_job_may_hold(
     people: dict[str, Any], client: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.pages import bulk
+    from statecore.dashboard.pages import bulk
 
     monkeypatch.setattr(bulk, "MAX_SELECTED", 10)
     insert_copies(scene.first, 30)
@@ -286,7 +286,7 @@ def test_the_overrides_of_the_last_hour_are_those_that_the_overview_counts(viewe
 def test_lists_that_are_cut_show_how_many_there_are(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.pages import alerts, tokens
+    from statecore.dashboard.pages import alerts, tokens
     from statecore.records.token import make
 
     monkeypatch.setattr(tokens, "MAX_LISTED", 2)
@@ -303,7 +303,7 @@ def test_lists_that_are_cut_show_how_many_there_are(
 
 
 def test_paired_displays_are_listed_before_unpaired_ones(people: dict[str, Any], scene: Scene, client: Client) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     at = now()
     for name, revoked_at in (("b", at), ("c", None), ("a", None)):

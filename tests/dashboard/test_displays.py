@@ -21,7 +21,7 @@ from tests.dashboard.scene import Scene
 
 def request_code(client: Client) -> str:
     client.get(reverse("console:pairing"))
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     return str(Display.objects.latest("pk").code)
 
@@ -61,7 +61,7 @@ def test_a_display_opens_no_page_of_the_console(wall: Client, scene: Scene) -> N
 
 
 def test_a_display_opens_no_other_route_of_the_site(wall: Client) -> None:
-    from api.urls import urlpatterns
+    from statecore.api.urls import urlpatterns
 
     assert len(urlpatterns) > 10
     calls = ["/api/v1/tasks/", "/api/v1/runs/scene/", "/api/v1/events/", "/api/v1/board/", "/api/v1/stats/"]
@@ -72,7 +72,7 @@ def test_a_display_opens_no_other_route_of_the_site(wall: Client) -> None:
 
 
 def test_a_display_may_see_machines_for_the_board_and_no_events(wall: Client) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     user = Display.objects.latest("pk").user
     assert user is not None
@@ -94,9 +94,9 @@ def test_pages_of_other_users_run_no_query_for_displays(people: dict[str, Any], 
 def test_a_migration_renames_the_accounts_and_permissions_of_displays(people: dict[str, Any], scene: Scene) -> None:
     from django.contrib.auth.models import Group, Permission
 
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
-    migration = import_module("dashboard.migrations.0004_display")
+    migration = import_module("statecore.dashboard.migrations.0004_display")
     pair(people, request_code(Client()))
     display = Display.objects.latest("pk")
     assert display.user is not None
@@ -124,7 +124,7 @@ def test_a_migration_renames_the_accounts_and_permissions_of_displays(people: di
 
 
 def test_a_code_pairs_one_display_within_15_minutes(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     wall = Client()
     code = request_code(wall)
@@ -141,7 +141,7 @@ def test_a_code_pairs_one_display_within_15_minutes(people: dict[str, Any], scen
 
 
 def test_pairing_and_unpairing_require_permissions(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     code = request_code(Client())
     assert pair(people, code, "operator") == 403
@@ -153,8 +153,8 @@ def test_pairing_and_unpairing_require_permissions(people: dict[str, Any], scene
 
 
 def test_an_unpaired_display_loses_access(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard import displays
-    from dashboard.models import Display
+    from statecore.dashboard import displays
+    from statecore.dashboard.models import Display
 
     wall = Client()
     code = request_code(wall)
@@ -167,8 +167,8 @@ def test_an_unpaired_display_loses_access(people: dict[str, Any], scene: Scene) 
 
 
 def test_a_display_without_contact_is_offline(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard import displays
-    from dashboard.models import Display
+    from statecore.dashboard import displays
+    from statecore.dashboard.models import Display
     from statecore.kernel.clock import now
 
     assert displays.is_offline(Display())
@@ -194,7 +194,7 @@ def waits(client: Client) -> bool:
 
 
 def test_many_requests_from_one_address_displace_only_each_other(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard import displays
+    from statecore.dashboard import displays
 
     honest = request_from("192.0.2.7")
     greedy = [request_from("198.51.100.9") for _ in range(displays.MAX_WAITING + 5)]
@@ -206,8 +206,8 @@ def test_many_requests_from_one_address_displace_only_each_other(people: dict[st
 
 
 def test_of_too_many_addresses_the_oldest_request_gives_way(scene: Scene) -> None:
-    from dashboard import displays
-    from dashboard.models import Display
+    from statecore.dashboard import displays
+    from statecore.dashboard.models import Display
 
     asked = [request_from(f"192.0.2.{number}") for number in range(1, displays.MAX_WAITING + 2)]
 
@@ -216,7 +216,7 @@ def test_of_too_many_addresses_the_oldest_request_gives_way(scene: Scene) -> Non
 
 
 def test_an_abandoned_code_is_deleted(scene: Scene) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
     from statecore.kernel.clock import now
 
     shown, gone = request_from("192.0.2.7"), request_from("192.0.2.8")
@@ -228,7 +228,7 @@ def test_an_abandoned_code_is_deleted(scene: Scene) -> None:
 
 
 def test_null_characters_in_a_code_pair_nothing(people: dict[str, Any], scene: Scene) -> None:
-    from dashboard.models import Display
+    from statecore.dashboard.models import Display
 
     code = request_code(Client())
     console = Client()

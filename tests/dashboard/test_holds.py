@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard import diagram
+from statecore.dashboard import diagram
 from statecore.kernel.clock import rfc3339
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream

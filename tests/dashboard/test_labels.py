@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard import labels
+from statecore.dashboard import labels
 from statecore.kernel import registry
 from statecore.kernel.actors import Kind
 from tests.dashboard.scene import Scene

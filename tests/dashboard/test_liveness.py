@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.queries.liveness import read_liveness
+from statecore.dashboard.queries.liveness import read_liveness
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from tests.liveness.cases import CASES

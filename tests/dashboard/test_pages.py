@@ -16,8 +16,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from dashboard.queries import entities, history, runs
 from statecore import transitions
+from statecore.dashboard.queries import entities, history, runs
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.read_models.board import stuck_counts
@@ -279,7 +279,7 @@ def test_an_empty_list_states_the_reason(
 def test_a_search_that_times_out_shows_a_message(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.queries import time_limit
+    from statecore.dashboard.queries import time_limit
 
     monkeypatch.setattr(time_limit, "SECONDS", -1.0)
     monkeypatch.setattr(time_limit, "STEPS", 1)
@@ -293,7 +293,7 @@ def test_a_search_that_times_out_shows_a_message(
 
 
 def test_a_statement_is_ended_at_the_time_limit(db: Any) -> None:
-    from dashboard.queries.time_limit import TimedOut, time_limit
+    from statecore.dashboard.queries.time_limit import TimedOut, time_limit
 
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
     with pytest.raises(TimedOut), time_limit(0.05), connection.cursor() as cursor:
@@ -305,7 +305,7 @@ def test_the_export_contains_all_batches(
 ) -> None:
     from statecore.journal import Position
 
-    monkeypatch.setattr("dashboard.pages.audit.EXPORT_BATCH", 2)
+    monkeypatch.setattr("statecore.dashboard.pages.audit.EXPORT_BATCH", 2)
     client.force_login(people["viewer"])
     body = b"".join(client.get(reverse("console:audit_export")).streaming_content)  # type: ignore[arg-type]
     assert [json.loads(line)["position"] for line in body.splitlines()] == list(
@@ -350,7 +350,7 @@ def test_an_override_shows_the_number_of_its_consequences(
 def test_the_last_page_of_the_audit_leads_back_to_the_newest(
     people: dict[str, Any], scene: Scene, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.pages.audit.PAGE_SIZE", 3)
+    monkeypatch.setattr("statecore.dashboard.pages.audit.PAGE_SIZE", 3)
     client.force_login(people["viewer"])
     first, last = client.get("/audit/?machine=task"), client.get("/audit/?machine=task&before=3")
 
@@ -400,7 +400,7 @@ def test_overdue_entities_are_counted_in_one_query(scene: Scene) -> None:
 def test_a_search_lists_the_conditions_that_events_can_be_checked_against(
     query: str, conditions: dict[str, Any]
 ) -> None:
-    from dashboard.queries import search
+    from statecore.dashboard.queries import search
     from statecore.kernel import registry
     from statecore.kernel.clock import now
 

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.urls import urlpatterns
+from statecore.dashboard.urls import urlpatterns
 from tests.dashboard.addresses import MAY, NOT_PAGES, PAGES, Page, address
 from tests.dashboard.scene import Scene
 
@@ -188,7 +188,7 @@ def test_a_read_only_console_shows_pages_and_refuses_changes(
 def test_an_upgrade_grants_each_new_default_permission_once(people: dict[str, Any]) -> None:
     from django.contrib.auth.models import Group, Permission
 
-    from dashboard import groups
+    from statecore.dashboard import groups
     from statecore.records import DefaultGrant
 
     operator, viewer = Group.objects.get(name="operator"), Group.objects.get(name="viewer")
@@ -210,7 +210,7 @@ def test_an_upgrade_grants_each_new_default_permission_once(people: dict[str, An
 def test_groups_of_versions_without_a_record_gain_what_no_group_has(people: dict[str, Any]) -> None:
     from django.contrib.auth.models import Group, Permission
 
-    from dashboard import groups
+    from statecore.dashboard import groups
     from statecore.records import DefaultGrant
 
     operator = Group.objects.get(name="operator")

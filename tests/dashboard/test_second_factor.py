@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 from django_otp.oath import totp
 
-from dashboard import second_factor
+from statecore.dashboard import second_factor
 
 pytestmark = pytest.mark.once_on("sqlite")
 

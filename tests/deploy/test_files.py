@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from api.claim_wait import AT_LIVE
-from api.live.application import SOCKETS
-from api.live.long_poll import PATH as CLAIM
-from api.live.stream import PATH as STREAM
-from api.tools.application import PATH as TOOLS
+from statecore.api.claim_wait import AT_LIVE
+from statecore.api.live.application import SOCKETS
+from statecore.api.live.long_poll import PATH as CLAIM
+from statecore.api.live.stream import PATH as STREAM
+from statecore.api.tools.application import PATH as TOOLS
 from statecore.project import environment, process
 from statecore.storage import roles
 from tests.deploy import units

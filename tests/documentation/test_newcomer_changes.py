@@ -141,7 +141,7 @@ def test_a_console_page_takes_a_view_a_template_and_a_route(project: Project) ->
 
 from django.http import HttpRequest, HttpResponse
 
-from dashboard import permissions, rendering
+from statecore.dashboard import permissions, rendering
 
 
 def weather(request: HttpRequest) -> HttpResponse:
@@ -213,7 +213,7 @@ def test_a_sink_takes_its_file_and_a_place_in_the_list(project: Project) -> None
         '''"""A sink that reads the events and stores nothing."""
 
 from .sink import Batch, Sink
-from api.responses import json_response
+from statecore.api.responses import json_response
 
 
 class Weather(Sink):

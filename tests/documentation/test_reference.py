@@ -11,8 +11,8 @@ import pytest
 from django.core.management import get_commands
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from api.openapi.schemas import list_refusal_classes
-from api.openapi.views import build_document
+from statecore.api.openapi.schemas import list_refusal_classes
+from statecore.api.openapi.views import build_document
 from statecore.devtools import documents, reference
 from statecore.devtools.reference import command_lines, metrics
 from statecore.devtools.reference.settings import CALLERS, list_variables

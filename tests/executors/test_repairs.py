@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.claims import ClaimFields, claim_once
+from statecore.api.claims import ClaimFields, claim_once
 from statecore.executors import patches
 from statecore.executors.gates import find_due, run_gate
 from statecore.machines.patch_ledger import PatchLedger

@@ -13,8 +13,8 @@ from django.test import Client
 from django_otp.oath import totp
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
-from dashboard import displays, second_factor
 from statecore.accounts.caller import get_process_actor
+from statecore.dashboard import displays, second_factor
 from statecore.journal import Event, Position, digest
 from statecore.journal.tree import tree_size
 from statecore.kernel.actors import THE_SYSTEM

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from dashboard import sessions
+from statecore.dashboard import sessions
 from statecore.journal import Event
 
 pytestmark = pytest.mark.django_db

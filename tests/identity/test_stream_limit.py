@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from api.live.asgi import render_refusal
-from api.live.connections import get_connections
-from api.refusals import TooManyStreams
+from statecore.api.live.asgi import render_refusal
+from statecore.api.live.connections import get_connections
+from statecore.api.refusals import TooManyStreams
 from statecore.records import token as tokens
 from tests.api.callers import member
 from tests.live.in_process import Connection, InProcessApp, running_app

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from channels.layers import channel_layers
 
-from api.live.application import application
+from statecore.api.live.application import application
 from statecore.delivery.live import Hub, get_hub
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from django.test import Client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from api.live.asgi import refuse
+from statecore.api.live.asgi import refuse
 from statecore.journal import Event
 from statecore.journal.position import head
 from statecore.read_models import board

@@ -18,8 +18,8 @@ from django.contrib.sessions.models import Session
 from django.db import connection, connections
 from django.test import Client
 
-from api.live import connections as live_connections
 from statecore import sessions
+from statecore.api.live import connections as live_connections
 from statecore.delivery import broadcast
 from statecore.delivery.live import ring, subscription
 from statecore.delivery.live.hub import Hub
@@ -249,7 +249,7 @@ def test_a_reader_starts_over_when_its_next_events_are_archived(app: InProcessAp
 
 
 def test_a_client_that_receives_nothing_is_disconnected(app: InProcessApp, monkeypatch) -> None:
-    monkeypatch.setattr("api.live.socket.SEND_TIMEOUT", 0.2)
+    monkeypatch.setattr("statecore.api.live.socket.SEND_TIMEOUT", 0.2)
     socket = app.socket("/ws/events/", bearer())
     until(lambda: socket.of_type("hello"))
     socket.stall()

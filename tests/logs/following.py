@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from api.live.application import application
+from statecore.api.live.application import application
 from tests.live.in_process import InProcessApp
 
 

@@ -14,12 +14,12 @@ from django.db.models import Exists, Q
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api import pages
-from api.filters import apply_filters, parse_time
-from api.live import stream_params
-from api.monitoring.journal import FILTERS
-from api.request_body import decode_json
-from dashboard.queries import search
+from statecore.api import pages
+from statecore.api.filters import apply_filters, parse_time
+from statecore.api.live import stream_params
+from statecore.api.monitoring.journal import FILTERS
+from statecore.api.request_body import decode_json
+from statecore.dashboard.queries import search
 from statecore.devtools.reference.settings import list_variables
 from statecore.executors import allowed_commands, compensation_plan, diff
 from statecore.executors.diff import Objection

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.access import read_token
-from api.live import long_poll
-from api.refusals import NotAuthenticated
-from api.request_body import KEY_HEADER, decode_json, read_key
 from statecore import scheduling
+from statecore.api.access import read_token
+from statecore.api.live import long_poll
+from statecore.api.refusals import NotAuthenticated
+from statecore.api.request_body import KEY_HEADER, decode_json, read_key
 from statecore.journal import digest
 from statecore.journal.home_files import parse_position_line
 from statecore.kernel.refusals import Invalid, Refusal

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.filters import AS_TEXT, apply_filters, derive_filters, normalize_filters
-from api.live.access import check_host, check_origin
-from dashboard.pages.forms import read_fields
+from statecore.api.filters import AS_TEXT, apply_filters, derive_filters, normalize_filters
+from statecore.api.live.access import check_host, check_origin
+from statecore.dashboard.pages.forms import read_fields
 from statecore.kernel.refusals import Invalid, PermissionDenied
 from statecore.kernel.transition import Param
 from statecore.machines.task import Task

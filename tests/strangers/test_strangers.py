@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from api.openapi.views import build_document
+from statecore.api.openapi.views import build_document
 from statecore.machines.task import Task
 from statecore_client import Client
 from tests.agent.process import AgentProcess, submit, wait_for_state

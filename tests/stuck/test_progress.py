@@ -9,8 +9,8 @@ import time_machine
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.queries.liveness import read_liveness
 from statecore import scheduling
+from statecore.dashboard.queries.liveness import read_liveness
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
 from statecore.read_models.stuck import list_stuck

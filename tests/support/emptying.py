@@ -26,7 +26,7 @@ def empty(alias: str, groups: list[Any]) -> None:
     if filled:
         delete(connection, filled)
     if set(filled) & set(GROUPS):
-        from dashboard import groups as console
+        from statecore.dashboard import groups as console
 
         console.create_groups(alias)
 

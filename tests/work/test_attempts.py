@@ -11,8 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from api.claims import ClaimFields, claim_once
 from statecore import transitions
+from statecore.api.claims import ClaimFields, claim_once
 from statecore.kernel import clock
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate

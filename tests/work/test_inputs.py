@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.claims import ClaimFields, TaskResult, claim_once
 from statecore import transitions
+from statecore.api.claims import ClaimFields, TaskResult, claim_once
 from statecore.kernel.refusals import Invalid
 from statecore.kernel.validation import JSON_LIMIT
 from statecore.machines.task import Task

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.claims import ClaimFields, claim_once
 from statecore import transitions
+from statecore.api.claims import ClaimFields, claim_once
 from statecore.kernel.refusals import GuardFailed
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run

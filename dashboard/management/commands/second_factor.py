@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard import second_factor
+from statecore.dashboard import second_factor
 
 
 class Command(BaseCommand):

@@ -6,9 +6,9 @@ from collections import defaultdict
 from inspect import cleandoc
 from typing import Any
 
-from api.openapi.inspector import UNDESCRIBED
-from api.openapi.schemas import list_refusal_classes
-from api.openapi.views import build_document
+from statecore.api.openapi.inspector import UNDESCRIBED
+from statecore.api.openapi.schemas import list_refusal_classes
+from statecore.api.openapi.views import build_document
 
 from ..markdown import Undocumented, format_page, format_section, format_table
 
