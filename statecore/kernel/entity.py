@@ -127,6 +127,11 @@ class Entity(models.Model):
         """Returns the identities whose work it judges; no account judges its own work."""
         return set()
 
+    @classmethod
+    def closed_to_agents(cls, ids: Iterable[str]) -> list[str]:
+        """Returns those of the ids to which agents may not link entities of their own."""
+        return []
+
     def lease_is_stale(self, attempt: object) -> bool:
         """Whether the lease of this attempt has ended."""
         return attempt != self.attempt

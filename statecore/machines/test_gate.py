@@ -219,6 +219,13 @@ class TestGate(LinkedEntity, HeartbeatEntity):
             ),
         )
 
+    @classmethod
+    def closed_to_agents(cls, ids: Iterable[str]) -> list[str]:
+        """Those of a workstream or of tasks: another task would let them run before the work that they test is done."""
+        gates = cls._default_manager.filter(pk__in=list(ids))
+        closed = gates.filter(Q(workstream__isnull=False) | Q(exit_of__isnull=False))
+        return sorted(set(closed.values_list("pk", flat=True)))
+
     def has_ended(self) -> bool:
         """True also if it was abandoned before it started."""
         return super().has_ended() or (self.abandoned and self.state != State.RUNNING)

@@ -284,10 +284,23 @@ def _with_user(hash_: str, permissions: Sequence[str]) -> Token | None:
 
 def accounts_of(identities: Iterable[str]) -> set[int]:
     """Return the user accounts behind identities such as `user:7` and `token:stc_0a1b2c3d`."""
-    found = [identity.partition(":") for identity in identities]
-    prefixes = [name for kind, _, name in found if kind == "token"]
-    users = {int(name) for kind, _, name in found if kind == "user"}
-    return users | set(Token.objects.filter(prefix__in=prefixes).values_list("user_id", flat=True))
+    return {owner for owner in owners_of(identities).values() if isinstance(owner, int)}
+
+
+def owners_of(identities: Iterable[str]) -> dict[str, int | str]:
+    """Return the user account behind each identity; the identity itself where there is none, as for a deleted token."""
+    owners: dict[str, int | str] = {identity: identity for identity in identities}
+    named = {identity: identity.partition(":") for identity in owners}
+    owners |= {identity: int(name) for identity, (kind, _, name) in named.items() if kind == "user"}
+    prefixes = [name for kind, _, name in named.values() if kind == "token"]
+    owned = Token.objects.filter(prefix__in=prefixes).values_list("prefix", "user_id") if prefixes else ()
+    return owners | {f"token:{prefix}": user for prefix, user in owned}
+
+
+def identities_of(account: int) -> list[str]:
+    """Return the identities with which a user account acts: its own, and those of its tokens."""
+    prefixes = Token.objects.filter(user_id=account).values_list("prefix", flat=True)
+    return [f"user:{account}", *(f"token:{prefix}" for prefix in prefixes)]
 
 
 def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:

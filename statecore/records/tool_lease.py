@@ -11,6 +11,7 @@ from django.db.models import F
 
 from ..kernel.actors import IDENTITY_LENGTH
 from ..kernel.clock import now
+from .token import owners_of
 
 
 class ToolLease(models.Model):
@@ -52,6 +53,8 @@ def clear_failures(tool_id: str) -> None:
 
 
 def is_alone_with_failures(tool_id: str, holder: str) -> bool:
-    """Whether other callers use the tool and none of them has reported a failure."""
-    others = list(select_live(tool_id).exclude(holder=holder).values_list("failures", flat=True))
+    """Whether other accounts use the tool and none of them has reported a failure."""
+    leases: dict[str, int] = dict(select_live(tool_id).values_list("holder", "failures"))
+    owners = owners_of({holder, *leases})
+    others = [failures for each, failures in leases.items() if owners[each] != owners[holder]]
     return bool(others) and not any(others)

@@ -86,7 +86,7 @@ def report(
 ) -> ReportResult:
     """Report a call. Consecutive failures open the breaker; the probe's result closes it or opens it again.
 
-    One caller alone opens the breaker only while no other caller has a lease.
+    One account alone opens the breaker only while no other account has a lease.
     """
 
     def count(work: UnitOfWork) -> bool:

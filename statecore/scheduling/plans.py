@@ -82,7 +82,7 @@ def _require_webhook_host(url: str | None, actor: Actor) -> None:
 
 
 def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_url: str | None) -> Outcome:
-    _replace_retried_gates(work, plan)
+    rights.require_linkable(actor, TestGate, _replace_retried_gates(work, plan))
     run_id = plan.run.get("id") or new_id(Run.flow.prefix)
     facts = Facts(now(), actor, {}, "")
     fields = {name: value for name, value in plan.run.items() if name != "id"}
@@ -112,13 +112,13 @@ def _store(work: UnitOfWork, plan: Plan, actor: Actor, *, starts: bool, webhook_
     return outcome
 
 
-def _replace_retried_gates(work: UnitOfWork, plan: Plan) -> None:
-    """Replace links to retried gates by links to their newest successors.
+def _replace_retried_gates(work: UnitOfWork, plan: Plan) -> set[str]:
+    """Replace links to retried gates by links to their newest successors; return the existing gates it now links to.
 
     The gates are locked, so that a concurrent retry waits and then moves the new links to its successor.
     """
     if not plan.existing_gates:
-        return
+        return set()
     work.lock_many(TestGate, sorted(plan.existing_gates))
     successors = {pk: newest(TestGate, pk) for pk in select_gate_values("retry_of_id", plan.existing_gates)}
     for entities, links in ((plan.tasks, ("gates", "entry_gates")), (plan.gates, ("depends_on",))):
@@ -126,6 +126,7 @@ def _replace_retried_gates(work: UnitOfWork, plan: Plan) -> None:
             for name in links:
                 if name in fields:
                     fields[name] = list(dict.fromkeys(successors.get(each, each) for each in fields[name]))
+    return {successors.get(each, each) for each in plan.existing_gates}
 
 
 def _add_parent(fields: dict[str, Any], parents: dict[str, Entity], plan: Plan) -> dict[str, Any]:

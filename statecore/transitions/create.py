@@ -17,7 +17,7 @@ from ..kernel import evidence
 from ..kernel.actors import Actor, Kind
 from ..kernel.clock import now
 from ..kernel.entity import Entity, LinkedEntity
-from ..kernel.fields import column
+from ..kernel.fields import column, related
 from ..kernel.ids import is_valid_id, new_id
 from ..kernel.refusals import ConstraintViolated, DuplicateId, Invalid, StateIsProtected
 from ..kernel.transition import Facts, Severity
@@ -54,6 +54,7 @@ def create(
     def insert(work: UnitOfWork) -> Outcome:
         facts = Facts(now(), actor, {}, reason)
         change = insert_entity(work, model, entity_id, fields, facts, cause=cause, retry_of=replaces)
+        rights.require_part(actor, change.entity)
         caused = work.react([change])
         return Outcome(work.latest(change.entity), change.entry, caused)
 
@@ -81,7 +82,11 @@ def insert_entity(
     Links that are not among the fields lead to entities that exist or that the same transaction inserts next.
     """
     plain, given = _split_fields(model, fields, facts.actor)
-    targets = resolve_links(work, model, entity_id, given) if links is None else links
+    targets = links
+    if targets is None:
+        targets = resolve_links(work, model, entity_id, given)
+        for name, ids in targets.items():
+            rights.require_linkable(facts.actor, related(model, name), ids)
     change = _record_new(model, entity_id, plain, targets, facts, cause, trigger=trigger, retry_of=retry_of)
     _insert(work, [change])
     insert_links(work.connection, model, {entity_id: targets})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from ..journal import Event
 from ..kernel.actors import Actor, Kind
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.refusals import LeaseLost, NotTheHolder, PermissionDenied, SamePerson
 from ..kernel.transition import lease_lost_reason
 from ..records.executor_work import is_done_by_executors
-from ..records.token import accounts_of
+from ..records.token import accounts_of, identities_of
 
 
 def require(actor: Actor, flow: Flow, action: str) -> None:
@@ -45,6 +49,37 @@ def require_creation(actor: Actor, flow: Flow) -> None:
         required = sorted(flow.created_by)
         raise PermissionDenied(f"{flow.entity_type} rows are created by {' or '.join(required)}", required=required)
     require(actor, flow, "operate")
+
+
+def require_part(actor: Actor, part: Entity) -> None:
+    """Refuse an agent that adds a part to a run of another account, unless its account has done a task of the run.
+
+    The failure of a part can fail the run.
+    """
+    if actor.kind is not Kind.AGENT or getattr(part, "run_id", None) is None:
+        return
+    run: Any = part.run  # type: ignore[attr-defined]
+    own = [actor.identity] if actor.owner is None else identities_of(actor.owner)
+    if not (run.tasks.filter(holder__in=own).exists() or _submitters(run).intersection(own)):
+        detail = f"{run} was submitted by another account, and {actor.name} holds none of its tasks"
+        raise NotTheHolder(detail, holder=run.holder, **run.current_facts())
+
+
+def _submitters(run: Any) -> set[str]:
+    """Return the identities that submitted the run or a run that it succeeds, from their first events."""
+    ids = []
+    while run is not None:
+        ids.append(run.pk)
+        run = run.retry_of
+    first = Event.objects.filter(entity_type="run", entity_id__in=ids, sequence=1)
+    return {event.as_dict()["identity"] or "" for event in first} - {""}
+
+
+def require_linkable(actor: Actor, target: type[Entity], ids: Iterable[str]) -> None:
+    """Refuse an agent that links to entities whose course the link would change, such as the gates of others."""
+    if actor.kind is Kind.AGENT and (closed := target.closed_to_agents(ids)):
+        detail = f"{target.flow.entity_type} {closed[0]} tests the work of others: agents do not link to it"
+        raise PermissionDenied(detail, required=[Kind.OPERATOR, Kind.SYSTEM])
 
 
 def require_holder(actor: Actor, entity: Entity) -> None:

@@ -79,7 +79,8 @@ def test_an_entity_is_created_in_its_initial_state(collection: str, agent: Calle
 
 
 def test_a_task_lists_its_dependencies(agent: Caller) -> None:
-    first, gate = world.task(), world.gate()
+    workstream = world.workstream(run=world.run_by(agent.token.as_agent()))
+    first, gate = world.task(workstream=workstream), world.gate()
     body = {"workstream": first.workstream_id, "depends_on": [first.pk], "gates": [gate.pk]}
     answer = expect_ok(agent.post("tasks/", body), 201)
     assert answer["depends_on"] == [first.pk]

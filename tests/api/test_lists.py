@@ -150,5 +150,6 @@ def test_phases_and_diffs_are_made_read_and_listed() -> None:
     assert expect_ok(agent.get(f"diffs/{diff}/"))["diff"] == "--- a/x\n+++ b/x\n"
     expect_refusal(agent.post("diffs/", {}), 400, "invalid")
     expect_refusal(operator.patch(f"diffs/{diff}/", {"title": "x"}), 405, "method_not_allowed")
-    entry = expect_ok(agent.post("patches/", {"patch": diff, "workstream": world.workstream().pk}), 201)
+    workstream = world.workstream(run=world.run_by(agent.token.as_agent()))
+    entry = expect_ok(agent.post("patches/", {"patch": diff, "workstream": workstream.pk}), 201)
     assert entry["state"] == "created"

@@ -88,3 +88,20 @@ def test_an_agent_decides_about_a_half_open_breaker_beside_the_prober(clock: Any
         expect_refusal(caller.post("breakers/git/transitions/", {"trigger": trigger}), 403, "permission_denied")
     assert expect_ok(attacker.post("breakers/git/report/", {"success": True}))["counted"] is False
     assert expect_ok(prober.post("breakers/git/report/", {"success": True}))["state"] == "CLOSED"
+
+
+def test_two_tokens_of_one_account_open_a_breaker_for_everybody() -> None:
+    user, first = Caller("agent"), Caller("agent")
+    second = Caller("agent", user=first.user)
+    acquire(user, first, second)
+    for caller in (first, second, first):
+        assert report(caller)["state"] == "CLOSED"
+    acquire(user)
+    assert report(user, times=1)["state"] == "OPEN"
+
+
+def test_one_account_with_all_leases_opens_the_breaker() -> None:
+    first = Caller("agent")
+    second = Caller("agent", user=first.user)
+    acquire(first, second)
+    assert report(first)["state"] == "OPEN"

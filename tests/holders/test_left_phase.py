@@ -80,7 +80,8 @@ def test_a_plan_of_an_agent_goes_beyond_the_limits(phase: str, field: str, setti
 
 
 def test_an_agent_creates_a_task_beyond_the_limits(phase: str) -> None:
-    agent, workstream = Caller("agent"), world.workstream()
+    agent = Caller("agent")
+    workstream = world.workstream(run=world.run_by(agent.token.as_agent()))
     body = {"workstream": workstream.pk, "timeout_sec": SIXTY_YEARS}
     assert list(expect_refusal(agent.post("tasks/", body), 400, "invalid")["errors"]) == ["timeout_sec"]
     expect_ok(agent.post("tasks/", {**body, "timeout_sec": 60}), 201)

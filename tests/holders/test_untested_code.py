@@ -31,8 +31,9 @@ MERGE: list[dict[str, Any]] = [
 def submit(diff_author: Caller, submitter: Caller | None = None) -> str:
     """Submits a patch; returns the path of its transitions."""
     diff = expect_ok(diff_author.post("diffs/", {"diff": diff_replacing("two", "evil")}), 201)
-    body = {"patch": diff["id"], "workstream": executing_workstream().pk}
-    return f"patches/{expect_ok((submitter or diff_author).post('patches/', body), 201)['id']}/transitions/"
+    submitter = submitter or diff_author
+    body = {"patch": diff["id"], "workstream": executing_workstream(run=world.run_by(submitter.token.as_agent())).pk}
+    return f"patches/{expect_ok(submitter.post('patches/', body), 201)['id']}/transitions/"
 
 
 @pytest.fixture

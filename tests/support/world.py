@@ -94,6 +94,11 @@ def run(**fields: Any) -> Any:
     return created("Run", **fields if "phase" in fields else {"phase": phase(), **fields})
 
 
+def run_by(actor: Actor) -> Any:
+    """A run that this actor has submitted, to which its account may add parts."""
+    return transitions.create(model("Run"), actor=actor, phase=phase()).entity
+
+
 def workstream(**fields: Any) -> Any:
     return created("Workstream", **fields if "run" in fields else {"run": run(), **fields})
 
