@@ -150,7 +150,7 @@ def test_a_run_is_paused_and_resumed_with_its_workstreams() -> None:
 def test_a_paused_workstream_is_cancelled_and_takes_new_tasks() -> None:
     submit(workstream("w", "t"))
     fire(Workstream, "w", "workstream_paused")
-    transitions.create(Task, id="t2", workstream="w", actor=world.AGENT)
+    transitions.create(Task, id="t2", workstream="w", actor=world.operator())
     fire(Workstream, "w", "workstream_cancelled")
     assert set(states(Task).values()) == {"cancelled"}
 
