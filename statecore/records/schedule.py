@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cronsim import CronSim
+from cronsim import CronSim, CronSimError
 from django.db import connection, models
 from django.db.models import Q
 
@@ -22,6 +22,8 @@ from ..kernel.ids import ID_LENGTH, IdField
 SCHEDULE_ID_LENGTH = 32  # the id of a run has the time too
 REASON_LENGTH = 2_000
 PREVIEWED = 5
+# Since the schedule was stored, its time zone left the data of the system, or its expression is no longer accepted.
+UNREADABLE = (ZoneInfoNotFoundError, CronSimError)
 
 INSERT = (
     "INSERT INTO statecore_scheduleoccurrence (schedule_id, at, outcome, detail, noticed_at, requested_by, run_id) "
@@ -79,12 +81,14 @@ class Schedule(models.Model):
         return next(iter_occurrences(self.cron, self.timezone, end, reverse=True), None)
 
     def preview(self, count: int = PREVIEWED) -> list[datetime]:
-        """Return the next occurrences; none while the schedule is paused."""
+        """Return the next occurrences; none while the schedule is paused, and one while its times cannot be read."""
         if self.next_at is None:
             return []
-        found = iter_occurrences(self.cron, self.timezone, self.next_at)
-        rest = (each for each in islice(found, count - 1) if self.not_after is None or each <= self.not_after)
-        return [self.next_at, *rest]
+        try:
+            found = list(islice(iter_occurrences(self.cron, self.timezone, self.next_at), count - 1))
+        except UNREADABLE:
+            return [self.next_at]
+        return [self.next_at, *(each for each in found if self.not_after is None or each <= self.not_after)]
 
     def as_dict(self) -> dict[str, Any]:
         last = self.occurrences.order_by("-at").first()

@@ -15,12 +15,17 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.db.models import OuterRef, Subquery
 
+from ..journal import Event, accounts
+from ..journal.accounts import Account, Action
 from ..kernel.actors import THE_SYSTEM
 from ..kernel.clock import now, rfc3339
-from ..kernel.refusals import Refusal
+from ..kernel.ids import new_id
+from ..kernel.refusals import DuplicateId, Refusal
 from ..machines.run import FINAL, Run
+from ..records.plan_template import PlanTemplate
 from ..records.schedule import (
     REASON_LENGTH,
+    UNREADABLE,
     CatchUp,
     Outcome,
     Overlap,
@@ -72,9 +77,31 @@ def notice(schedules: list[Schedule], at: datetime) -> None:
 
 
 def _list_due(schedule: Schedule, at: datetime) -> list[ScheduleOccurrence]:
-    """Return the occurrences until now that the schedule catches up with, and set its next time."""
+    """Return the occurrences until now that the schedule catches up with, and set its next time.
+
+    A schedule whose times can no longer be read is paused, and must not stop the others of its batch. The occurrence
+    that was computed before is kept.
+    """
     first = schedule.next_at
     assert first is not None  # noqa: S101 - for the type checker: it was selected by this column
+    try:
+        return _read_due(schedule, first, at)
+    except UNREADABLE as error:
+        _pause(schedule, at, f"its times can no longer be read ({error}): change its time zone or cron, then resume it")
+        return [ScheduleOccurrence(schedule=schedule, at=first)]
+
+
+def _pause(schedule: Schedule, at: datetime, reason: str) -> None:
+    """Pause a locked schedule on behalf of the system."""
+    schedule.next_at, schedule.paused_at = None, at
+    schedule.paused_by, schedule.pause_reason = THE_SYSTEM.name, reason[:REASON_LENGTH]
+    schedule.save(update_fields=("next_at", "paused_at", "paused_by", "pause_reason"))
+    facts = {"schedule": schedule.pk, "reason": schedule.pause_reason}
+    accounts.record(Action.SCHEDULE_PAUSED, Account.of_actor(THE_SYSTEM), actor=THE_SYSTEM, facts=facts)
+    log.error("schedule_paused", schedule=schedule.pk, reason=schedule.pause_reason)
+
+
+def _read_due(schedule: Schedule, first: datetime, at: datetime) -> list[ScheduleOccurrence]:
     if schedule.catch_up == CatchUp.ALL:
         until = at if schedule.not_after is None else min(at, schedule.not_after)
         times = [first]
@@ -135,13 +162,9 @@ def _find_running(schedule: Schedule) -> str | None:
 
 
 def _submit_run(schedule: Schedule, occurrence: ScheduleOccurrence) -> None:
-    run_id = name_run(occurrence)
     try:
         template = templates.get(schedule.template, schedule.template_version)
-        plan = templates.build_plan(template, schedule.parameters, run_id, occurrence.at)
-        about = {"schedule": schedule.pk, "template": f"{template.template}@{template.version}"}
-        plan["metadata"] = {**(plan.get("metadata") or {}), **about, "scheduled_at": rfc3339(occurrence.at)}
-        submit_plan(plan, actor=THE_SYSTEM)
+        run_id = _submit_once(schedule, occurrence, template)
     except Refusal as refusal:
         errors = refusal.facts.get("errors")
         detail = f"{refusal.code}: {refusal}" + (f" {errors}" if errors else "")
@@ -151,9 +174,43 @@ def _submit_run(schedule: Schedule, occurrence: ScheduleOccurrence) -> None:
         occurrence.template_version = template.version
 
 
+def _submit_once(schedule: Schedule, occurrence: ScheduleOccurrence, template: PlanTemplate) -> str:
+    """Submit the run and return its id, which others may have predicted and taken, also for a part of their runs."""
+    expected = name_run(occurrence)
+    if _is_submitted(expected, occurrence):
+        return expected
+    try:
+        return _submit_plan(schedule, occurrence, template, expected)
+    except DuplicateId as taken:
+        log.warning("schedule_id_taken", schedule=schedule.pk, id=taken.facts.get("id", expected))
+        occurrence.detail = f"an id that begins with {expected} is taken"
+        return _submit_plan(schedule, occurrence, template, new_id(Run.flow.prefix))
+
+
+def _submit_plan(schedule: Schedule, occurrence: ScheduleOccurrence, template: PlanTemplate, run_id: str) -> str:
+    plan = templates.build_plan(template, schedule.parameters, run_id, occurrence.at)
+    about = {"schedule": schedule.pk, "template": f"{template.template}@{template.version}"}
+    plan["metadata"] = {**(plan.get("metadata") or {}), **about, "scheduled_at": rfc3339(occurrence.at)}
+    submit_plan(plan, actor=THE_SYSTEM)
+    return run_id
+
+
+def _is_submitted(run_id: str, occurrence: ScheduleOccurrence) -> bool:
+    """Whether the run of this occurrence exists: an occurrence that was restored from a backup may be older than it."""
+    run = Run.objects.filter(pk=run_id).values_list("metadata", flat=True).first()
+    if run is None or (run.get("schedule"), run.get("scheduled_at")) != _identify(occurrence):
+        return False
+    created = Event.objects.filter(entity_type=Run.flow.entity_type, entity_id=run_id, sequence=1)
+    return created.filter(channel=THE_SYSTEM.channel).exists()
+
+
+def _identify(occurrence: ScheduleOccurrence) -> tuple[str, str]:
+    return occurrence.schedule_id, rfc3339(occurrence.at)
+
+
 def name_run(occurrence: ScheduleOccurrence) -> str:
-    """Return the id of the run, which follows from the schedule and the time: it cannot be submitted twice."""
-    shape = "%Y%m%dT%H%M%S%fZ" if occurrence.requested_by else "%Y%m%dT%H%MZ"
+    """Return the id of the run, which follows from the schedule and the time."""
+    shape = "%Y%m%dT%H%M%SZ" if occurrence.requested_by else "%Y%m%dT%H%MZ"
     return f"{occurrence.schedule_id}-{occurrence.at:{shape}}"
 
 

@@ -94,6 +94,7 @@ def resume(schedule_id: str, *, reason: str, actor: Actor) -> Schedule:
         if schedule.paused_at is None:
             raise TerminalState(f"{schedule} is not paused", state="active")
         schedule.paused_at, schedule.paused_by, schedule.pause_reason = None, "", ""
+        _check_times(schedule)
         schedule.next_at = schedule.next_after(now())
         schedule.save()
         _record(Action.SCHEDULE_RESUMED, schedule, actor, reason=reason)
@@ -136,20 +137,24 @@ def _apply(schedule: Schedule, fields: Mapping[str, Any]) -> None:
             schedule.not_after = schedule.not_after.astimezone(UTC)
         except OverflowError:
             raise Invalid({"not_after": ["is out of range."]}) from None
-    errors = {
-        "timezone": _find_zone_error(schedule.timezone),
-        "catch_up": _find_choice_error(schedule.catch_up, CatchUp.values),
-        "overlap": _find_choice_error(schedule.overlap, Overlap.values),
-    }
-    if not errors["timezone"]:
-        errors["cron"] = _find_cron_error(schedule.cron, schedule.timezone)
-    if found := {name: [error] for name, error in errors.items() if error}:
-        raise Invalid(found)
+    _check_times(
+        schedule,
+        catch_up=_find_choice_error(schedule.catch_up, CatchUp.values),
+        overlap=_find_choice_error(schedule.overlap, Overlap.values),
+    )
     try:
         template = templates.get(schedule.template, schedule.template_version)
     except NotFound as refusal:
         raise Invalid({"template": [f"{refusal}."]}) from refusal
     templates.complete_values(template.parameters, schedule.parameters)
+
+
+def _check_times(schedule: Schedule, **others: str | None) -> None:
+    errors = {"timezone": _find_zone_error(schedule.timezone), **others}
+    if not errors["timezone"]:
+        errors["cron"] = _find_cron_error(schedule.cron, schedule.timezone)
+    if found := {name: [error] for name, error in errors.items() if error}:
+        raise Invalid(found)
 
 
 def _find_zone_error(name: Any) -> str | None:

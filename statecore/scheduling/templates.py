@@ -39,7 +39,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PLACE = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
 REFERENCE = "$parameter"
 EXAMPLES: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True}
-EXAMPLE_RUN = "r" * 47  # as long as the id of a run of a schedule
+EXAMPLE_RUN = "r" * 49  # as long as the id of a run of a schedule
 LINKS = ("depends_on", "gates", "entry_gates")
 
 

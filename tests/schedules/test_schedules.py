@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from itertools import takewhile
+from random import Random
 from typing import Any
 
 import pytest
 import time_machine
-from django.db import transaction
+from django.db import connection, transaction
 
 from statecore.journal import Event
 from statecore.journal.accounts import Action
 from statecore.kernel.refusals import DuplicateId, Invalid, PermissionDenied, TerminalState
 from statecore.machines.run import Run
 from statecore.machines.task import Task
+from statecore.machines.workstream import Workstream
 from statecore.operations import integrity
 from statecore.records import Phase, PlanTemplate, Schedule, ScheduleOccurrence
 from statecore.records.schedule import iter_occurrences
 from statecore.scheduling import occurrences, schedules, templates
+from statecore.scheduling.plans import submit_plan
 from tests.races.contest import operator
 from tests.support import world
 from tests.work.crowd import at_once
@@ -29,6 +33,7 @@ from tests.work.crowd import at_once
 pytestmark = pytest.mark.django_db
 
 START = datetime(2026, 3, 23, tzinfo=UTC)  # a Monday; on the 29th Berlin changes to summer time
+AT = "2026-03-23T01:00:00.000000Z"
 PARAMETERS = {"branch": {"type": "string", "default": "main"}, "seconds": {"type": "integer", "default": 60}}
 PLAN = {
     "phase": "PH",
@@ -226,6 +231,61 @@ def test_the_latest_occurrence_is_the_last_of_those_that_follow() -> None:
                 assert next(iter_occurrences(cron, zone, each, reverse=True)) == each, (zone, cron)
 
 
+def test_a_time_zone_that_is_gone_pauses_its_schedule_and_stops_no_other(clock: Any, template: None) -> None:
+    for name in ("a", "gone", "z"):
+        add(name, overlap="allow")
+    Schedule.objects.filter(pk="gone").update(timezone="Mars/Base")  # as after an upgrade of the system's time zones
+    assert schedules.get("gone").preview() == [START + timedelta(hours=1)]
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 3
+    gone = schedules.get("gone")
+    assert (gone.next_at, gone.paused_by) == (None, "system")
+    assert "Mars/Base" in gone.pause_reason
+    with pytest.raises(Invalid) as refused:
+        schedules.resume("gone", reason="again", actor=operator())
+    assert list(refused.value.facts["errors"]) == ["timezone"]
+    schedules.change("gone", {"timezone": "Europe/Berlin"}, actor=operator())
+    schedules.resume("gone", reason="again", actor=operator())
+    clock.move_to(START + timedelta(hours=2))
+    assert occurrences.run_due() == 3
+    assert integrity.check_all() == []
+
+
+# Ids
+
+
+@pytest.mark.parametrize("taken", [Run, Workstream, Task])
+def test_an_id_that_an_agent_takes_first_does_not_stop_the_run(clock: Any, template: None, taken: Any) -> None:
+    add(overlap="allow")
+    run_id = "s-20260323T0100Z"
+    plan = {"id": run_id if taken is Run else "other", "phase": "PH", "metadata": {"schedule": "s", "scheduled_at": AT}}
+    task = {"id": f"{run_id}:make" if taken is Task else "t"}
+    parts = [{"id": f"{run_id}:build" if taken is Workstream else "w", "tasks": [task]}]
+    submit_plan({**plan, "workstreams": parts}, actor=world.AGENT)
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 1
+    occurrence = ScheduleOccurrence.objects.get()
+    assert (occurrence.outcome, occurrence.run_id != run_id) == ("submitted", True)
+    assert run_id in occurrence.detail
+    assert Task.objects.filter(pk__startswith=occurrence.run_id).count() == 2
+
+
+def test_an_occurrence_that_is_restored_submits_no_second_run(clock: Any, template: None) -> None:
+    add()
+    clock.move_to(START + timedelta(hours=1))
+    assert occurrences.run_due() == 1
+    ScheduleOccurrence.objects.update(outcome="due", run_id="")
+    occurrences.run_due()
+    assert Run.objects.count() == 1
+    assert ScheduleOccurrence.objects.get().run_id == "s-20260323T0100Z"
+
+
+def test_the_longest_id_of_a_schedule_leaves_room_for_the_ids_of_its_runs(clock: Any, template: None) -> None:
+    add("s" * 32, overlap="allow")
+    schedules.run_now("s" * 32, actor=operator())
+    assert occurrences.run_due() == 1
+
+
 # Exactly once
 
 
@@ -233,11 +293,12 @@ class Killed(BaseException):
     """Ends a sweep as the death of its process does: the transaction is rolled back."""
 
 
+SUBMITTED = 40  # occurrences of the simulated week whose runs are submitted too
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
 
 
 def test_ten_thousand_schedules_over_a_week_with_kills_miss_and_double_none(clock: Any, template: None) -> None:
-    """All occurrences are noticed once, and for some schedules each becomes one run."""
+    """Each occurrence is noticed once, and each of some becomes one run, with kills at any write of a sweep."""
     made = [
         Schedule(
             id=f"s{number}", template="nightly", cron=f"{number % 60} {number % 24} * * {number % 7}",
@@ -248,11 +309,11 @@ def test_ten_thousand_schedules_over_a_week_with_kills_miss_and_double_none(cloc
     for each in made:
         each.next_at = each.next_after(START)
     Schedule.objects.bulk_create(made, batch_size=500)
-    end = START + timedelta(days=7)
+    end, chance = START + timedelta(days=7), Random(17)
     for step in range(1, 29):
         clock.move_to(START + timedelta(hours=6 * step))
         if step % 3 == 0:
-            with pytest.raises(Killed), killed_after_writing():
+            with pytest.raises(Killed), killed_after_write(chance.randint(1, 2)):
                 occurrences.notice_due()
         while occurrences.notice_due():
             pass
@@ -263,39 +324,47 @@ def test_ten_thousand_schedules_over_a_week_with_kills_miss_and_double_none(cloc
     ]
     assert len(expected) >= 10_000
     assert sorted(ScheduleOccurrence.objects.values_list("schedule", "at")) == sorted(expected)
-    submit_some_with_kills()
+    ScheduleOccurrence.objects.filter(pk__in=list_due()[SUBMITTED:]).delete()
+    submit_with_kills(chance)
 
 
-def submit_some_with_kills() -> None:
-    some = ScheduleOccurrence.objects.filter(outcome="due").order_by("at", "pk").values_list("pk", flat=True)[:20]
-    for number, pk in enumerate(list(some)):
-        if number % 4 == 0:
-            with pytest.raises(Killed), killed_after_writing():
-                occurrences._submit(pk)
-        assert occurrences._submit(pk)
-        assert not occurrences._submit(pk)
-    assert Run.objects.count() == 20
-    assert ScheduleOccurrence.objects.filter(outcome="submitted").count() == 20
+def list_due() -> list[int]:
+    return list(ScheduleOccurrence.objects.filter(outcome="due").order_by("at", "pk").values_list("pk", flat=True))
 
 
-def killed_after_writing() -> Any:
-    """The last statement of both steps is an UPDATE of the schedules, or the INSERT or UPDATE of an occurrence."""
-    from contextlib import contextmanager
+def submit_with_kills(chance: Random) -> None:
+    """Each sweep is killed while it submits one of its first runs, until nothing is due."""
+    sweeps = 0
+    while list_due():
+        sweeps += 1
+        try:
+            with killed_after_write(chance.randint(1, 60)):
+                occurrences.run_due()
+        except Killed:
+            pass
+    assert sweeps > 5
+    submitted = ScheduleOccurrence.objects.values_list("outcome", "run_id")
+    assert {outcome for outcome, _run in submitted} == {"submitted"}
+    assert sorted(Run.objects.values_list("pk", flat=True)) == sorted(run for _outcome, run in submitted)
+    assert Run.objects.count() == SUBMITTED
 
-    from django.db import connection
+
+@contextmanager
+def killed_after_write(number: int) -> Iterator[None]:
+    """Kills the process after this many statements that write, if it gets so far."""
+    left = number
 
     def kill(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
+        nonlocal left
         result = execute(sql, params, many, context)
-        if sql.startswith(("UPDATE statecore_schedule ", 'UPDATE "statecore_scheduleoccurrence"')):
-            raise Killed
+        if sql.lstrip("(").startswith(("INSERT", "UPDATE", "DELETE", "WITH")):
+            left -= 1
+            if left == 0:
+                raise Killed
         return result
 
-    @contextmanager
-    def killing() -> Iterator[None]:
-        with connection.execute_wrapper(kill):
-            yield
-
-    return killing()
+    with connection.execute_wrapper(kill):
+        yield
 
 
 @pytest.mark.django_db(transaction=True)
