@@ -20,7 +20,7 @@ from statecore.transitions.successors import newest
 from .access import actor_of, agent_of, has_permission, require_permission
 from .downloads import describe_headers, file_response, is_known
 from .query_params import RequestParams
-from .refusals import LengthRequired
+from .refusals import SIZE_NEEDED, LengthRequired
 from .request import Request
 from .responses import json_response
 from .views import ApiView
@@ -113,7 +113,7 @@ def _read_length(request: Request) -> int:
     """A body of unknown length is refused: its limits could be checked only after it was received."""
     text = str(request.META.get("CONTENT_LENGTH") or "")
     if "HTTP_TRANSFER_ENCODING" in request.META or (text and not text.isdigit()):
-        raise LengthRequired("send the size of the artifact as Content-Length, and no Transfer-Encoding")
+        raise LengthRequired(SIZE_NEEDED)
     return int(text or 0)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from statecore.kernel.refusals import Refusal
 
+SIZE_NEEDED = "send the size of the artifact as Content-Length, and no Transfer-Encoding"
+
 
 class NotAuthenticated(Refusal):
     """The token or session is missing or invalid."""

@@ -68,23 +68,29 @@ class Caller:
 
 
 def authenticate(scope: Scope, permission: str = "") -> Caller:
-    """Return the caller of a stream or WebSocket and count the call; raises NotAuthenticated or PermissionDenied.
+    """Return the caller of a stream or WebSocket and count the call; raises NotAuthenticated or PermissionDenied."""
+    token, session, user = find_caller(scope)
+    if token is not None:
+        require_scope(token, TokenScope.READ)
+    throttling.count(token or user)
+    visible = _list_visible_types(user, permission)
+    token_id = None if token is None else token.pk
+    return Caller(user.pk, token=token_id, session=session, visible=visible, permission=permission)
+
+
+def find_caller(scope: Scope) -> tuple[Token | None, str, Any]:
+    """Return the token or the key of the session, and the user; raises NotAuthenticated.
 
     A token in the URL is not accepted, because URLs are logged.
     """
     authorization = read_header(scope, b"authorization") or _read_subprotocol_token(scope)
     token = read_token(authorization)
     if token is not None:
-        require_scope(token, TokenScope.READ)
-        throttling.count(token)
-        visible = _list_visible_types(token.user, permission)
-        return Caller(token.user_id, token=token.pk, visible=visible, permission=permission)
+        return token, "", token.user
     session = _read_session_key(scope)
     # Only a browser sends cookies, and a browser always sends an Origin with a WebSocket.
     if session and (scope["type"] == "http" or read_header(scope, b"origin")) and (user := _get_session_user(session)):
-        throttling.count(user)
-        visible = _list_visible_types(user, permission)
-        return Caller(user.pk, session=session, visible=visible, permission=permission)
+        return None, session, user
     raise NotAuthenticated("authentication is required: `Authorization: Bearer <token>`, or a session")
 
 

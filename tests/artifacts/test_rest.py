@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from statecore import transitions
+from statecore.api.live.body_limit import BodyLimit
 from statecore.machines.task import Task
 from statecore.operations import integrity
 from statecore.records import Artifact, ArtifactContent
@@ -20,6 +23,7 @@ from tests.support import world
 
 pytestmark = pytest.mark.django_db
 CONTENT = b"\x00\xff built \r\n" * 1_000
+DISK = Path("/dev/full")
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -217,6 +221,36 @@ def test_a_lost_content_and_a_broken_storage_are_named(builder: Builder, storage
     storage.rmdir()
     storage.write_text("a file in place of the folder")
     expect_refusal(put(builder, "a/y?attempt=1", b"2"), 503, "storage_unavailable")
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_a_full_disk_is_named_and_keeps_nothing(
+    builder: Builder, storage: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: DISK.open("w+b"))
+    problem = expect_refusal(put(builder, "a/x?attempt=1", b"x" * size), 503, "storage_unavailable")
+    assert "disk" in problem["detail"]
+    assert (files_in(storage), ArtifactContent.objects.count()) == ({}, 0)
+
+
+def test_a_disk_that_is_full_before_any_view_is_called_is_named() -> None:
+    """Django writes large bodies to a temporary file first."""
+
+    async def django(scope: Any, receive: Any, send: Any) -> None:
+        with DISK.open("wb") as file:
+            file.write((await receive())["body"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"x" * 100_000}
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/tasks/", "headers": []}
+    asyncio.run(BodyLimit(django)(scope, receive, send))
+    assert (sent[0]["status"], b"storage_unavailable" in sent[1]["body"]) == (503, True)
 
 
 @pytest.mark.postgres

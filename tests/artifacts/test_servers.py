@@ -111,6 +111,15 @@ def test_a_body_without_or_beyond_a_limit_is_refused(server: Server, headers: di
     assert (refused.status_code, refused.headers["Content-Type"]) == (status, "application/problem+json")
 
 
+def test_a_large_body_of_a_caller_without_a_valid_token_is_refused_before_it_is_read(server: Server) -> None:
+    address = urlsplit(server.url)
+    for authorization in ("", "Authorization: Bearer wrong\r\n"):
+        with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=20) as connection:
+            request = f"PUT {address.path}x HTTP/1.1\r\nHost: localhost\r\n{authorization}"
+            connection.sendall(f"{request}Content-Length: 200000000\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.1 401"
+
+
 def test_a_body_of_another_call_is_limited_before_it_is_written_to_disk(site: Site) -> None:
     pieces = iter([b"x" * 65_536] * 50_000)
     refused = httpx.post(f"{site.url}/api/v1/workers/", content=pieces, headers={"Content-Type": "application/json"})
