@@ -58,6 +58,10 @@ def _blocked(alert: Alert) -> Link:
     return _entities(Task.flow, f"state:{TaskState.BLOCKED}")
 
 
+def _no_progress(alert: Alert) -> Link:
+    return _entities(Task.flow, "stalled:yes")
+
+
 def _findings(alert: Alert) -> Link | None:
     """The entities that an integrity check found; None if it found something else, or too many for one search."""
     flow = next((flow for flow in registry.flows() if flow.entity_type == alert.facts.get("entity_type")), None)
@@ -97,6 +101,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "quarantined_patches": _quarantined,
     "blocked_tasks": _blocked,
     "stuck": _stuck,
+    "no_progress": _no_progress,
     "needs_decision": _decision,
     "webhook_late": _webhook,
     "webhook_disabled": _webhook,

@@ -18,6 +18,8 @@ from django.db.models import Exists, OuterRef, Q
 from statecore.journal import Anchor, Event, actor_kind_prefix
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.flow import Flow
+from statecore.machines.task import Task
+from statecore.read_models.stuck import select_without_progress
 from statecore.scheduling import deadlines
 
 MAX_LENGTH = 500  # of a search
@@ -84,6 +86,8 @@ def list_qualifiers(flow: Flow) -> dict[str, Reader]:
         "actor": partial(_by_actor, flow),
         "channel": partial(_by_channel, flow),
     }
+    if flow is Task.flow:
+        found["stalled"] = _stalled
     for column in flow.model._meta.concrete_fields:
         if column.name not in NO_QUALIFIERS and (reader := _reader(column)):
             found[column.name.removeprefix("is_")] = reader
@@ -93,7 +97,7 @@ def list_qualifiers(flow: Flow) -> dict[str, Reader]:
 def list_hints(flow: Flow) -> list[dict[str, Any]]:
     """Completions of the search field: each qualifier, with its values where they are few."""
     fixed: dict[str, list[str]] = {"state": [*flow.states], "age": [">10m", ">1h", ">1d", "<5m"], "created": ["<1h"]}
-    fixed |= {"overdue": ["yes", "2x"]}
+    fixed |= {"overdue": ["yes", "2x"], "stalled": ["yes"]}
     fixed |= {"actor": KINDS, "channel": CHANNELS}
     booleans = {name for name in list_qualifiers(flow) if _is_boolean(flow, name)}
     names = ["state", *list_qualifiers(flow)]
@@ -174,6 +178,13 @@ def _overdue(flow: Flow, value: str, at: datetime) -> Q:
                 raise ValueError("the multiple is too large") from None
             found |= Q(pk__in=rows.order_by().values("pk"))
     return found
+
+
+def _stalled(value: str, at: datetime) -> Q:
+    """Tasks whose agents are alive, without progress for longer than its limit."""
+    if value.lower() not in YES:
+        raise ValueError("use yes")
+    return Q(pk__in=select_without_progress(at).order_by().values("pk"))
 
 
 def _by_actor(flow: Flow, value: str, at: datetime) -> Q:

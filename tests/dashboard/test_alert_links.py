@@ -63,6 +63,16 @@ def test_stuck_entities_are_those_past_the_multiple_of_the_rule(viewer: Client, 
     assert len(found.facts["ids"]) == 5
 
 
+def test_tasks_without_progress(viewer: Client, scene: Scene) -> None:
+    stalled = world.running_task(timeout_sec=7200)
+    world.touched(stalled, progress_due_at=now() - timedelta(minutes=1))
+    world.running_task(timeout_sec=7200)
+
+    page = open_list(viewer, raise_alert("no_progress", "tasks"))
+
+    assert [row.entity.pk for row in page.context["page"].rows] == [stalled.pk]
+
+
 def test_entities_that_an_integrity_check_found(viewer: Client, scene: Scene) -> None:
     facts = {"check": "chain", "entity_type": "task", "ids": ["scene-t1", "scene-t3"]}
 

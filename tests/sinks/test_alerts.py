@@ -118,6 +118,25 @@ def test_stuck_is_measured_from_the_heartbeat_where_declared(clock) -> None:
     assert open_alerts("stuck") == []
 
 
+def test_no_progress(clock, settings) -> None:
+    settings.STATECORE_PROGRESS_SECONDS = 600
+    task = world.running_task(timeout_sec=7200)
+    progress = {(task.pk, 1): {"fraction": 0.5, "detail": ""}}
+    for _minute in range(11):
+        scheduling.record_heartbeat(task.worker_id, actor=world.AGENT, progress=progress)
+        assert open_alerts("no_progress") == []
+        clock.shift(60)
+    evaluate_rules()
+    alert = Alert.objects.get(rule="no_progress", resolved_at=None)
+    assert alert.facts == {"count": 1, "ids": [task.pk]}
+    assert alert.detail == f"task {task.pk} is alive but without progress, since 2026-03-02 09:00:00 UTC"
+
+    progress = {(task.pk, 1): {"fraction": 0.6, "detail": ""}}
+    scheduling.record_heartbeat(task.worker_id, actor=world.AGENT, progress=progress)
+    evaluate_rules()
+    assert (open_alerts("no_progress"), count_raised("no_progress")) == ([], 1)
+
+
 @pytest.mark.parametrize(("entity_type", "state"), [("task", "running"), ("worker", "idle")])
 def test_stuck_rows_are_found_with_an_index_over_active_rows(entity_type: str, state: str) -> None:
     flow = registry.flow(entity_type)

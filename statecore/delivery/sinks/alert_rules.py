@@ -157,6 +157,18 @@ def _select_hopelessly_blocked() -> QuerySet[Any]:
     return blocked.filter(~Exists(under_way) | Exists(lost) | Exists(failed))
 
 
+def find_no_progress(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for the tasks whose agents are alive but report the same progress for too long."""
+    rows = stuck.select_without_progress(at).order_by("progress_due_at", "pk")
+    if found := list(rows[:MAX_STUCK_IDS]):
+        count = len(found) if len(found) < MAX_STUCK_IDS else rows.count()
+        subject = f"task {found[0].pk} is" if count == 1 else f"{count} tasks are"
+        since = format_utc(found[0].progressed_at())
+        detail = f"{subject} alive but without progress, since {since}"
+        facts = {"count": count, "ids": [task.pk for task in found]}
+        yield Violation("tasks", detail, facts)
+
+
 def find_decisions(at: datetime) -> Iterator[Violation]:
     """Yields a violation for each entity that waits for an operator's decision, with what the operator can do."""
     for item in stuck.list_decisions(at, MAX_DECISIONS):
@@ -254,6 +266,11 @@ COUNT_RULES = (
         "blocked_tasks", Severity.WARNING,
         "more than {blocked_count} tasks are blocked in workstreams with a failure or without a task under way",
         find_too_many_blocked,
+    ),
+    CountRule(
+        "no_progress", Severity.WARNING,
+        "a task whose agent is alive has reported the same progress for longer than its `progress_timeout_sec`, or "
+        "STATECORE_PROGRESS_SECONDS", find_no_progress,
     ),
     CountRule(
         "needs_decision", Severity.WARNING,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from django.db.models import Q, QuerySet
 
@@ -110,10 +110,14 @@ def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
 
 
 def _build_progress_source(at: datetime) -> Source:
+    return Source("progress task", select_without_progress(at), "progress_due_at", has_no_progress=True)
+
+
+def select_without_progress(at: datetime) -> QuerySet[Any]:
     """Returns the tasks whose agent is alive and reports the same progress for too long, without the overdue ones."""
     rows = Task.objects.filter(is_live(Task.flow.final), state=State.RUNNING, progress_due_at__lt=at)
     overdue = deadlines.select_stuck(Task.flow, State.RUNNING, at).order_by().values("pk")
-    return Source("progress task", rows.exclude(pk__in=overdue), "progress_due_at", has_no_progress=True)
+    return cast("QuerySet[Any]", rows.exclude(pk__in=overdue))
 
 
 def find_decision_sources() -> Iterator[Source]:
