@@ -17,7 +17,7 @@ from tests.browser.visits import Visits
 def test_the_search_completes_and_is_kept_in_the_url(site: Any, visit: Visits) -> None:
     page = visit("/machines/tasks/")
     page.keyboard.press("/")
-    page.keyboard.type("sta")
+    page.keyboard.type("stat")
     expect(page.get_by_role("option")).to_have_text("state:")
     page.keyboard.press("Tab")
     page.keyboard.type("fai")
@@ -62,12 +62,12 @@ def test_shortcuts_are_inactive_while_the_help_is_open(visit: Visits) -> None:
 def test_shift_and_tab_leave_the_search(visit: Visits) -> None:
     page = visit("/machines/tasks/")
     page.keyboard.press("/")
-    page.keyboard.type("sta")
+    page.keyboard.type("stat")
     expect(page.get_by_role("option")).to_be_visible()
     page.keyboard.press("Shift+Tab")
 
     expect(page.locator("#q")).not_to_be_focused()
-    expect(page.locator("#q")).to_have_value("sta")
+    expect(page.locator("#q")).to_have_value("stat")
 
 
 def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit: Visits) -> None:
