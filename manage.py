@@ -1,24 +1,7 @@
 #!/usr/bin/env python
-"""Django's command line for Statecore."""
+"""Django's command line for a checkout of Statecore."""
 
-import os
-import sys
-
-from django.core.management import execute_from_command_line
-from django.db import OperationalError
-
-from statecore.project import preflight
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
-    try:
-        execute_from_command_line(sys.argv)
-    except OperationalError:
-        # A database that cannot be reached is told in one sentence; any other error is a bug.
-        preflight.check_database()
-        raise
-
+from statecore.project.manage import main
 
 if __name__ == "__main__":
     main()

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from django.conf import settings
 from django.contrib.staticfiles import finders
+
+import statecore
 
 IMPORT = re.compile(r'^import [^"]*"(\.[^"]+)";', re.MULTILINE)
 
@@ -33,7 +34,7 @@ def find_imports(script: str) -> tuple[str, ...]:
 def get_build_id() -> str:
     """A hash of the console's templates and static files; a wall reloads itself when it changes."""
     digest = hashlib.sha256()
-    for folder in ("static/dashboard", "templates/dashboard"):
-        for path in sorted((settings.ROOT / folder).rglob("*.*")):
+    for folder in ("static", "templates"):
+        for path in sorted(Path(statecore.__file__).with_name(folder).joinpath("dashboard").rglob("*.*")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

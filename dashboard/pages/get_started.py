@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+import statecore
 from statecore.dashboard import rendering
 from statecore.dashboard.permissions import get_user
 from statecore.journal.position import head
 from statecore.machines.worker import Worker
 from statecore.records import Token
 
-MANAGE = ".venv/bin/python manage.py"
+# A checkout has the command in its folder of scripts.
+STATECORE = "scripts/statecore" if Path(statecore.__file__).parents[1].joinpath("scripts/statecore").exists() else "statecore"
+MANAGE = f"{STATECORE} manage"
 
 
 @require_safe
@@ -24,7 +28,7 @@ def get_started(request: HttpRequest) -> HttpResponse:
         "address": address,
         "simulate": f"{MANAGE} simulate --agents 20 --rate 20",
         "token": f"export STATECORE_TOKEN=$({create_token})",
-        "agent": f"scripts/statecore agent --url {address} -- cat",
+        "agent": f"{STATECORE} agent --url {address} -- cat",
         "events": head(),
         "has_worker": Worker.objects.exists(),
         "has_token": Token.objects.filter(user=user, revoked_at=None).exists(),

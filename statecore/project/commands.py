@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Callable
 
-from statecore.project.environment import ROOT, Environment
+from statecore.project.environment import Environment
 
 PYTHON = [sys.executable, "-m"]
+MANAGE = [*PYTHON, "statecore.project.manage"]
 # The checks ran before the processes started (startup.check_declarations).
 CELERY = [*PYTHON, "celery", "--quiet", "--skip-checks", "--app=statecore.project"]
 WITHOUT_PEERS = ["--without-gossip", "--without-mingle"]
@@ -62,12 +63,12 @@ def beat(env: Environment) -> list[str]:
 
 
 def sequencer(env: Environment) -> list[str]:
-    return [sys.executable, str(ROOT / "manage.py"), "sequencer"]
+    return [*MANAGE, "sequencer"]
 
 
 def webhooks(env: Environment) -> list[str]:
     """Sends webhooks. No other process connects to addresses that accounts have given."""
-    return [sys.executable, str(ROOT / "manage.py"), "webhooks"]
+    return [*MANAGE, "webhooks"]
 
 
 def runs_commands(env: Environment) -> bool:

@@ -28,7 +28,8 @@ from statecore.project.database_url import DatabaseSettings
 from statecore.project.refusal import Refused
 from statecore_client.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
 
-ROOT: Path = Path(__file__).resolve().parents[2]
+# The files of the package, such as templates. A checkout has them in folders beside it, to which these are links.
+PACKAGE: Path = Path(__file__).resolve().parents[1]
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 SHORTEST_TOKEN = 16
@@ -337,8 +338,8 @@ class Environment(BaseSettings):
     port: Number = network("PORT", "port on which the web process listens", "8000", ge=1, le=65_535)
     home: Annotated[AnyPath, AfterValidator(_home)] = network(
         "STATECORE_HOME",
-        "directory of the SQLite database, the secret key and the sockets; default: `.state` beside `manage.py`",
-        default_factory=lambda: ROOT / ".state",
+        "directory of the SQLite database, the secret key and the sockets; default: `.state` in the current directory",
+        default_factory=lambda: Path.cwd() / ".state",
     )
     database_url: Annotated[str, AfterValidator(_database_url)] = network(
         "DATABASE_URL",

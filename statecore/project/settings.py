@@ -20,7 +20,6 @@ STATECORE_HOME = ENVIRONMENT.home
 REDIS_URL = ENVIRONMENT.redis_url
 
 SECRET_KEY = ENVIRONMENT.secret_key or home.read_secret_key(STATECORE_HOME)
-ROOT = environment.ROOT
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 ROOT_URLCONF = "statecore.project.urls"
@@ -71,7 +70,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [environment.ROOT / "templates"],
+        "DIRS": [environment.PACKAGE / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -91,7 +90,6 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [environment.ROOT / "static"]
 # Files are served from their source directories, without a collectstatic step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False

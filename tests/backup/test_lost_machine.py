@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from statecore_client import Client
 from tests.project.test_supervisor import Site, are_gone
 from tests.support import forked

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from statecore.executors import sandbox
-from statecore.operations.doctor import services
+from statecore.operations.doctor import host, services
 from statecore.operations.doctor.host import rate_free_space
 from tests.doctor.results import get_problem, levels, passes
 from tests.executors.support import needs_bubblewrap
@@ -41,9 +41,12 @@ def test_the_installed_packages_match_the_lock_file() -> None:
         ("no-such-package==1.0", "no-such-package missing"),
     ],
 )
-def test_a_package_that_differs_from_the_lock_file_is_named(tmp_path: Path, settings, line: str, expected: str) -> None:
-    settings.ROOT = tmp_path
-    (tmp_path / "requirements.lock").write_text(f"{line}\n    --hash=sha256:00\nnot-here==1 ; sys_platform == 'vms'\n")
+def test_a_package_that_differs_from_the_lock_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
+) -> None:
+    lock = tmp_path / "requirements.lock"
+    monkeypatch.setattr(host, "LOCK_FILE", lock)
+    lock.write_text(f"{line}\n    --hash=sha256:00\nnot-here==1 ; sys_platform == 'vms'\n")
 
     level, message = get_problem("packages")
 

@@ -12,7 +12,7 @@ from statecore.project.refusal import Refused
 def test_everything_has_a_default() -> None:
     env = environment.read({})
 
-    assert env.home == environment.ROOT / ".state"
+    assert env.home == Path.cwd() / ".state"
     assert (env.host, env.port) == ("127.0.0.1", 8000)
     assert env.database["NAME"] == str(env.home / "statecore.sqlite3")
     assert env.redis_is_embedded

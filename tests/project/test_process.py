@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from statecore.project import environment, process
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.starts_processes

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from tests.deploy import units
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from tests.support import databases
 from tests.support.waiting import read_line, until
 

@@ -24,7 +24,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import RECOVERY_WINDOW, Worker
 from statecore.operations import integrity
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from statecore.scheduling import timers
 from tests.crash.conftest import url_of_the_test_database
 from tests.support import forked

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection
 
 from statecore.project import migration_lock
-from statecore.project.environment import ROOT
+from tests.support.site import ROOT
 from statecore.project.refusal import Refused
 from statecore.storage import files
 from tests.support import databases

@@ -24,6 +24,7 @@ from . import (
     reading,
     regression,
     schedules,
+    server,
     session,
     transitions,
     watching,
@@ -50,6 +51,8 @@ class Parser(ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        if "-" not in self.prefix_chars:  # a command that passes its words on
+            return
         self.add_argument(
             "--url", dest="server", default=SUPPRESS, help="the server (STATECORE_URL, or the one you logged in to)"
         )
@@ -73,6 +76,7 @@ def build_parser() -> Parser:
         regression, playbooks, webhooks, proofs, witness, agent,
     ):  # fmt: skip
         module.add_commands(commands)
+    server.add_commands(commands)
     return parser
 
 

@@ -110,8 +110,10 @@ def _run_manage(url: str, *arguments: str) -> None:
     """Runs a management command with a temporary home, so that it does not change this installation."""
     with tempfile.TemporaryDirectory(prefix="statecore-drill-") as home:
         environ = {**os.environ, "DATABASE_URL": url, "STATECORE_HOME": home, "STATECORE_LOG_LEVEL": "ERROR"}
-        command = [sys.executable, str(settings.ROOT / "manage.py"), *arguments]
-        ended = subprocess.run(command, env=environ, capture_output=True, text=True, cwd=settings.ROOT)
+        # Found as by this process: its own settings and apps may be anywhere.
+        environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+        command = [sys.executable, "-m", "statecore.project.manage", *arguments]
+        ended = subprocess.run(command, env=environ, capture_output=True, text=True)
     if ended.returncode:
         lines = (ended.stderr or ended.stdout).strip().splitlines() or ["the command printed no reason"]
         raise DrillFailed(f"{arguments[0]}: {lines[-1]}")

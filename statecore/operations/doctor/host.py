@@ -14,12 +14,14 @@ from django.conf import settings
 from django.core import checks
 from packaging.requirements import InvalidRequirement, Requirement
 
+import statecore
+
 from ...executors import sandbox
 from ...storage import private_files
 from .results import CheckResult, error, join_some, ok, warning
 
 OLDEST_PYTHON = (3, 11)
-LOCK_FILE = "requirements.lock"
+LOCK_FILE = Path(statecore.__file__).with_name("requirements.lock")
 MEBIBYTE = 1 << 20
 LOW_SPACE, CRITICAL_SPACE = 2_048 * MEBIBYTE, 256 * MEBIBYTE
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
@@ -51,21 +53,20 @@ def check_python() -> Iterator[CheckResult]:
 
 def check_packages() -> Iterator[CheckResult]:
     """Compares the installed packages with the tested versions in the lock file."""
-    path = settings.ROOT / LOCK_FILE
-    if not path.exists():
-        yield warning(f"{LOCK_FILE} is missing", "install from a release, which includes its lock file")
+    if not LOCK_FILE.exists():
+        yield warning(f"{LOCK_FILE.name} is missing", "install from a release, which includes its lock file")
         return
-    locked = [requirement for line in path.read_text().splitlines() if (requirement := _parse_requirement(line))]
+    locked = [requirement for line in LOCK_FILE.read_text().splitlines() if (requirement := _parse_requirement(line))]
     different = [
         f"{each.name} {found or 'missing'}" for each in locked if (found := _find_other_version(each)) is not None
     ]
     if different:
         yield warning(
-            f"packages differ from {LOCK_FILE}: {join_some(different)}",
-            f"scripts/venv {LOCK_FILE}, then restart every process",
+            f"packages differ from {LOCK_FILE.name}: {join_some(different)}",
+            f"install the versions of {LOCK_FILE} (scripts/venv {LOCK_FILE.name}), then restart every process",
         )
     else:
-        yield ok(f"{len(locked)} packages match {LOCK_FILE}")
+        yield ok(f"{len(locked)} packages match {LOCK_FILE.name}")
 
 
 def _parse_requirement(line: str) -> Requirement | None:
