@@ -16,7 +16,9 @@ from statecore.machines.worker import Worker
 from statecore.records import Token
 
 # A checkout has the command in its folder of scripts.
-STATECORE = "scripts/statecore" if Path(statecore.__file__).parents[1].joinpath("scripts/statecore").exists() else "statecore"
+STATECORE = (
+    "scripts/statecore" if Path(statecore.__file__).parents[1].joinpath("scripts/statecore").exists() else "statecore"
+)
 MANAGE = f"{STATECORE} manage"
 
 

@@ -11,20 +11,27 @@ from typing import Any
 
 
 def add_commands(commands: Any) -> None:
-    _add(commands, "up", run_everything, "start Statecore in this folder: database, services, web; until Ctrl-C")
-    _add(commands, "server", run_process, "run one process of an installation")
-    _add(commands, "manage", run_django, "run a command of Django, or of an operator of the server")
+    summary = "start Statecore in this folder: database, services, web; until Ctrl-C"
+    commands.add_parser("up", help=summary, description=summary).set_defaults(run=run_everything)
+    _add(commands, "server", run_process, "name of the process, and its options", "run one process of an installation")
+    _add(
+        commands,
+        "manage",
+        run_django,
+        "name of the command, and its arguments",
+        "run a command of Django, or of an operator of the server",
+    )
 
 
-def _add(commands: Any, name: str, run: Any, summary: str) -> None:
+def _add(commands: Any, name: str, run: Any, words: str, summary: str) -> None:
     # All words belong to the command, also those that begin with a dash.
     parser = commands.add_parser(name, help=summary, description=summary, add_help=False, prefix_chars="\0")
-    parser.add_argument("words", nargs=REMAINDER)
+    parser.add_argument("words", nargs=REMAINDER, help=words)
     parser.set_defaults(run=run)
 
 
-def run_everything(given: Namespace, _context: Any) -> int:
-    _prepare("up", given.words)
+def run_everything(_given: Namespace, _context: Any) -> int:
+    _prepare("up", [])
     from statecore.project import supervisor
 
     return supervisor.main()

@@ -1,4 +1,4 @@
-"""Runs one process of an installation: `python -m statecore.project.process rest --port 8001`.
+"""Runs one process of an installation: `statecore server rest --port 8001`.
 
 Units, containers and pods only name the process. Its command and options are part of the version, so deployment files
 need not change with an upgrade. `prepare` runs once, before the other processes start.
@@ -23,7 +23,7 @@ RETRY_SECONDS = 1.0
 
 
 def read(arguments: Sequence[str]) -> Namespace:
-    parser = ArgumentParser(prog="statecore.project.process", description=__doc__)
+    parser = ArgumentParser(prog="statecore server", description=__doc__)
     kinds = parser.add_subparsers(dest="process", required=True)
     for name in (*COMMANDS, PREPARE):
         kind = kinds.add_parser(name)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site import ROOT
 from statecore_client import Client
 from tests.project.test_supervisor import Site, are_gone
 from tests.support import forked
+from tests.support.site import ROOT
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -75,7 +75,7 @@ def program(path: Path, script: str) -> None:
 def a_template_file(workspace: Workspace, page: str) -> Iterator[None]:
     """Writes the template that the page shows."""
     text = (ROOT / page).read_text().partition("```json\n")[2].partition("```")[0]
-    (workspace.checkout / "nightly.json").write_text(text)
+    (workspace.folder / "nightly.json").write_text(text)
     yield
 
 
@@ -84,8 +84,8 @@ def work_for_an_agent(workspace: Workspace, page: str) -> Iterator[None]:
     """Creates a task and the programs that the pages call."""
     User.objects.create_superuser("operator")
     submit({"id": "t1", "required_capabilities": ["python"]})
-    program(workspace.checkout / "do-it.sh", "cat")
-    program(workspace.checkout / "run-task", "echo 14 passed")
+    program(workspace.folder / "do-it.sh", "cat")
+    program(workspace.folder / "run-task", "echo 14 passed")
     yield
     wait_for_state("t1", "completed")
 
@@ -197,8 +197,8 @@ def entities_for_the_command_line(workspace: Workspace, page: str) -> Iterator[N
     for run, task, worker in (("r6", "t3", "build9-5b7d3c1a"), ("r7", "t4", "build10-0e2f6b94")):
         scheduling.submit_plan(plan(run, task), actor=world.operator())
         scheduling.claim(world.idle_worker(id=worker).pk, actor=world.AGENT)
-    (workspace.checkout / "plan.json").write_text(json.dumps(plan("r8", "t5")))
-    program(workspace.checkout / "run-task", "true")
+    (workspace.folder / "plan.json").write_text(json.dumps(plan("r8", "t5")))
+    program(workspace.folder / "run-task", "true")
     with override_settings(STATECORE_REPOSITORY=a_patch(workspace).path, STATECORE_HOME=workspace.home):
         patches.run_due(wait=0)
     sign_journal(workspace)
@@ -237,11 +237,11 @@ def sign_journal(workspace: Workspace) -> None:
         "evt_01M7JS8BYZQ2W8MVSSGRTD20QP": event_id,
         "VERIFIER_KEY": signed.verifier_key,
     }
-    (workspace.checkout / "proof.json").write_text(json.dumps(proof))
+    (workspace.folder / "proof.json").write_text(json.dumps(proof))
     for name in ("checkpoint", "transitions.jsonl"):
-        (workspace.checkout / name).write_bytes((workspace.home / name).read_bytes())
-    workspace.replacements["/safe"] = str(workspace.checkout)
-    backup.export(workspace.checkout / "exports")
+        (workspace.folder / name).write_bytes((workspace.home / name).read_bytes())
+    workspace.replacements["/safe"] = str(workspace.folder)
+    backup.export(workspace.folder / "exports")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import yaml
 from tests.documentation.blocks import CONSOLE, PLAIN, Block, Typed, blocks
 from tests.documentation.scenarios import EXAMPLE, SCENARIOS, empty
 from tests.documentation.test_links import pages
-from tests.documentation.workspace import Workspace
+from tests.documentation.workspace import Workspace, check_out
 from tests.support import site as sites
 from tests.support.sequencer import database_url
 from tests.support.site import ROOT, Site
@@ -47,12 +47,12 @@ NOT_RUN = {
     ],
     "it needs the package index or the advisory service": [
         "scripts/audit",
-        ".venv/bin/uv build",
-        ".venv/bin/uv build client --out-dir dist",
-        "python3 -m venv build/release",
-        "build/release/bin/pip install --require-hashes --requirement requirements.lock",
-        "build/release/bin/pip install --no-deps dist/*.whl",
-        "build/release/bin/statecore --version",
+    ],
+    "tests/release makes a release and installs it": [
+        "scripts/release dist",
+        "uvx --find-links ./dist statecore up",
+        "uv venv",
+        'uv pip install --find-links ./dist --constraint ./dist/requirements.lock "statecore[postgres]"',
     ],
     "it publishes a version": [
         'git commit -am "Release 0.2.0"',
@@ -152,10 +152,10 @@ def workspace(site: Site, redis_server: str, tmp_path: Path) -> Iterator[Workspa
     own = {"REDIS_URL": redis_server, "STATECORE_URL": site.url, "STATECORE_TOKEN": token}
     # Pages describe an installation whose only role owns the database.
     own["DATABASE_URL"] = database_url("owner")
-    workspace = Workspace(tmp_path, examples, **{**here(tmp_path / "state"), **own})
+    workspace = Workspace(tmp_path, check_out(tmp_path / "statecore"), examples, **{**here(tmp_path / "state"), **own})
     workspace.home.mkdir()
     # In an installation, `statecore` is on the PATH.
-    workspace.environ["PATH"] += f":{workspace.checkout}/scripts"
+    workspace.environ["PATH"] += f":{workspace.folder}/scripts"
     yield workspace
     workspace.close()
 

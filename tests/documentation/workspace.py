@@ -1,4 +1,4 @@
-"""A checkout of the project and the terminals in which the commands of a page are typed."""
+"""An installation and the terminals in which the commands of a page are typed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.documentation.blocks import ANYTHING, Typed, pattern
@@ -60,7 +61,16 @@ class Terminal:
                 raise
 
 
-def check_out(folder: Path) -> Path:
+@dataclass(frozen=True)
+class Installation:
+    """The folder in which commands are typed, and the virtual environment, which gates in the sandbox read."""
+
+    folder: Path
+    programs: Path
+    environment: Path
+
+
+def check_out(folder: Path) -> Installation:
     """Creates a checkout of symbolic links with a virtual environment that is already installed."""
     environment = folder / ".venv"
     environment.mkdir(parents=True)
@@ -71,27 +81,29 @@ def check_out(folder: Path) -> Path:
     stamp = environment / f"installed-{LOCK}"
     stamp.unlink(missing_ok=True)
     stamp.write_bytes((ROOT / LOCK).read_bytes())
-    return folder
+    # The virtual environment consists of links into this one.
+    return Installation(folder, environment / "bin", ROOT / ".venv")
 
 
 class Workspace:
-    """A checkout with several terminals. `replacements` maps example values on a page to their values here."""
+    """An installation with several terminals. `replacements` maps example values on a page to their values here."""
 
-    def __init__(self, tmp_path: Path, replacements: dict[str, str], **environ: str) -> None:
+    def __init__(
+        self, tmp_path: Path, installation: Installation, replacements: dict[str, str], **environ: str
+    ) -> None:
         self.tmp_path, self.replacements = tmp_path, replacements
-        self.checkout, self.home = check_out(tmp_path / "statecore"), tmp_path / "state"
+        self.folder, self.home = installation.folder, tmp_path / "state"
         self.terminals: dict[str, Terminal] = {}
         (tmp_path / "user").mkdir()
-        inherited = {"PATH": f"{self.checkout}/.venv/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+        inherited = {"PATH": f"{installation.programs}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
         own = {"HOME": str(tmp_path / "user"), "STATECORE_HOME": str(self.home), "STATECORE_SQLITE_SYNCHRONOUS": "OFF"}
-        # The virtual environment of the checkout consists of links into this one.
-        own["STATECORE_SANDBOX_READ"] = str(ROOT / ".venv")
+        own["STATECORE_SANDBOX_READ"] = str(installation.environment)
         self.environ = {**inherited, **own, **environ}
 
     def terminal(self, name: str = "") -> Terminal:
         if name not in self.terminals:
             log = self.tmp_path / f"terminal-{len(self.terminals)}.log"
-            self.terminals[name] = Terminal(self.checkout, log, self.environ)
+            self.terminals[name] = Terminal(self.folder, log, self.environ)
         return self.terminals[name]
 
     def localize(self, text: str) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from tests.support.site import ROOT
 from tests.deploy import units
+from tests.support.site import ROOT
 
 
 def test_the_shipped_settings_pass_the_checks_for_deployment(tmp_path: Path) -> None:

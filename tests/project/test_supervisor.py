@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.site import ROOT
 from tests.support import databases
+from tests.support.site import ROOT
 from tests.support.waiting import read_line, until
 
 START = [sys.executable, "-m", "statecore.project.supervisor"]

@@ -24,10 +24,10 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import RECOVERY_WINDOW, Worker
 from statecore.operations import integrity
-from tests.support.site import ROOT
 from statecore.scheduling import timers
 from tests.crash.conftest import url_of_the_test_database
 from tests.support import forked
+from tests.support.site import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,10 +14,10 @@ from django.conf import settings
 from django.db import connection
 
 from statecore.project import migration_lock
-from tests.support.site import ROOT
 from statecore.project.refusal import Refused
 from statecore.storage import files
 from tests.support import databases
+from tests.support.site import ROOT
 
 
 def test_concurrent_preparations_all_succeed(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from django.conf import settings
 from django.db import DatabaseError, connection
 
 from ...journal import Event
