@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from django.http import HttpResponse
-from django.urls import path
 
 from statecore import scheduling
 from statecore.kernel.ids import is_valid_id
@@ -23,19 +22,64 @@ from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
 from .access import actor_of, agent_of
-from .claims import Claim
-from .heartbeat import Heartbeat
+from .openapi.fields import ANY_OBJECT, ANY_VALUE, TIME, nullable, text
+from .openapi.operation import AFTER, SIZE, operation
+from .openapi.schemas import COUNT, FLAG, REASON, STRING, array, obj, page_of, ref
 from .request import Request
-from .request_body import Body, RequestBody, read_body
+from .request_body import As, Body, RequestBody, read_body
 from .responses import json_response, outcome_response
 from .views import ApiView
+
+_HOOK = obj({"id": STRING, "secret": nullable(STRING)}, ["id"])
+_PARTS = {"workstreams": COUNT, "tasks": COUNT, "gates": COUNT}
+SUBMITTED = obj({**_PARTS, "webhook": _HOOK}, list(_PARTS))
+COUNTED = obj({"counted": FLAG, "state": STRING, "failure_count": COUNT, "success_count": COUNT})
+CHECKPOINT = obj({"job": STRING, "phase": STRING, "updated_at": TIME})
+ATTEMPT = obj(
+    {
+        "task": STRING,
+        "attempt": COUNT,
+        "worker": nullable(STRING),
+        "started_at": TIME,
+        "ended_at": nullable(TIME),
+        "ended_by": nullable(STRING),
+        "exit_code": {"type": ["integer", "null"]},
+        "error": STRING,
+        "output": STRING,
+        "patch": nullable(STRING),
+        "result": ANY_VALUE,
+    }
+)
+JOB_EVENT = obj(
+    {
+        "job": STRING,
+        "sequence": COUNT,
+        "type": STRING,
+        "payload": ANY_OBJECT,
+        "to_state": nullable(STRING),
+        "journal_event": nullable(STRING),
+        "actor": STRING,
+        "at": TIME,
+    }
+)
+APPENDED = obj({**JOB_EVENT["properties"], "changed": FLAG, "state": STRING, "version": COUNT})
 
 
 class Submit(ApiView):
     """Create a run from a plan; returns the run and the numbers of its parts."""
 
+    route = "runs/submit/"
     flow = Run.flow
 
+    @operation(
+        "Submit a plan in one transaction",
+        {201: {"allOf": [ref("Run"), SUBMITTED]}},
+        body=ref("Plan"),
+        refusals=(409,),
+        description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part. "
+        "`webhook` is a URL that gets one message at the end of the run; the response has its `secret` once. Agents "
+        "may use the hosts in STATECORE_AGENT_WEBHOOK_HOSTS.",
+    )
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, Body, takes_more=True)
         outcome = scheduling.submit_plan(body.extra, actor=actor_of(request), request=body.key)
@@ -51,8 +95,10 @@ class Submit(ApiView):
 class Acquire(ApiView):
     """Permit a call of a tool, or refuse with 503 and `Retry-After` while its circuit breaker is open."""
 
+    route = "breakers/<str:tool>/acquire/"
     flow = CircuitBreaker.flow
 
+    @operation("Request permission to call a tool", {200: obj({"allowed": FLAG, "probe": FLAG})}, body=Body)
     def post(self, request: Request, tool: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), agent_of(request)
         return body.respond_once(
@@ -63,12 +109,14 @@ class Acquire(ApiView):
 class Report(ApiView):
     """Record whether a call of a tool succeeded; the circuit breaker counts failures."""
 
+    route = "breakers/<str:tool>/report/"
     flow = CircuitBreaker.flow
 
     class Fields(Body):
         success: bool
-        error: str = ""
+        error: Annotated[str, As(text(10_000))] = ""
 
+    @operation("Report the result of a tool call", {200: COUNTED}, body=Fields)
     def post(self, request: Request, tool: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), agent_of(request)
         fields = body.fields
@@ -89,8 +137,14 @@ def _check_tool(tool: str) -> str:
 class Checkpoint(ApiView):
     """A checkpoint of a pipeline job: the body is the stored JSON, the headers name the job and the time."""
 
+    route = "pipeline-jobs/<str:job_id>/checkpoints/<str:phase>/"
     flow = PipelineJob.flow
 
+    @operation(
+        "Read a stored checkpoint",
+        {200: ANY_OBJECT},
+        description="The headers Checkpoint-Job and Checkpoint-Updated-At name the job and the time it was stored.",
+    )
     def get(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         entities.get_entity(PipelineJob, job_id)
         found = checkpoint.read(job_id, phase) if is_valid_id(phase) else None
@@ -98,10 +152,12 @@ class Checkpoint(ApiView):
             raise NotFound(f"pipeline_job {job_id} has no checkpoint of {phase!r}")
         return _checkpoint_response(found)
 
+    @operation("Store a checkpoint", {200: ANY_OBJECT}, body=ANY_OBJECT, refusals=(409,))
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         stored = job_checkpoints.store(job_id, phase, read_body(request), actor=agent_of(request))
         return _checkpoint_response(stored)
 
+    @operation("Delete a checkpoint", {204: None})
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         job_checkpoints.clear(job_id, phase, actor=agent_of(request))
         return HttpResponse(status=204)
@@ -110,8 +166,10 @@ class Checkpoint(ApiView):
 class Checkpoints(ApiView):
     """The checkpoints of a pipeline job and its predecessors, without their contents."""
 
+    route = "pipeline-jobs/<str:job_id>/checkpoints/"
     flow = PipelineJob.flow
 
+    @operation("List the checkpoints of a pipeline job, oldest first", {200: page_of(CHECKPOINT)})
     def get(self, request: Request, job_id: str) -> HttpResponse:
         entities.get_entity(PipelineJob, job_id)
         results = [found.summarize() for found in checkpoint.list_all(job_id)]
@@ -121,8 +179,17 @@ class Checkpoints(ApiView):
 class Resume(ApiView):
     """Continue a pipeline job from its checkpoints: a crashed one in place, a failed one as a successor."""
 
+    route = "pipeline-jobs/<str:job_id>/resume/"
     flow = PipelineJob.flow
 
+    @operation(
+        "Resume a pipeline job from its checkpoints",
+        {200: obj({"entity": ref("PipelineJob"), "checkpoints": array(CHECKPOINT)})},
+        body=Body,
+        refusals=(409,),
+        description="A job in a working stage that recovery has released, or that the caller holds, is resumed in "
+        "place; a failed one by its holder, as a successor.",
+    )
     def post(self, request: Request, job_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), agent_of(request)
 
@@ -142,8 +209,10 @@ def _checkpoint_response(found: checkpoint.Checkpoint) -> HttpResponse:
 class Attempts(ApiView):
     """The attempts at a task and at those it succeeds, oldest first."""
 
+    route = "tasks/<str:task_id>/attempts/"
     flow = Task.flow
 
+    @operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(ATTEMPT)})
     def get(self, request: Request, task_id: str) -> HttpResponse:
         task = cast("Task", entities.get_entity(Task, task_id))
         return json_response({"next": None, "previous": None, "results": attempts.list_attempts(task)})
@@ -152,18 +221,21 @@ class Attempts(ApiView):
 class JobEvents(ApiView):
     """The log of an agent job: list its events, or append one."""
 
+    route = "agent-jobs/<str:job_id>/events/"
     flow = AgentJob.flow
 
     class Fields(Body):
-        type: str
+        type: Annotated[str, As({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"})]
         payload: dict[str, Any] = {}
-        reason: str = ""
+        reason: Annotated[str, As(REASON)] = ""
         expected_version: int | None = None
 
+    @operation("List the log of an agent job, oldest first", {200: page_of(JOB_EVENT)}, params=[AFTER, SIZE])
     def get(self, request: Request, job_id: str) -> HttpResponse:
         entities.get_entity(AgentJob, job_id)
         return json_response(pages.paginate_log(request, agent_job_log.events_of(job_id)))
 
+    @operation("Append to the log of an agent job", {201: APPENDED}, body=Fields, refusals=(409,))
     def post(self, request: Request, job_id: str) -> HttpResponse:
         body = RequestBody(request, self.Fields)
         fields = body.fields
@@ -177,17 +249,3 @@ class JobEvents(ApiView):
             request=body.key,
         )
         return outcome_response(outcome, status=201)
-
-
-urlpatterns = [
-    path("runs/submit/", Submit.as_view(), name="runs-submit"),
-    path("workers/<str:worker_id>/heartbeat/", Heartbeat.as_view(), name="worker-heartbeat"),
-    path("workers/<str:worker_id>/claim/", Claim.as_view(), name="worker-claim"),
-    path("breakers/<str:tool>/acquire/", Acquire.as_view(), name="breaker-acquire"),
-    path("breakers/<str:tool>/report/", Report.as_view(), name="breaker-report"),
-    path("tasks/<str:task_id>/attempts/", Attempts.as_view(), name="task-attempts"),
-    path("pipeline-jobs/<str:job_id>/checkpoints/", Checkpoints.as_view(), name="checkpoints"),
-    path("pipeline-jobs/<str:job_id>/resume/", Resume.as_view(), name="pipeline-job-resume"),
-    path("pipeline-jobs/<str:job_id>/checkpoints/<str:phase>/", Checkpoint.as_view(), name="checkpoint"),
-    path("agent-jobs/<str:job_id>/events/", JobEvents.as_view(), name="agent-job-events"),
-]

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from django.http import HttpResponse
-from django.urls import path
 
 from statecore.kernel import registry
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid
-from statecore.records.approval import Status, with_status
+from statecore.records.approval import COMMENT_LENGTH, Status, with_status
 from statecore.records.token import Scope
 from statecore.transitions import approvals
 
 from . import entities
 from .access import actor_of, narrow_to_caller, require_visible, visible_types
-from .query_params import RequestParams
+from .openapi.fields import ANY_OBJECT, ID, text
+from .openapi.operation import SIZE, operation, query, repeatable
+from .openapi.schemas import APPROVAL, EVENT, EVENTS, FLAG, list_entity_types, obj, page_of
 from .request import Request
-from .request_body import Body, RequestBody
+from .request_body import As, Body, RequestBody
 from .responses import json_response, outcome_response
 from .views import ApiView
 
+LIST_PARAMS = [
+    query("status", {"type": "string", "enum": list(Status.values)}),
+    repeatable("entity_type", list_entity_types()),
+    repeatable("entity"),
+    query("before", ID, "Return requests with a lower id."),
+    SIZE,
+]
+APPROVED = obj({"changed": FLAG, "event": EVENT, "caused": EVENTS, "entity": ANY_OBJECT, "approval": APPROVAL})
+
 
 class Approvals(ApiView):
+    route = "approvals/"
+
+    @operation("List requests for approval, newest first", {200: page_of(APPROVAL)}, params=LIST_PARAMS)
     def get(self, request: Request) -> HttpResponse:
-        """List requests for approval, newest first."""
-        params = RequestParams(request, "status", "entity_type", "entity", "before", "page_size")
+        params = self.params(request)
         rows = with_status(_read_status(params.get_text("status")))
         if chosen := narrow_to_caller(request, params.get_texts("entity_type")):
             rows = rows.filter(entity_type__in=chosen)
@@ -50,8 +64,10 @@ def _read_id(text: str) -> str:
 
 
 class Approval(ApiView):
+    route = "approvals/<str:approval_id>/"
+
+    @operation("Read a request for approval with its decision", {200: APPROVAL})
     def get(self, request: Request, approval_id: str) -> HttpResponse:
-        """Return one request with its decision."""
         visible_types(request)  # an account without a group does not learn which ids exist
         found = approvals.get(approval_id)
         require_visible(request, registry.flow(found.entity_type))
@@ -63,12 +79,21 @@ class Decision(ApiView):
     writes_need = (Scope.READ,)
 
     class Fields(Body):
-        comment: str = ""
+        comment: Annotated[str, As(text(COMMENT_LENGTH))] = ""
 
 
 class Approve(Decision):
+    route = "approvals/<str:approval_id>/approve/"
+
+    @operation(
+        "Approve a request, which executes the override",
+        {200: APPROVED},
+        body=Decision.Fields,
+        refusals=(409,),
+        description="From another account than the request, with the permission to override the machine and, if the "
+        "policy names a group, as a member of it. An entity that changed since the request is refused.",
+    )
     def post(self, request: Request, approval_id: str) -> HttpResponse:
-        """Execute the override as requested."""
         body = RequestBody(request, self.Fields)
         outcome = approvals.approve(approval_id, actor=actor_of(request), comment=body.fields.comment, request=body.key)
         approval, result = approvals.get(approval_id), outcome.as_dict()
@@ -77,16 +102,10 @@ class Approve(Decision):
 
 
 class Deny(Decision):
+    route = "approvals/<str:approval_id>/deny/"
+
+    @operation("Deny a request", {200: obj({"approval": APPROVAL})}, body=Decision.Fields, refusals=(409,))
     def post(self, request: Request, approval_id: str) -> HttpResponse:
-        """Refuse the override; the entity does not change."""
         body = RequestBody(request, self.Fields)
         outcome = approvals.deny(approval_id, actor=actor_of(request), comment=body.fields.comment, request=body.key)
         return outcome_response(outcome)
-
-
-urlpatterns = [
-    path("approvals/", Approvals.as_view(), name="approvals"),
-    path("approvals/<str:approval_id>/", Approval.as_view(), name="approval"),
-    path("approvals/<str:approval_id>/approve/", Approve.as_view(), name="approve"),
-    path("approvals/<str:approval_id>/deny/", Deny.as_view(), name="deny"),
-]

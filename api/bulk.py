@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from django.db import transaction
 from django.http import HttpResponse
-from django.urls import path, reverse
+from django.urls import reverse
 from kombu.exceptions import OperationalError as BrokerError
 
 from statecore.kernel import registry
@@ -22,6 +22,9 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from .access import actor_for_trigger, require_visible
 from .collections import Firing, MachineView
 from .filters import apply_filters, normalize_filters
+from .openapi.fields import ID, Schema
+from .openapi.operation import AFTER, operation
+from .openapi.schemas import BULK_JOB, BULK_RESULT, COUNT, STRING, array, bulk_schema, describe_filters, obj, page_of
 from .request import Request
 from .request_body import RequestBody, respond_once
 from .responses import json_response, outcome_response
@@ -35,9 +38,27 @@ class BulkFields(Firing):
     filter: dict[str, Any] | None = None
 
 
+SUMMARY = obj({"total": COUNT, "refused": COUNT, "results": array(BULK_RESULT)})
+IDS: Schema = {**array(ID), "maxItems": 100_000}
+
+
+def _body(view: Any) -> Schema:
+    """One alternative for each trigger, with the ids and with a filter."""
+    return bulk_schema(view.flow, {"ids": IDS}, {"filter": describe_filters(view.model)})
+
+
 class BulkTransitions(MachineView):
+    call = "bulk-transitions/"
     fires = True
 
+    @operation(
+        "Fire a trigger for many entities, each applied or refused separately",
+        {200: SUMMARY, 202: obj({"job": BULK_JOB, "url": STRING})},
+        body=_body,
+        refusals=(409,),
+        description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
+        "background job; the response is 202 with its URL.",
+    )
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, BulkFields, takes_more=True)
         fields = body.fields
@@ -93,6 +114,10 @@ def _enqueue(job: BulkJob) -> None:
 
 
 class Job(ApiView):
+    route = "bulk-jobs/<str:job_id>/"
+    name = "bulk-job"
+
+    @operation("Read the progress of a bulk job", {200: BULK_JOB})
     def get(self, request: Request, job_id: str) -> HttpResponse:
         return json_response(_get_job(request, job_id).as_dict())
 
@@ -100,6 +125,9 @@ class Job(ApiView):
 class Results(ApiView):
     """The results so far, in the order of the ids. A page is one portion, which the job processed together."""
 
+    route = "bulk-jobs/<str:job_id>/results/"
+
+    @operation("List the results of a bulk job by entity", {200: page_of(BULK_RESULT)}, params=[AFTER])
     def get(self, request: Request, job_id: str) -> HttpResponse:
         portions = _get_job(request, job_id).portions.order_by("number")
         after = request.GET.get("after", "0")
@@ -116,9 +144,3 @@ def _get_job(request: Request, job_id: str) -> BulkJob:
         raise NotFound(f"there is no bulk job {job_id!r}")
     require_visible(request, registry.flow(job.entity_type))
     return job
-
-
-urlpatterns = [
-    path("bulk-jobs/<str:job_id>/", Job.as_view(), name="bulk-job"),
-    path("bulk-jobs/<str:job_id>/results/", Results.as_view(), name="bulk-job-results"),
-]

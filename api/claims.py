@@ -20,16 +20,18 @@ from statecore.transitions.unit_of_work import UnitOfWork
 
 from .access import agent_of, require_permission
 from .claim_wait import AT_LIVE, MAX_WAIT_SECONDS, PASS_ON, read_wait
-from .query_params import QueryParams
+from .openapi.fields import ID, Schema
+from .openapi.operation import operation, query
+from .openapi.schemas import BULK_RESULT, COUNT, INPUTS, STRING, array, body_schema, component, obj, part_schema, ref
 from .request import Request
-from .request_body import Body, RequestBody
+from .request_body import As, Body, RequestBody
 from .views import ApiView
 
 MAX_HELD = 1_000
 MAX_ATTEMPT = 2**31 - 1
 
 
-TaskId = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z")]
+TaskId = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN.pattern}\Z"), As(ID)]
 Attempt = Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)]
 
 
@@ -62,12 +64,30 @@ class TaskResult(HeldTask):
         return scheduling.Report(self.task, self.trigger, given)
 
 
+REPORTS: Schema = {**array(component("Report", part_schema(TaskResult))), "maxItems": MAX_HELD}
+
+
 class ClaimFields(Body):
     """The number of tasks to claim, the seconds to wait for the first one, and results to record before the claim."""
 
     max: Annotated[int, Meta(ge=1)] | None = None
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
-    reports: Annotated[list[TaskResult], Meta(max_length=MAX_HELD)] = []
+    reports: Annotated[list[TaskResult], Meta(max_length=MAX_HELD), As(REPORTS)] = []
+
+
+SECONDS: Schema = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}
+PREFER: Schema = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=SECONDS` instead of the parameter `wait`. A call with `reports` ignores it.",
+    "schema": {"type": "string", "maxLength": 200},
+}
+_PREVIOUS = {"attempt": COUNT, "exit_code": {"type": ["integer", "null"]}, "error": STRING, "output": STRING}
+PREVIOUS = component("PreviousAttempt", obj({**_PREVIOUS, "patch": STRING}, list(_PREVIOUS)))
+_ADDED = obj({"inputs": INPUTS, "previous": {"anyOf": [PREVIOUS, {"type": "null"}]}})
+CLAIMED_TASK = component("ClaimedTask", {"allOf": [ref("Task"), _ADDED]})
+CLAIMED = component("Claimed", obj({"tasks": array(CLAIMED_TASK), "reports": array(BULK_RESULT)}, ["tasks"]))
+component("Claim", body_schema(ClaimFields))
 
 
 def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOfWork | None = None) -> dict[str, Any]:
@@ -93,9 +113,20 @@ NOTHING = b'{"tasks":[]}'
 
 
 class Claim(ApiView):
+    route = "workers/<str:worker_id>/claim/"
     flow = Worker.flow
     may_also_need = (Task.flow.permission("operate"),)
 
+    @operation(
+        "Claim tasks",
+        {200: CLAIMED},
+        body=ref("Claim"),
+        params=[query("wait", SECONDS, "Seconds to wait for a task. A call with `reports` cannot wait."), PREFER],
+        refusals=(409,),
+        description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
+        "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
+        "by the next call. A claim with reports does not wait. `inputs` are the results of the dependencies by id.",
+    )
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, ClaimFields), agent_of(request)
         if body.fields.reports:
@@ -112,8 +143,7 @@ class Claim(ApiView):
         return response
 
     def _read_wait(self, request: Request, fields: ClaimFields) -> float:
-        query = dict(request.GET.lists())
-        QueryParams(query, "wait")
-        if fields.reports and (fields.wait or "wait" in query):
+        given = self.params(request).given
+        if fields.reports and (fields.wait or "wait" in given):
             raise Invalid({"wait": ["cannot be combined with reports, which are recorded at once."]})
-        return 0.0 if fields.reports else read_wait(query, request.headers.get("Prefer", ""), fields.wait)
+        return 0.0 if fields.reports else read_wait(given, request.headers.get("Prefer", ""), fields.wait)

@@ -20,7 +20,7 @@ from statecore.kernel.refusals import Invalid
 from statecore.machines.worker import Worker
 from statecore.read_models import stuck
 from statecore.records.token import Scope
-from statecore.transitions import Outcome
+from statecore.transitions import Category, Outcome
 from statecore.transitions.entity_reader import read_entities
 from statecore.transitions.override import CLEAR_RETRY_COUNT, protecting_policies
 from statecore.transitions.unit_of_work import UnitOfWork
@@ -28,11 +28,36 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from . import entities, pages
 from .access import actor_for_trigger, actor_of, agent_of, reads_only, scopes_to_fire, visible_types
 from .claims import Attempt
-from .heartbeat import Progress
+from .heartbeat import COMMANDS, Progress
+from .openapi import schemas
+from .openapi.fields import TIME, Schema, nullable
+from .openapi.operation import AFTER, SIZE, list_params, operation, query
 from .request import Request
-from .request_body import Body, RequestBody, convert_body, read_body
+from .request_body import As, Body, RequestBody, convert_body, read_body
 from .responses import json_response, outcome_response
 from .views import ApiView
+
+Reason = Annotated[str, As(schemas.REASON)]
+OverrideReason = Annotated[str, As({**schemas.REASON, "minLength": 10})]
+CategoryName = Annotated[str, As({"type": "string", "enum": list(Category.values)})]
+TO_STATE = "Only the events that lead to one of these states."
+WAITING = schemas.obj({"approval": schemas.APPROVAL})
+RENEWED = schemas.obj(
+    {"state": schemas.STRING, "attempt": schemas.COUNT, "lease_expires_at": nullable(TIME), "commands": COMMANDS}
+)
+
+
+def of_flow(build: Callable[[Flow], Schema]) -> Callable[[Any], Schema]:
+    """Return a schema that depends on the machine of the view."""
+    return lambda view: build(view.flow)
+
+
+def state_name(flow: Flow) -> Schema:
+    return {"type": "string", "enum": list(flow.states)}
+
+
+def noun(view: Any) -> str:
+    return str(view.flow.entity_type).replace("_", " ")
 
 
 class MachineView(ApiView):
@@ -40,6 +65,8 @@ class MachineView(ApiView):
 
     flow: ClassVar[Flow]
     model: ClassVar[type[Entity]]
+    # The path below that of the collection.
+    call: ClassVar[str] = ""
     # Whether it fires triggers, which also integrators may do where a machine lets them.
     fires: ClassVar[bool] = False
 
@@ -67,6 +94,14 @@ class MachineView(ApiView):
 
 
 class Collection(MachineView):
+    # Creates an entity; some machines need more than a new row.
+    create: ClassVar[Callable[..., Outcome]] = staticmethod(transitions.create)
+
+    @operation(
+        lambda view: f"List {view.flow.collection.replace('-', ' ')}",
+        {200: of_flow(schemas.page_ref)},
+        params=lambda view: list_params(view.model),
+    )
     def get(self, request: Request) -> HttpResponse:
         def serialize(found: list[Entity]) -> list[dict[str, Any]]:
             return entities.serialize_many(self.model, found)
@@ -75,32 +110,75 @@ class Collection(MachineView):
             pages.paginate(request, self.model.objects.all(), serialize, pages.NEWEST_FIRST, read_entities)
         )
 
+    @operation(
+        lambda view: f"Create a new {noun(view)}",
+        {201: of_flow(schemas.created_ref)},
+        body=of_flow(schemas.creation_ref),
+        refusals=(409,),
+    )
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, Body, takes_more=True)
         fields = body.extra
         entity_id, reason = fields.pop("id", None), fields.pop("reason", "")
-        create: Callable[..., Outcome] = CREATE_FUNCTIONS.get(self.flow.entity_type, transitions.create)
         given = {name: value for name, value in fields.items() if name.isidentifier()}
         if unknown := fields.keys() - given.keys() or fields.keys() & SERVICE_ARGUMENTS:
             raise Invalid({name: ["is not a field that can be set."] for name in sorted(unknown)})
-        outcome = create(self.model, actor=actor_of(request), id=entity_id, reason=reason, request=body.key, **given)
+        outcome = self.create(
+            self.model, actor=actor_of(request), id=entity_id, reason=reason, request=body.key, **given
+        )
         return self.created_response(outcome)
 
 
-# The machines that need more than a new row, and the functions that create their entities.
-CREATE_FUNCTIONS: dict[str, Callable[..., Outcome]] = {
-    "worker": scheduling.register,
-    "patch_ledger": scheduling.submit_patch,
-}
 # Arguments of `transitions.create` beside the fields of an entity; callers cannot set them.
 SERVICE_ARGUMENTS = {"actor", "model", "cause", "request", "dry_run", "within", "replaces"}
 
 
+class Workers(Collection):
+    create = staticmethod(scheduling.register)
+
+    @operation(
+        "Register an idle worker",
+        {201: of_flow(schemas.created_ref)},
+        body=of_flow(schemas.creation_ref),
+        refusals=(409,),
+    )
+    def post(self, request: Request) -> HttpResponse:
+        return super().post(request)
+
+
+class Patches(Collection):
+    create = staticmethod(scheduling.submit_patch)
+
+    @operation(
+        "Submit a patch",
+        {201: of_flow(schemas.created_ref)},
+        body=of_flow(schemas.patch_schema),
+        refusals=(409,),
+        description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
+        "and the validation of the task waits for it. With `based_on`, a quarantined patch, it is its successor, and "
+        "the quarantined one is dropped. Without either, `workstream` is required.",
+    )
+    def post(self, request: Request) -> HttpResponse:
+        return super().post(request)
+
+
+COLLECTIONS: dict[str, type[Collection]] = {"worker": Workers, "patch_ledger": Patches}
+
+
 class Detail(MachineView):
+    call = "<str:entity_id>/"
+
+    @operation(lambda view: f"Read one {noun(view)}", {200: of_flow(schemas.entity_detail)})
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         entity = entities.get_entity(self.model, entity_id)
         return json_response({**entities.serialize_many(self.model, [entity])[0], **entity.details()})
 
+    @operation(
+        lambda view: f"Change fields of one {noun(view)}",
+        {200: of_flow(schemas.entity_with_links)},
+        body=of_flow(schemas.edit_ref),
+        refusals=(409,),
+    )
     def patch(self, request: Request, entity_id: str) -> HttpResponse:
         fields = read_body(request)
         version = convert_body({"expected_version": fields.pop("expected_version", None)}, Expected).expected_version
@@ -113,10 +191,19 @@ class Expected(Body):
 
 
 class Transitions(MachineView):
+    call = "<str:entity_id>/transitions/"
     fires = True
 
+    @operation(
+        "List the events of an entity, oldest first",
+        {200: schemas.page_of(schemas.EVENT, archived=schemas.ARCHIVED)},
+        params=lambda view: [
+            query("to_state", {**schemas.array(state_name(view.flow)), "minItems": 1}, TO_STATE),
+            AFTER,
+            SIZE,
+        ],
+    )
     def get(self, request: Request, entity_id: str) -> HttpResponse:
-        """The history, oldest first."""
         entities.get_entity(self.model, entity_id)
         events = Event.objects.filter(entity_type=self.flow.entity_type, entity_id=entity_id)
         found = pages.paginate_log(request, events, filters=("to_state",))
@@ -129,6 +216,7 @@ class Transitions(MachineView):
         anchor = list_anchors(self.flow.entity_type, entity_id).first()
         return {"upto_sequence": anchor.sequence, **anchor.archived_range.as_dict()} if anchor else None
 
+    @operation("Fire a trigger", {200: of_flow(schemas.result_ref)}, body=of_flow(schemas.trigger_ref), refusals=(409,))
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body = RequestBody(request, Firing, takes_more=True)
         fields = body.fields
@@ -158,8 +246,10 @@ class Firing(Body):
 
 
 class Explain(MachineView):
+    call = "<str:entity_id>/explain/"
+
+    @operation("Explain the current state and what each transition requires", {200: schemas.EXPLANATION})
     def get(self, request: Request, entity_id: str) -> HttpResponse:
-        """A caller that can only read gets the answer for an actor that may fire each transition."""
         actor = None if reads_only(request) else actor_of(request)
         explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
         return json_response(explanation.as_dict())
@@ -173,14 +263,21 @@ class VerifiedOutput(Body):
     bytes: Annotated[int, Meta(ge=1, le=2**53 - 1)]
 
 
+def describe_override(view: Any) -> Schema:
+    """Return the schema of the body, with the states of the machine."""
+    schema = schemas.body_schema(Override.Fields)
+    return {**schema, "properties": {**schema["properties"], "to_state": state_name(view.flow)}}
+
+
 class Override(MachineView):
+    call = "<str:entity_id>/override/"
     # The transition service checks the permission, because it records refused overrides.
     writes_need, action, checks_permission_later = (Scope.READ,), "override", True
 
     class Fields(Body):
         to_state: str
-        reason: str
-        category: str
+        reason: OverrideReason
+        category: CategoryName
         metadata: dict[str, Any] = {}
         expected_version: int | None = None
         dry_run: bool = False
@@ -194,16 +291,24 @@ class Override(MachineView):
                 metadata |= {"verified_output": output.name, "sha256": output.sha256, "bytes": output.bytes}
             return metadata
 
+    @operation(
+        "Override the state",
+        {200: of_flow(schemas.result_ref), 202: WAITING},
+        body=describe_override,
+        refusals=(409,),
+        description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
+        "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`.",
+    )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body: RequestBody[Any] = RequestBody(request, self.Fields)
-        outcome = self.call(request, entity_id, body)
+        outcome = self.perform(request, entity_id, body)
         if "approval" in outcome.as_dict():
             return outcome_response(outcome, status=202)
         if body.fields.dry_run:
             return self._preview_response(outcome)
         return self.transition_response(outcome)
 
-    def call(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
+    def perform(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
         fields = body.fields
         return transitions.override(
             self.model,
@@ -229,16 +334,29 @@ class Override(MachineView):
 class Waive(Override):
     """Waive a gate: what waits for it treats it as passed, until the waiver expires."""
 
+    call = "<str:entity_id>/waive/"
     action = "waive"
 
     class Fields(Body):
-        reason: str
-        category: str
-        expires_at: datetime | None = None
+        reason: OverrideReason
+        category: CategoryName
+        expires_at: Annotated[datetime, As(TIME)] | None = None
         expected_version: int | None = None
         dry_run: bool = False
 
-    def call(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
+    @operation(
+        "Waive a gate",
+        {200: of_flow(schemas.result_ref), 202: WAITING},
+        body=Fields,
+        refusals=(409,),
+        description="The gate keeps its state; what waits for it treats it as passed until `expires_at`, or for good. "
+        "Takes the permission to waive gates. If the policy `test_gate->waived`, or one that protects a state which "
+        "follows, requires a second person, the response is 202 with a request for approval.",
+    )
+    def post(self, request: Request, entity_id: str) -> HttpResponse:
+        return super().post(request, entity_id)
+
+    def perform(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
         fields = body.fields
         if fields.expires_at is not None and fields.expires_at.tzinfo is None:
             raise Invalid({"expires_at": ["must be a time with its zone, such as 2030-01-31T12:00:00Z."]})
@@ -256,10 +374,18 @@ class Waive(Override):
 
 
 class Retry(MachineView):
+    call = "<str:entity_id>/retry/"
+
     class Fields(Body):
-        reason: str = ""
+        reason: Reason = ""
         dry_run: bool = False
 
+    @operation(
+        "Create a successor of a final entity",
+        {201: of_flow(schemas.created_ref)},
+        body=Fields,
+        refusals=(409,),
+    )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         fields, key = body.fields, body.key
@@ -273,12 +399,21 @@ class Retry(MachineView):
 class Renewal(MachineView):
     """Renew the lease of an entity that the caller holds, and optionally report progress."""
 
+    call = "<str:entity_id>/heartbeat/"
     fires = True
 
     class Fields(Body):
         attempt: Attempt | None = None
         progress: Progress | None = None
 
+    @operation(
+        lambda view: f"Renew the lease of one {noun(view)}",
+        {200: RENEWED},
+        body=Fields,
+        refusals=(409,),
+        description="Only its holder renews it. Without another heartbeat, the holder loses it at `lease_expires_at`. "
+        "A refusal with `lease_lost` means that it was lost: drop the work.",
+    )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), agent_of(request)
         fields, model = body.fields, cast("type[HeartbeatEntity]", self.model)
@@ -292,24 +427,19 @@ class Renewal(MachineView):
         return body.respond_once(actor, respond)
 
 
-BY_ENTITY = (("transitions", Transitions), ("explain", Explain), ("override", Override), ("retry", Retry))
+BY_ENTITY = (Detail, Transitions, Explain, Override, Retry)
 
 
 def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
+    return [route for flow in (registry.flows() if flows is None else flows) for route in _routes_of(flow)]
+
+
+def _routes_of(flow: Flow) -> list[URLPattern]:
     from .bulk import BulkTransitions
 
-    found = []
-    for flow in registry.flows() if flows is None else flows:
-        name, entity = flow.collection, f"{flow.collection}/<str:entity_id>"
-        found += [
-            path(f"{name}/", Collection.as_view_for(flow=flow), name=f"{name}-list"),
-            path(f"{name}/bulk-transitions/", BulkTransitions.as_view_for(flow=flow), name=f"{name}-bulk"),
-            path(f"{entity}/", Detail.as_view_for(flow=flow), name=f"{name}-detail"),
-        ]
-        for call, view in BY_ENTITY:
-            found.append(path(f"{entity}/{call}/", view.as_view_for(flow=flow), name=f"{name}-{call}"))
-        if flow.may_be_waived():
-            found.append(path(f"{entity}/waive/", Waive.as_view_for(flow=flow), name=f"{name}-waive"))
-        if flow.renewed_in and flow is not Worker.flow:  # a worker's heartbeat also returns commands: api/heartbeat.py
-            found.append(path(f"{entity}/heartbeat/", Renewal.as_view_for(flow=flow), name=f"{name}-heartbeat"))
-    return found
+    views: list[type[MachineView]] = [COLLECTIONS.get(flow.entity_type, Collection), BulkTransitions, *BY_ENTITY]
+    if flow.may_be_waived():
+        views.append(Waive)
+    if flow.renewed_in and flow is not Worker.flow:  # a worker's heartbeat also returns commands: api/heartbeat.py
+        views.append(Renewal)
+    return [path(f"{flow.collection}/{each.call}", each.as_view_for(flow=flow)) for each in views]

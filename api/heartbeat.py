@@ -26,19 +26,25 @@ from . import known_tokens, throttling
 from .access import agent_of
 from .claims import MAX_HELD, Attempt, HeldTask, TaskId
 from .logs import Lines, Offset
+from .openapi.fields import ANY_OBJECT, COMMAND, ID, text
+from .openapi.operation import operation
+from .openapi.schemas import COUNT, STRING, array, obj
 from .request import Request
-from .request_body import Body, RequestBody
+from .request_body import As, Body, RequestBody
 from .responses import json_response
 from .views import ApiView
 
 MAX_DETAIL = 500
+COMMANDS = array(COMMAND)
+APPENDED = obj({"id": ID, "next": COUNT, "refusal": ANY_OBJECT}, ["id"])
+REPLY = obj({"state": STRING, "commands": COMMANDS, "logs": array(APPENDED)}, ["state", "commands"])
 
 
 class Progress(Body):
     """How far the work is: a fraction from 0 to 1, and a line of text."""
 
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
-    detail: Annotated[str, Meta(max_length=MAX_DETAIL)] = ""
+    detail: Annotated[str, Meta(max_length=MAX_DETAIL), As(text(MAX_DETAIL))] = ""
 
     def as_dict(self) -> dict[str, Any]:
         if complaint := text_error(self.detail, MAX_DETAIL):
@@ -79,6 +85,7 @@ class HeartbeatFields(Body):
 
 
 class Heartbeat(ApiView):
+    route = "workers/<str:worker_id>/heartbeat/"
     flow = Worker.flow
 
     def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -107,6 +114,15 @@ class Heartbeat(ApiView):
         request.auth, request.user = token, token.user
         return json_response(response)
 
+    @operation(
+        "Send a heartbeat",
+        {200: REPLY},
+        body=HeartbeatFields,
+        description="`tasks` lists the tasks that the agent works on, with their progress if it is known; the response "
+        "contains a command to stop each one that the worker no longer holds. `holds` is the same without progress. "
+        "Without both, the response lists the tasks that were recently withdrawn from the worker. The response to "
+        "`logs` is the number of the next line of each log, or why its lines were refused.",
+    )
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, HeartbeatFields), agent_of(request)
         holds, progress, logs = body.fields.list_attempts(), body.fields.list_progress(), body.fields.list_logs()

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
-from django.urls import path
 from msgspec import Meta
 
 from statecore.delivery import log_news
@@ -24,13 +23,25 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from . import entities, known_tokens, throttling
 from .access import agent_of
 from .claims import MAX_ATTEMPT, Attempt
-from .query_params import RequestParams
+from .openapi.fields import TIME, Schema
+from .openapi.operation import AFTER, SIZE, operation, query
+from .openapi.schemas import COUNT, STRING, obj, page_of
+from .query_params import QueryParams
 from .request import Request
 from .request_body import Body, convert_body, decode_json, raw_body, read_key, respond_once
 from .responses import json_response, outcome_response
 from .views import ApiView
 
-PARAMS = ("after", "attempt", "page_size")
+ATTEMPT: Schema = {**COUNT, "maximum": MAX_ATTEMPT}
+LINE = obj(
+    {
+        "number": COUNT,
+        "attempt": COUNT,
+        "stream": {"enum": ["stdout", "stderr", "system"]},
+        "text": STRING,
+        "at": TIME,
+    }
+)
 
 
 class Line(Body):
@@ -65,11 +76,20 @@ class LogFields(Body):
 class Logs(ApiView):
     """The log of a task: read a page, or append lines to the attempt that the caller holds."""
 
+    route = "tasks/<str:task_id>/logs/"
     flow = Task.flow
 
+    @operation(
+        "Read the log of a task, oldest lines first",
+        {200: page_of(LINE)},
+        params=[AFTER, SIZE, query("attempt", ATTEMPT, "Only the lines of this attempt.")],
+        description="With `Accept: text/event-stream` the log is followed until the attempt ends: one event per "
+        "line, whose id is the number of the line, and at last an event `end`. A line of the stream `system` says "
+        "which lines were dropped.",
+    )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         entities.get_entity(Task, task_id)
-        params = RequestParams(request, *PARAMS)
+        params = self.params(request)
         after, size = params.get_number("after") or 0, params.get_page_size()
         lines = task_logs.read_after(task_id, after, size + 1, read_attempt(params))
         following = params.build_url(after=lines[size - 1].number) if len(lines) > size else None
@@ -104,6 +124,14 @@ class Logs(ApiView):
         log_news.announce(task_id)
         return json_response({"next": following})
 
+    @operation(
+        "Append lines to the log of a task",
+        {200: obj({"next": COUNT})},
+        body=LogFields,
+        refusals=(409,),
+        description="Only by the holder of the attempt. `next` is the number of the line that is written next. With "
+        "`offset`, the number of lines of the attempt that were sent before, a repeated call stores no line twice.",
+    )
     def post(self, request: Request, task_id: str) -> HttpResponse:
         body, actor = read_lenient(request), agent_of(request)
         key = read_key(request, body)
@@ -119,7 +147,7 @@ class Logs(ApiView):
         return outcome_response(outcome)
 
 
-def read_attempt(params: RequestParams | Any) -> int | None:
+def read_attempt(params: QueryParams) -> int | None:
     attempt: int | None = params.get_number("attempt")
     if attempt is not None and attempt > MAX_ATTEMPT:
         raise Invalid({"attempt": [f"must be at most {MAX_ATTEMPT}."]})
@@ -141,6 +169,3 @@ def read_lenient(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Invalid({"body": ["must be an object."]})
     return body
-
-
-urlpatterns = [path("tasks/<str:task_id>/logs/", Logs.as_view(), name="task-logs")]

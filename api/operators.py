@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import HttpResponse
-from django.urls import path
 
 from statecore import scheduling
 from statecore.executors import compensation
@@ -23,11 +22,26 @@ from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities
 from .access import actor_of
-from .query_params import QueryParams
+from .openapi.fields import ANY_OBJECT, TIME, nullable
+from .openapi.operation import operation, query
+from .openapi.schemas import BULK_RESULT, FLAG, REASON, STRING, array, obj, ref
 from .request import Request
-from .request_body import Body, RequestBody, read_body
+from .request_body import As, Body, RequestBody, read_body
 from .responses import json_response
 from .views import ApiView
+
+Reason = Annotated[str, As(REASON)]
+COMPENSATION = obj(
+    {
+        "patch": STRING,
+        "plan": nullable(ANY_OBJECT),
+        "digest": nullable(STRING),
+        "approved_by": nullable(STRING),
+        "default": nullable(ANY_OBJECT),
+        "steps": array(ANY_OBJECT),
+    }
+)
+PAUSED_RUN = obj({"changed": FLAG, "workstreams": array(BULK_RESULT), "entity": ANY_OBJECT})
 
 
 def describe_compensation(patch_id: str) -> dict[str, Any]:
@@ -45,25 +59,35 @@ def describe_compensation(patch_id: str) -> dict[str, Any]:
 
 
 class Compensation(ApiView):
+    route = "patches/<str:patch_id>/compensation/"
     flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
+    @operation("Preview the rollback of a committed patch", {200: COMPENSATION}, refusals=(409,))
     def get(self, request: Request, patch_id: str) -> HttpResponse:
         return json_response(describe_compensation(patch_id))
 
+    @operation(
+        "Store the compensation plan of a patch, replacing an earlier one",
+        {200: COMPENSATION},
+        body=ANY_OBJECT,
+        params=[query("dry_run", FLAG, "Validate the plan and store nothing.")],
+        refusals=(409,),
+    )
     def put(self, request: Request, patch_id: str) -> HttpResponse:
-        """Store a plan, replacing the previous one; with `dry_run` only validate it."""
         entities.get_entity(PatchLedger, patch_id)
-        dry_run = bool(QueryParams(dict(request.GET.lists()), "dry_run").get_flag("dry_run"))
+        dry_run = bool(self.params(request).get_flag("dry_run"))
         compensation.write_plan(patch_id, read_body(request), actor_of(request), dry_run=dry_run)
         return json_response(describe_compensation(patch_id))
 
 
 class Approval(ApiView):
+    route = "patches/<str:patch_id>/compensation/approve/"
     flow, writes_need, action = PatchLedger.flow, (Scope.OVERRIDE,), "override"
 
     class Fields(Body):
         digest: str
 
+    @operation("Approve the compensation plan with this digest", {200: COMPENSATION}, body=Fields, refusals=(409,))
     def post(self, request: Request, patch_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         entities.get_entity(PatchLedger, patch_id)
@@ -82,12 +106,14 @@ class Rollback(ApiView):
     without executors, where it is verified and the patch rolled back at once.
     """
 
+    route = "patches/<str:patch_id>/compensation/request/"
     flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
     class Fields(Body):
-        reason: str
+        reason: Reason
         revert_commit: str = ""
 
+    @operation("Request the execution of the approved plan", {202: COMPENSATION}, body=Fields, refusals=(409,))
     def post(self, request: Request, patch_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         entities.get_entity(PatchLedger, patch_id)
@@ -103,8 +129,10 @@ class Rollback(ApiView):
 class Drain(ApiView):
     """Assign no new tasks to a worker. Its agent is notified at the next heartbeat, and leaves after its last task."""
 
+    route = "workers/<str:worker_id>/drain/"
     flow, writes_need = Worker.flow, (Scope.OPERATE,)
 
+    @operation("Drain a worker", {200: ref("Worker")}, body=Body, refusals=(409,))
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
 
@@ -118,12 +146,21 @@ class Drain(ApiView):
 class PauseRun(ApiView):
     """Pause the workstreams of a run: none of their tasks is claimed until they are resumed or `until` has passed."""
 
+    route = "runs/<str:run_id>/pause/"
     flow, writes_need = Workstream.flow, (Scope.OPERATE,)
 
     class Fields(Body):
-        reason: str
-        until: str | None = None
+        reason: Reason
+        until: Annotated[str, As(TIME)] | None = None
 
+    @operation(
+        "Pause the workstreams of a run",
+        {200: PAUSED_RUN},
+        body=Fields,
+        refusals=(409,),
+        description="Workstreams that are ready, executing or blocked are paused: none of their tasks is claimed. "
+        "Running tasks continue. With `until` they resume automatically at that time.",
+    )
     def post(self, request: Request, run_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
@@ -138,11 +175,13 @@ class PauseRun(ApiView):
 class ResumeRun(ApiView):
     """Resume the paused workstreams of a run."""
 
+    route = "runs/<str:run_id>/resume/"
     flow, writes_need = Workstream.flow, (Scope.OPERATE,)
 
     class Fields(Body):
-        reason: str
+        reason: Reason
 
+    @operation("Resume the paused workstreams of a run", {200: PAUSED_RUN}, body=Fields, refusals=(409,))
     def post(self, request: Request, run_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
@@ -160,13 +199,3 @@ def describe_paused(run_id: str, items: list[Item]) -> dict[str, Any]:
         "workstreams": results,
         "entity": entities.get_entity(Run, run_id).as_dict(),
     }
-
-
-urlpatterns = [
-    path("patches/<str:patch_id>/compensation/", Compensation.as_view(), name="compensation"),
-    path("patches/<str:patch_id>/compensation/approve/", Approval.as_view(), name="compensation-approve"),
-    path("patches/<str:patch_id>/compensation/request/", Rollback.as_view(), name="compensation-request"),
-    path("runs/<str:run_id>/pause/", PauseRun.as_view(), name="run-pause"),
-    path("runs/<str:run_id>/resume/", ResumeRun.as_view(), name="run-resume"),
-    path("workers/<str:worker_id>/drain/", Drain.as_view(), name="worker-drain"),
-]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.http import HttpResponse
-from django.urls import path
 
 from statecore.journal.accounts import Action
 from statecore.kernel.actors import Actor, Kind
@@ -22,6 +21,9 @@ from statecore.records import Patch, Phase
 
 from . import pages
 from .access import actor_of
+from .openapi.fields import ID, Schema, nullable, request_field
+from .openapi.operation import list_params, operation
+from .openapi.schemas import REQUEST_ID, obj, page_of, record_schema
 from .request import Request
 from .request_body import Body, RequestBody, read_body
 from .responses import json_response
@@ -51,6 +53,14 @@ class RecordView(ApiView):
             field.name: field for field in self.model._meta.concrete_fields if field.editable and field.name != "id"
         }
 
+    def describe_fields(self) -> dict[str, Schema]:
+        return {name: request_field(field) for name, field in self.fields().items()}
+
+    def describe_new(self) -> Schema:
+        required = [name for name, field in self.fields().items() if not (field.blank or field.has_default())]
+        fields = {"id": nullable(ID), **self.describe_fields(), "request_id": REQUEST_ID}
+        return obj(fields, required, closed=True)
+
     def set_fields(self, record: Any, given: dict[str, Any]) -> None:
         """Set fields; raises Invalid for values that one of the supported databases cannot store."""
         known, errors = self.fields(), {}
@@ -76,9 +86,20 @@ def _find_error(field: Any, value: object) -> str | None:
 
 
 class Records(RecordView):
+    @operation(
+        lambda view: f"List {view.model._meta.verbose_name_plural}",
+        {200: lambda view: page_of(record_schema(view.model))},
+        params=lambda view: list_params(view.model),
+    )
     def get(self, request: Request) -> HttpResponse:
         return json_response(pages.paginate(request, self.model._default_manager.all(), _serialize, OLDEST_FIRST))
 
+    @operation(
+        lambda view: f"Add a {view.model._meta.verbose_name}",
+        {201: lambda view: record_schema(view.model)},
+        body=lambda view: view.describe_new(),
+        refusals=(409,),
+    )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, Body, takes_more=True), actor_of(request)
         return body.respond_once(actor, lambda work: self._create(body.extra, actor), 201)
@@ -104,9 +125,15 @@ class Records(RecordView):
 
 
 class Record(RecordView):
+    @operation(lambda view: f"Read a {view.model._meta.verbose_name}", {200: lambda view: record_schema(view.model)})
     def get(self, request: Request, record_id: str) -> HttpResponse:
         return json_response(_as_dict(self._get(record_id)))
 
+    @operation(
+        lambda view: f"Change a {view.model._meta.verbose_name}",
+        {200: lambda view: record_schema(view.model)},
+        body=lambda view: obj(view.describe_fields(), [], closed=True),
+    )
     def patch(self, request: Request, record_id: str) -> HttpResponse:
         given, actor = read_body(request), actor_of(request)
         self.require(actor, "change")
@@ -149,9 +176,17 @@ def _to_json(value: Any) -> Any:
     return rfc3339(value) if isinstance(value, datetime) else value
 
 
-urlpatterns = [
-    path("phases/", Records.as_view_for(model=Phase, flow=Run.flow), name="phases-list"),
-    path("phases/<str:record_id>/", Record.as_view_for(model=Phase, flow=Run.flow), name="phases-detail"),
-    path("diffs/", Records.as_view_for(model=Patch, flow=PatchLedger.flow, agents_add=True), name="diffs-list"),
-    path("diffs/<str:record_id>/", ReadOnlyRecord.as_view_for(model=Patch, flow=PatchLedger.flow), name="diffs-detail"),
-]
+class Phases(Records):
+    route, model, flow = "phases/", Phase, Run.flow
+
+
+class OnePhase(Record):
+    route, model, flow = "phases/<str:record_id>/", Phase, Run.flow
+
+
+class Diffs(Records):
+    route, model, flow, agents_add = "diffs/", Patch, PatchLedger.flow, True
+
+
+class Diff(ReadOnlyRecord):
+    route, model, flow = "diffs/<str:record_id>/", Patch, PatchLedger.flow

@@ -45,6 +45,13 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
 
 
+class As:
+    """The schema of a field of a body, in its annotation, where its Python type says too little."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+
 Shape = TypeVar("Shape", bound=Body)
 
 

@@ -1,129 +1,104 @@
-"""Plan templates with their versions, and schedules with their occurrences."""
+"""Schedules with their occurrences."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
 
-from django.db.models import Max
 from django.http import HttpResponse
-from django.urls import path
 from msgspec import UNSET, Meta, UnsetType, structs
 
-from statecore.records import PlanTemplate, ScheduleOccurrence
 from statecore.records import Schedule as ScheduleRecord
+from statecore.records import ScheduleOccurrence
+from statecore.records.schedule import REASON_LENGTH, SCHEDULE_ID_LENGTH, CatchUp, Outcome, Overlap
 from statecore.records.token import Scope
-from statecore.scheduling import schedules, templates
+from statecore.scheduling import schedules
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from .access import actor_of, require_permission
-from .query_params import RequestParams
+from .access import actor_of
+from .openapi.fields import ANY_OBJECT, ID, TIME, Schema, nullable, text
+from .openapi.operation import SIZE, operation, query
+from .openapi.schemas import COUNT, FLAG, STRING, obj, page_of
 from .request import Request
-from .request_body import Body, RequestBody
+from .request_body import As, Body, RequestBody
 from .responses import json_response
+from .templates import AFTER
 from .views import ApiView
 
-VIEW_TEMPLATE, VIEW_SCHEDULE = "statecore.view_plantemplate", "statecore.view_schedule"
+VIEW_SCHEDULE = "statecore.view_schedule"
 Time = Annotated[datetime, Meta(tz=True)]
-
-
-class Templates(ApiView):
-    writes_need = (Scope.OPERATE,)
-
-    class Fields(Body):
-        id: str
-        plan: dict[str, Any]
-        parameters: dict[str, Any] = {}
-        description: str = ""
-
-    def get(self, request: Request) -> HttpResponse:
-        """List the newest version of each template."""
-        require_permission(request, VIEW_TEMPLATE)
-        params = RequestParams(request, "after", "page_size")
-        size = params.get_page_size()
-        names = PlanTemplate.objects.filter(template__gt=params.get_text("after")).order_by("template")
-        newest = list(names.values_list("template").annotate(newest=Max("pk"))[: size + 1])
-        rows = PlanTemplate.objects.filter(pk__in=[pk for _name, pk in newest[:size]]).order_by("template")
-        found = [each.as_dict() for each in rows]
-        return json_response(params.build_page_by_id(found, more=len(newest) > size))
-
-    def post(self, request: Request) -> HttpResponse:
-        """Store the first version of a template."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
-
-        def store(work: UnitOfWork | None) -> dict[str, Any]:
-            given = body.fields
-            return templates.store(
-                given.id, plan=given.plan, parameters=given.parameters, description=given.description, actor=actor
-            ).as_dict()
-
-        return body.respond_once(actor, store, 201)
-
-
-class Template(ApiView):
-    def get(self, request: Request, template_id: str) -> HttpResponse:
-        """Return a version of a template, the newest one by default."""
-        require_permission(request, VIEW_TEMPLATE)
-        version = RequestParams(request, "version").get_number("version")
-        return json_response(templates.get(template_id, version).as_dict())
-
-
-class TemplateVersions(ApiView):
-    writes_need = (Scope.OPERATE,)
-
-    class Fields(Body):
-        plan: dict[str, Any]
-        parameters: dict[str, Any] = {}
-        description: str = ""
-
-    def get(self, request: Request, template_id: str) -> HttpResponse:
-        """List the versions of a template, newest first."""
-        require_permission(request, VIEW_TEMPLATE)
-        params = RequestParams(request, "before", "page_size")
-        before, size = params.get_number("before"), params.get_page_size()
-        templates.get(template_id)
-        rows = PlanTemplate.objects.filter(template=template_id).order_by("-version")
-        rows = rows if before is None else rows.filter(version__lt=min(before, 2**31 - 1))
-        found = [each.as_dict() for each in rows[: size + 1]]
-        return json_response(params.build_page_newest_first(found[:size], "version", more=len(found) > size))
-
-    def post(self, request: Request, template_id: str) -> HttpResponse:
-        """Store the next version of a template."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
-
-        def store(work: UnitOfWork | None) -> dict[str, Any]:
-            given = structs.asdict(body.fields)
-            return templates.store(template_id, **given, actor=actor, is_new=False).as_dict()
-
-        return body.respond_once(actor, store, 201)
+OUTCOME: Schema = {"type": "string", "enum": list(Outcome.values)}
+OCCURRENCE: Schema = obj(
+    {
+        "at": TIME, "outcome": OUTCOME, "run": nullable(STRING), "template_version": nullable(COUNT),
+        "requested_by": nullable(STRING), "detail": nullable(STRING),
+    }
+)  # fmt: skip
+CATCH_UP: Schema = {
+    "type": "string",
+    "enum": list(CatchUp.values),
+    "description": "What happens after an outage: all occurrences that were missed, only the latest, or none.",
+}
+OVERLAP: Schema = {
+    "type": "string",
+    "enum": list(Overlap.values),
+    "description": "What happens while the run of an earlier occurrence has not ended.",
+}
+SCHEDULE: Schema = obj(
+    {
+        "id": STRING, "template": STRING, "template_version": nullable(COUNT), "cron": STRING, "timezone": STRING,
+        "parameters": ANY_OBJECT, "catch_up": CATCH_UP, "overlap": OVERLAP, "not_after": nullable(TIME),
+        "paused": FLAG, "pause_reason": nullable(STRING), "paused_by": nullable(STRING),
+        "next": {"type": "array", "items": TIME}, "last": {"anyOf": [OCCURRENCE, {"type": "null"}]},
+        "created_by": STRING, "created_at": TIME,
+    }
+)  # fmt: skip
+Id = Annotated[str, As(ID)]
+Reason = Annotated[str, As({**text(REASON_LENGTH), "minLength": 1})]
+Version = Annotated[int, As({"type": "integer", "minimum": 1, "maximum": 2**31 - 1})]
+Cron = Annotated[str, As({**text(100), "description": "Minute, hour, day, month and weekday."})]
+Timezone = Annotated[str, As({**text(64), "description": "Such as UTC or Europe/Berlin."})]
+CatchUpName = Annotated[str, As(CATCH_UP)]
+OverlapName = Annotated[str, As(OVERLAP)]
 
 
 class Schedules(ApiView):
+    route = "schedules/"
+    read_permission = VIEW_SCHEDULE
     writes_need = (Scope.OPERATE,)
 
     class Fields(Body):
-        template: str
-        cron: str
-        id: str | None = None
-        template_version: int | None = None
-        timezone: str = "UTC"
+        template: Id
+        cron: Cron
+        id: Annotated[str, As({**ID, "maxLength": SCHEDULE_ID_LENGTH})] | None = None
+        template_version: Version | None = None
+        timezone: Timezone = "UTC"
         parameters: dict[str, Any] = {}
-        catch_up: str = "latest"
-        overlap: str = "skip"
+        catch_up: CatchUpName = "latest"
+        overlap: OverlapName = "skip"
         not_after: Time | None = None
 
+    @operation(
+        "List schedules by id",
+        {200: page_of(SCHEDULE)},
+        params=[query("template", ID, "Only the schedules of this template."), AFTER, SIZE],
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List schedules by id."""
-        require_permission(request, VIEW_SCHEDULE)
-        params = RequestParams(request, "template", "after", "page_size")
+        params = self.params(request)
         rows, size = ScheduleRecord.objects.filter(pk__gt=params.get_text("after")), params.get_page_size()
         if template := params.get_text("template"):
             rows = rows.filter(template=template)
         found = [each.as_dict() for each in rows.order_by("pk")[: size + 1]]
         return json_response(params.build_page_by_id(found[:size], more=len(found) > size))
 
+    @operation(
+        "Create a schedule",
+        {201: SCHEDULE},
+        body=Fields,
+        refusals=(409,),
+        description="The runs are submitted by the system, each exactly once: its id is `SCHEDULE-TIME`.",
+    )
     def post(self, request: Request) -> HttpResponse:
-        """Create a schedule."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
         def create(work: UnitOfWork | None) -> dict[str, Any]:
@@ -133,37 +108,39 @@ class Schedules(ApiView):
 
 
 class Schedule(ApiView):
+    route = "schedules/<str:schedule_id>/"
+    read_permission = VIEW_SCHEDULE
     writes_need = (Scope.OPERATE,)
 
     class Fields(Body):
-        template: str | UnsetType = UNSET
-        template_version: int | UnsetType | None = UNSET
-        cron: str | UnsetType = UNSET
-        timezone: str | UnsetType = UNSET
+        template: Id | UnsetType = UNSET
+        template_version: Version | UnsetType | None = UNSET
+        cron: Cron | UnsetType = UNSET
+        timezone: Timezone | UnsetType = UNSET
         parameters: dict[str, Any] | UnsetType = UNSET
-        catch_up: str | UnsetType = UNSET
-        overlap: str | UnsetType = UNSET
+        catch_up: CatchUpName | UnsetType = UNSET
+        overlap: OverlapName | UnsetType = UNSET
         not_after: Time | UnsetType | None = UNSET
 
+    @operation("Read one schedule with its next times", {200: SCHEDULE})
     def get(self, request: Request, schedule_id: str) -> HttpResponse:
-        """Return one schedule with its next times."""
-        require_permission(request, VIEW_SCHEDULE)
         return json_response(schedules.get(schedule_id).as_dict())
 
+    @operation("Change a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,))
     def patch(self, request: Request, schedule_id: str) -> HttpResponse:
-        """Change a schedule."""
         given = RequestBody(request, self.Fields).fields.list_given()
         return json_response(schedules.change(schedule_id, given, actor=actor_of(request)).as_dict())
 
 
 class Pause(ApiView):
+    route = "schedules/<str:schedule_id>/pause/"
     writes_need = (Scope.OPERATE,)
 
     class Fields(Body):
-        reason: str
+        reason: Reason
 
+    @operation("Pause a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,))
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
-        """Pause a schedule."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
         def pause(work: UnitOfWork | None) -> dict[str, Any]:
@@ -173,13 +150,20 @@ class Pause(ApiView):
 
 
 class Resume(ApiView):
+    route = "schedules/<str:schedule_id>/resume/"
     writes_need = (Scope.OPERATE,)
 
     class Fields(Body):
-        reason: str
+        reason: Reason
 
+    @operation(
+        "Resume a schedule",
+        {200: SCHEDULE},
+        body=Fields,
+        refusals=(409,),
+        description="It continues with the next occurrence after now.",
+    )
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
-        """Resume a schedule."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
         def resume(work: UnitOfWork | None) -> dict[str, Any]:
@@ -189,14 +173,12 @@ class Resume(ApiView):
 
 
 class RunNow(ApiView):
+    route = "schedules/<str:schedule_id>/run/"
     writes_need = (Scope.OPERATE,)
 
-    class Fields(Body):
-        pass
-
+    @operation("Let a schedule occur now", {202: OCCURRENCE}, body=Body, refusals=(409,))
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
-        """Let a schedule occur now."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        body, actor = RequestBody(request, Body), actor_of(request)
 
         def run(work: UnitOfWork | None) -> dict[str, Any]:
             return schedules.run_now(schedule_id, actor=actor).as_dict()
@@ -205,10 +187,16 @@ class RunNow(ApiView):
 
 
 class Occurrences(ApiView):
+    route = "schedules/<str:schedule_id>/occurrences/"
+    read_permission = VIEW_SCHEDULE
+
+    @operation(
+        "List the occurrences of a schedule, newest first",
+        {200: page_of(OCCURRENCE)},
+        params=[query("outcome", OUTCOME), query("before", TIME, "Return earlier occurrences."), SIZE],
+    )
     def get(self, request: Request, schedule_id: str) -> HttpResponse:
-        """List the occurrences of a schedule, newest first."""
-        require_permission(request, VIEW_SCHEDULE)
-        params = RequestParams(request, "outcome", "before", "page_size")
+        params = self.params(request)
         rows, size = ScheduleOccurrence.objects.filter(schedule=schedules.get(schedule_id)), params.get_page_size()
         if outcome := params.get_text("outcome"):
             rows = rows.filter(outcome=outcome)
@@ -216,16 +204,3 @@ class Occurrences(ApiView):
             rows = rows.filter(at__lt=before)
         found = [each.as_dict() for each in rows.order_by("-at")[: size + 1]]
         return json_response(params.build_page_newest_first(found[:size], "at", more=len(found) > size))
-
-
-urlpatterns = [
-    path("templates/", Templates.as_view(), name="templates"),
-    path("templates/<str:template_id>/", Template.as_view(), name="template"),
-    path("templates/<str:template_id>/versions/", TemplateVersions.as_view(), name="template-versions"),
-    path("schedules/", Schedules.as_view(), name="schedules"),
-    path("schedules/<str:schedule_id>/", Schedule.as_view(), name="schedule"),
-    path("schedules/<str:schedule_id>/pause/", Pause.as_view(), name="pause-schedule"),
-    path("schedules/<str:schedule_id>/resume/", Resume.as_view(), name="resume-schedule"),
-    path("schedules/<str:schedule_id>/run/", RunNow.as_view(), name="run-schedule"),
-    path("schedules/<str:schedule_id>/occurrences/", Occurrences.as_view(), name="occurrences"),
-]

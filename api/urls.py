@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
-from django.urls import URLPattern, URLResolver, re_path
+from django.urls import URLPattern, URLResolver, path, re_path
 from django.urls.resolvers import RoutePattern
 
-from . import agents, approvals, artifacts, bulk, collections, holds, logs, operators, records, schedules, webhooks
-from .monitoring import urls as monitoring
+from . import (
+    agents,
+    approvals,
+    artifacts,
+    bulk,
+    claims,
+    collections,
+    heartbeat,
+    holds,
+    logs,
+    operators,
+    records,
+    schedules,
+    templates,
+    webhooks,
+)  # fmt: skip
+from .monitoring import board, journal, machines, proofs
 from .openapi import views as openapi
-from .views import UnknownUrl
+from .views import ApiView, UnknownUrl
 
 
 class Route(RoutePattern):
@@ -39,12 +55,20 @@ def group_by_prefix(patterns: Iterable[URLPattern]) -> list[URLResolver]:
     return [URLResolver(Prefix(prefix, is_endpoint=False), group) for prefix, group in groups.items()]
 
 
+def collect_routes(module: ModuleType) -> list[URLPattern]:
+    """Return the routes of the views that a module defines."""
+    views = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, ApiView)]
+    own = [each for each in views if each.__module__ == module.__name__ and "route" in vars(each)]
+    return [path(each.route, each.as_view(), name=each.name or None) for each in own]
+
+
 # These come before the generic routes of the machines, where an id matches any segment.
 SPECIFIC = [
-    openapi, agents, artifacts, logs, approvals, holds, schedules, operators, records, webhooks, bulk, monitoring,
+    openapi, agents, claims, heartbeat, artifacts, logs, approvals, holds, schedules, templates, operators, records,
+    webhooks, bulk, board, journal, machines, proofs,
 ]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    *group_by_prefix([*(each for module in SPECIFIC for each in module.urlpatterns), *collections.routes()]),
+    *group_by_prefix([*(each for module in SPECIFIC for each in collect_routes(module)), *collections.routes()]),
     re_path("", UnknownUrl.as_view()),
 ]

@@ -14,6 +14,8 @@ from statecore.records.token import Scope
 
 from . import throttling
 from .access import SAFE, check_scope, identify, require_permission
+from .openapi.operation import find_operation
+from .query_params import RequestParams
 from .refusals import MethodNotAllowed
 from .responses import as_refusal, problem
 
@@ -25,6 +27,9 @@ class ApiView(APIView):
     renderers, negotiation, a wrapped request) would cost more than a transition.
     """
 
+    # The path below /api/v1/, and the name of the route if it is reversed.
+    route: ClassVar[str] = ""
+    name: ClassVar[str] = ""
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     # A change needs one of these scopes.
     writes_need: ClassVar[tuple[Scope, ...]] = (Scope.AGENT,)
@@ -71,6 +76,11 @@ class ApiView(APIView):
         if permission and not self.checks_permission_later:
             require_permission(request, permission)
         throttling.check(request, request.auth)
+
+    def params(self, request: Any) -> RequestParams:
+        """Return the query parameters; raises Invalid for those that the call does not declare."""
+        declared = find_operation(self, "get" if request.method in SAFE else request.method)
+        return RequestParams(request, *(declared.list_query_params(self) if declared else ()))
 
     def permission(self, request: Any) -> str:
         """Return the permission that the call needs on its machine; empty for a view without one."""

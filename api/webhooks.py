@@ -4,43 +4,122 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
 from django.http import HttpResponse
-from django.urls import path
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from statecore.delivery.webhooks import subscriptions
+from statecore.delivery.webhooks.subscriptions import FILTERS, MAX_VALUES, VALUE_LENGTH
+from statecore.journal import event_names
+from statecore.journal.events import ENTITY_KINDS
+from statecore.kernel import registry
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid
+from statecore.kernel.transition import Severity
 from statecore.records import webhook as records
 from statecore.records.token import Scope
+from statecore.records.webhook import DESCRIPTION_LENGTH, REASON_LENGTH, Status
+from statecore.records.webhook_address import URL_LENGTH
 from statecore.transitions import Outcome
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from .access import actor_of, require_permission
-from .query_params import RequestParams
+from .access import actor_of
+from .openapi.fields import ID, NO_NUL, TIME, Schema, nullable, text
+from .openapi.operation import SIZE, operation, query, repeatable
+from .openapi.schemas import COUNT, FLAG, STRING, array, component, obj, page_of
 from .request import Request
-from .request_body import Body, RequestBody, respond_once
+from .request_body import As, Body, RequestBody, respond_once
 from .responses import json_response, outcome_response
 from .views import ApiView
 
 VIEW_WEBHOOK = "statecore.view_webhook"
 
+URL: Schema = {
+    "type": "string", "format": "uri", "pattern": "^https?://[!-~]+$", "maxLength": URL_LENGTH,
+    "description": "A public address, with https, without user name and fragment; the settings may allow more.",
+    "examples": ["https://ci.example.com/statecore"],
+}  # fmt: skip
+SECRET: Schema = {
+    "type": ["string", "null"],
+    "description": "Verifies the signatures. In the first response only: a repeat under the same key has null.",
+}
+
+
+def _values(*known: str) -> Schema:
+    one: Schema = {"type": "string", "minLength": 1, "maxLength": VALUE_LENGTH, "pattern": NO_NUL}
+    if known:
+        one = {"type": "string", "enum": list(known)}
+    return _one_or_more(one)
+
+
+def _states(*known: str) -> Schema:
+    """A pattern: of an enum with `closed` and `CLOSED`, generators make two members of one name, and stop."""
+    return _one_or_more({"type": "string", "pattern": f"^({'|'.join(known)})$", "maxLength": VALUE_LENGTH})
+
+
+def _one_or_more(one: Schema) -> Schema:
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": MAX_VALUES}]}
+
+
+def _filter() -> Schema:
+    """Each value restricts the events; several values of one name are alternatives."""
+    flows = registry.flows()
+    names = {
+        "entity_type": _values(*(flow.entity_type for flow in flows)),
+        "entity": _values(),
+        "run": _values(),
+        "to_state": _states(*dict.fromkeys(str(state) for flow in flows for state in flow.states)),
+        "kind": _values(*ENTITY_KINDS),
+        "severity": _values(*map(str, Severity)),
+        "event_name": _values(*event_names.list_names()),
+    }
+    return {**obj(names, [], closed=True), "examples": [{"entity_type": "task", "to_state": ["failed", "completed"]}]}
+
+
+TIMES = ("failing_since", "next_try_at", "last_success_at", "last_failure_at", "finished_at", "disabled_at",
+         "previous_secret_until")  # fmt: skip
+WEBHOOK = component("Webhook", obj({
+    "id": STRING, "url": STRING, "filter": obj(dict.fromkeys(FILTERS, array(STRING)), []), "description": STRING,
+    "status": {"type": "string", "enum": list(Status.values)}, "run": nullable(STRING),
+    "owner": nullable(STRING), "created_by": STRING, "created_at": TIME, "position": COUNT, "epoch": COUNT,
+    "failures": COUNT, "disabled_by": nullable(STRING), "disabled_reason": nullable(STRING),
+    **dict.fromkeys(TIMES, nullable(TIME)),
+}))  # fmt: skip
+DELIVERY = component("WebhookDelivery", obj({
+    "id": COUNT, "message_id": STRING, "type": STRING, "position": nullable(COUNT), "event_id": nullable(STRING),
+    "entity_type": nullable(STRING), "entity_id": nullable(STRING), "attempt": COUNT, "at": TIME,
+    "duration_ms": COUNT, "status": nullable(COUNT), "delivered": FLAG, "error": nullable(STRING),
+    "response": STRING,
+}))  # fmt: skip
+WITH_SECRET: Schema = {"allOf": [WEBHOOK, obj({"secret": SECRET})]}
+Url = Annotated[str, As(URL)]
+Filter = Annotated[dict[str, Any], As(_filter())]
+Description = Annotated[str, As(text(DESCRIPTION_LENGTH))]
+
 
 class WebhookView(ApiView):
+    read_permission = VIEW_WEBHOOK
     writes_need = (Scope.OPERATE,)
 
 
 class Webhooks(WebhookView):
-    class Fields(Body):
-        url: str
-        filter: dict[str, Any] = {}
-        description: str = ""
+    route = "webhooks/"
 
+    class Fields(Body):
+        url: Url
+        filter: Filter = {}
+        description: Description = ""
+
+    @operation(
+        "List webhooks, newest first",
+        {200: page_of(WEBHOOK)},
+        params=[
+            query("run", ID, "Only the webhook of the plan of this run."),
+            query("before", ID, "Return webhooks with a lower id."),
+            SIZE,
+        ],
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List webhooks, newest first; with `run`, the webhook of that run's plan."""
-        require_permission(request, VIEW_WEBHOOK)
-        params = RequestParams(request, "run", "before", "page_size")
+        params = self.params(request)
         rows = records.Webhook.objects.select_related("owner").filter(run_id=params.get_text("run"))
         if before := params.get_text("before"):
             rows = rows.filter(pk__lt=_read_id(before))
@@ -48,8 +127,15 @@ class Webhooks(WebhookView):
         found = [each.as_dict() for each in rows.order_by("-pk")[: size + 1]]
         return json_response(params.build_page_newest_first(found[:size], "id", more=len(found) > size))
 
+    @operation(
+        "Subscribe to events",
+        {201: WITH_SECRET},
+        body=Fields,
+        refusals=(409,),
+        description="From now on, each event that the filter selects is sent to the URL as a message with a signature "
+        "of Standard Webhooks: at least once, in order for each entity, retried until the receiver answers 2xx.",
+    )
     def post(self, request: Request) -> HttpResponse:
-        """Subscribe to events; the secret is in the first response only."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         secrets: list[str] = []
 
@@ -76,47 +162,50 @@ def _read_id(text: str) -> str:
 
 
 class Webhook(WebhookView):
-    class Fields(Body):
-        url: str | msgspec.UnsetType = msgspec.UNSET
-        filter: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-        description: str | msgspec.UnsetType = msgspec.UNSET
+    route = "webhooks/<str:webhook_id>/"
 
+    class Fields(Body):
+        url: Url | UnsetType = UNSET
+        filter: Filter | UnsetType = UNSET
+        description: Description | UnsetType = UNSET
+
+    @operation("Read one webhook", {200: WEBHOOK})
     def get(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Return one webhook, without its secret."""
-        require_permission(request, VIEW_WEBHOOK)
         return json_response(subscriptions.get(webhook_id).as_dict())
 
+    @operation(
+        "Change a webhook",
+        {200: WEBHOOK},
+        body=Fields,
+        description="Only the owner changes `url` and `filter`: its permissions decide which events are sent.",
+    )
     def patch(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Change the URL, the filter or the description; the first two only as the owner."""
         given = RequestBody(request, self.Fields).fields.list_given()
         return json_response(subscriptions.change(webhook_id, given, actor=actor_of(request)).as_dict())
 
+    @operation("Delete a webhook and its log", {204: None})
     def delete(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Delete a webhook and its log."""
         subscriptions.delete(webhook_id, actor=actor_of(request))
         return HttpResponse(status=204)
 
 
-class Action(WebhookView):
-    """A change without a body."""
+class Enable(WebhookView):
+    route = "webhooks/<str:webhook_id>/enable/"
 
-    class Fields(Body):
-        pass
-
-
-class Enable(Action):
+    @operation("Enable a webhook", {200: WEBHOOK}, body=Body, refusals=(409,))
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Continue with the events that wait."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        body, actor = RequestBody(request, Body), actor_of(request)
         return body.respond_once(actor, lambda work: subscriptions.enable(webhook_id, actor=actor).as_dict())
 
 
 class Disable(WebhookView):
-    class Fields(Body):
-        reason: str = ""
+    route = "webhooks/<str:webhook_id>/disable/"
 
+    class Fields(Body):
+        reason: Annotated[str, As(text(REASON_LENGTH))] = ""
+
+    @operation("Disable a webhook", {200: WEBHOOK}, body=Fields, refusals=(409,))
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Send nothing until the webhook is enabled."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         reason = body.fields.reason
         return body.respond_once(
@@ -124,10 +213,18 @@ class Disable(WebhookView):
         )
 
 
-class RotateSecret(Action):
+class RotateSecret(WebhookView):
+    route = "webhooks/<str:webhook_id>/rotate-secret/"
+
+    @operation(
+        "Make a new secret",
+        {200: WITH_SECRET},
+        body=Body,
+        refusals=(409,),
+        description="For a day the previous secret signs as well, so messages have two signatures.",
+    )
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Make a new secret; the previous one signs as well for a day."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        body, actor = RequestBody(request, Body), actor_of(request)
         secrets: list[str] = []
 
         def rotate(work: UnitOfWork | None) -> dict[str, Any]:
@@ -138,21 +235,31 @@ class RotateSecret(Action):
         return _respond_with_secret(respond_once(body.key, actor, rotate), secrets)
 
 
-class Test(Action):
+class Test(WebhookView):
+    route = "webhooks/<str:webhook_id>/test/"
+
+    @operation("Send a test message", {202: obj({"message_id": STRING})}, body=Body, refusals=(409,))
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Send a test message; the log has the result under its id."""
-        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        body, actor = RequestBody(request, Body), actor_of(request)
         return body.respond_once(
             actor, lambda work: {"message_id": subscriptions.request_test(webhook_id, actor=actor)}, 202
         )
 
 
 class Replay(WebhookView):
+    route = "webhooks/<str:webhook_id>/replay/"
+
     class Fields(Body):
         after: Annotated[int, Meta(ge=0, le=2**53)]
 
+    @operation(
+        "Send events again",
+        {202: WEBHOOK},
+        body=Fields,
+        refusals=(409, 410),
+        description="Sends all events after the position that the filter selects, with the ids they had.",
+    )
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
-        """Send the events after a position again."""
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         after = body.fields.after
         return body.respond_once(
@@ -161,10 +268,20 @@ class Replay(WebhookView):
 
 
 class Deliveries(WebhookView):
+    route = "webhooks/<str:webhook_id>/deliveries/"
+
+    @operation(
+        "List attempts to deliver, newest first",
+        {200: page_of(DELIVERY)},
+        params=[
+            repeatable("message_id"),
+            query("delivered", FLAG),
+            query("before", {"type": "integer", "minimum": 0, "maximum": 10**17}, "Return deliveries with a lower id."),
+            SIZE,
+        ],
+    )
     def get(self, request: Request, webhook_id: str) -> HttpResponse:
-        """List attempts to deliver, newest first."""
-        require_permission(request, VIEW_WEBHOOK)
-        params = RequestParams(request, "message_id", "delivered", "before", "page_size")
+        params = self.params(request)
         rows, size = subscriptions.get(webhook_id).deliveries.all(), params.get_page_size()
         if messages := params.get_texts("message_id"):
             rows = rows.filter(message_id__in=messages)
@@ -174,15 +291,3 @@ class Deliveries(WebhookView):
             rows = rows.filter(pk__lt=before)
         found = [each.as_dict() for each in rows.order_by("-pk")[: size + 1]]
         return json_response(params.build_page_newest_first(found[:size], "id", more=len(found) > size))
-
-
-urlpatterns = [
-    path("webhooks/", Webhooks.as_view(), name="webhooks"),
-    path("webhooks/<str:webhook_id>/", Webhook.as_view(), name="webhook"),
-    path("webhooks/<str:webhook_id>/deliveries/", Deliveries.as_view(), name="webhook-deliveries"),
-    path("webhooks/<str:webhook_id>/disable/", Disable.as_view(), name="disable-webhook"),
-    path("webhooks/<str:webhook_id>/enable/", Enable.as_view(), name="enable-webhook"),
-    path("webhooks/<str:webhook_id>/replay/", Replay.as_view(), name="replay-webhook"),
-    path("webhooks/<str:webhook_id>/rotate-secret/", RotateSecret.as_view(), name="rotate-webhook-secret"),
-    path("webhooks/<str:webhook_id>/test/", Test.as_view(), name="test-webhook"),
-]

@@ -2,43 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import HttpResponse
 
 from statecore.kernel.refusals import NotFound, PermissionDenied
 from statecore.read_models import board, stuck
 from statecore.records import Alert
-from statecore.records.alert import acknowledge
+from statecore.records.alert import NOTE_LENGTH, acknowledge
 from statecore.records.token import Scope
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from ..access import VIEW_ALERT, actor_of, narrow_to_visible, reads_only, require_permission, visible_types
+from ..access import VIEW_ALERT, actor_of, narrow_to_visible, reads_only, visible_types
+from ..openapi.fields import ANY_OBJECT, TIME, nullable, text
+from ..openapi.operation import CURSOR, POSITION, SIZE, operation, query
+from ..openapi.schemas import COUNT, FLAG, NUMBER, STRING, array, by_name, list_entity_types, obj, page_of
 from ..pages import BAD_CURSOR
 from ..query_params import RequestParams
 from ..request import Request
-from ..request_body import Body, RequestBody
+from ..request_body import As, Body, RequestBody
 from ..responses import json_response
 from ..views import ApiView
 
 CHANGE_ALERT = "statecore.change_alert"
 ID_LIMIT = 2**63
+_SHARES = {"transitions_per_minute": NUMBER, "failure_rate": NUMBER, "override_rate": NUMBER}
+_HOLD = {"id": STRING, "scope": STRING, "reason": STRING, "created_by": STRING, "expires_at": nullable(TIME)}
+STATS = obj(
+    {
+        "epoch": COUNT,
+        "position": COUNT,
+        "counts": by_name(by_name(COUNT)),
+        "rates": obj({"window_minutes": COUNT, **_SHARES, "machines": by_name(obj(_SHARES))}),
+        "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
+        "stuck": obj({"total": COUNT, "machines": by_name(COUNT), "waiting": by_name(COUNT), "listed": COUNT}),
+        "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
+        "holds": array(obj(_HOLD)),
+    }
+)
+_ACKNOWLEDGED = {"acknowledged_by": nullable(STRING), "acknowledged_at": nullable(TIME)}
+STUCK = obj(
+    {
+        "entity_type": STRING,
+        "id": STRING,
+        "state": STRING,
+        "kind": STRING,
+        "since": TIME,
+        "why": STRING,
+        "deadline_seconds": nullable(NUMBER),
+        "overdue_seconds": NUMBER,
+        "recovery": ANY_OBJECT,
+        **_ACKNOWLEDGED,
+    }
+)
+ALERT = obj(
+    {
+        "id": COUNT,
+        "rule": STRING,
+        "key": STRING,
+        "severity": STRING,
+        "detail": STRING,
+        "facts": ANY_OBJECT,
+        "opened_at": TIME,
+        "resolved_at": nullable(TIME),
+        **_ACKNOWLEDGED,
+        "note": nullable(STRING),
+    }
+)
 
 
 class Stats(ApiView):
+    route = "stats/"
+
+    @operation("Read counts, rates, overdue entities, alerts and active holds", {200: STATS})
     def get(self, request: Request) -> HttpResponse:
         """Return counts per machine and state, rates, and the numbers of stuck entities and alerts.
 
         The cost does not grow with the number of entities.
         """
-        RequestParams(request)
+        self.params(request)
         return json_response(board.get_stats(visible_types(request)))
 
 
 class Stuck(ApiView):
+    route = "stuck/"
+
+    @operation(
+        "List entities that are overdue or need a decision",
+        {200: page_of(STUCK)},
+        params=[query("entity_type", {"type": "string", "enum": list_entity_types()}), CURSOR, SIZE],
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List entities that are overdue or need a decision, the longest waiting first, with the caller's actions."""
-        params = RequestParams(request, "entity_type", "cursor", "page_size")
+        params = self.params(request)
         chosen, visible = params.get_texts("entity_type")[-1:], visible_types(request)
         narrow_to_visible(chosen, visible)
         after, size = _read_cursor(params), params.get_page_size()
@@ -57,10 +112,21 @@ def _read_cursor(params: RequestParams) -> stuck.ListCursor | None:
 
 
 class Alerts(ApiView):
+    route = "alerts/"
+    read_permission = VIEW_ALERT
+
+    @operation(
+        "List alerts, newest first",
+        {200: page_of(ALERT)},
+        params=[
+            query("open", FLAG),
+            query("acknowledged", FLAG),
+            query("before", POSITION, "Return alerts with a lower id."),
+            SIZE,
+        ],
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List alerts, newest first."""
-        require_permission(request, VIEW_ALERT)
-        params = RequestParams(request, "open", "acknowledged", "before", "page_size")
+        params = self.params(request)
         page = board.list_alerts(
             before=params.get_number("before"),
             limit=params.get_page_size(),
@@ -71,13 +137,19 @@ class Alerts(ApiView):
 
 
 class Acknowledge(ApiView):
+    route = "alerts/<int:alert_id>/acknowledge/"
     writes_need = (Scope.OPERATE,)
 
     class Note(Body):
-        note: str = ""
+        note: Annotated[str, As(text(NOTE_LENGTH))] = ""
 
+    @operation(
+        "Acknowledge an alert",
+        {200: ALERT},
+        body=Note,
+        description="A later call changes nothing and returns the first acknowledgement.",
+    )
     def post(self, request: Request, alert_id: int) -> HttpResponse:
-        """Acknowledge an alert; a later call changes nothing and returns the first acknowledgement."""
         body, actor = RequestBody(request, self.Note), actor_of(request)
         if not actor.has_permission(CHANGE_ALERT):
             raise PermissionDenied(f"{actor.name} may not acknowledge alerts", required=CHANGE_ALERT)

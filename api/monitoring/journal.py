@@ -6,12 +6,13 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from statecore.journal import Event, accounts, epochs
+from statecore.journal import ENTITY_KINDS, Event, accounts, epochs, event_names
 from statecore.journal.archive import build_archived_refusal, get_latest_archived_range
 from statecore.journal.epochs import Cursor
 from statecore.journal.position import current_epoch, head
 from statecore.kernel import registry
 from statecore.kernel.refusals import Invalid, NotFound
+from statecore.kernel.transition import Severity
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.run import Run
 from statecore.machines.task import Task
@@ -21,7 +22,10 @@ from statecore.operations import integrity
 from statecore.read_models import history
 from statecore.read_models.history import Filters
 
-from ..access import VIEW_EVENT, narrow_to_caller, require_permission, require_visible, visible_types
+from ..access import VIEW_EVENT, narrow_to_caller, require_visible, visible_types
+from ..openapi.fields import ANY_OBJECT, TIME, Schema, nullable
+from ..openapi.operation import POSITION, SIZE, TEXT_PARAM, operation, query, repeatable
+from ..openapi.schemas import COUNT, EVENT, FLAG, STRING, array, by_name, list_entity_types, obj, page_of
 from ..query_params import RequestParams
 from ..request import Request
 from ..responses import json_response
@@ -29,13 +33,100 @@ from ..views import ApiView
 
 FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity", "from_state", "to_state", "event_name")
 RANGE_SIZE = 1_000
+RESUME: Schema = {"type": "string", "pattern": "^([1-9][0-9]{0,8}-)?[0-9]{1,18}$"}
+POSITIONED_EVENT = obj({"position": COUNT, "event": EVENT})
+_LOST_EVENT = obj(
+    {
+        "position": COUNT,
+        "event_id": STRING,
+        "entity_type": STRING,
+        "entity_id": STRING,
+        "trigger": STRING,
+        "actor": STRING,
+        "actor_kind": STRING,
+        "timestamp": TIME,
+    }
+)
+_LOST = obj(
+    {
+        "first": COUNT,
+        "last": COUNT,
+        "count": COUNT,
+        "reports": COUNT,
+        "decisions": COUNT,
+        "events": array(_LOST_EVENT),
+        "file": STRING,
+        "sha256": STRING,
+    }
+)
+EPOCH = obj(
+    {
+        "epoch": COUNT,
+        "reason": STRING,
+        "started_at": TIME,
+        "kept": COUNT,
+        "event_id": STRING,
+        "lost": nullable(_LOST),
+    }
+)
+_PART = {"id": STRING, "state": STRING, "version": COUNT, "since": TIME, "last_event": ANY_OBJECT}
+PART = obj({**_PART, "workstream": STRING}, list(_PART))
+PAST_RUN = obj(
+    {
+        "time": TIME,
+        "run": PART,
+        "counts": by_name(by_name(COUNT)),
+        **{name: array(PART) for name in ("workstreams", "tasks", "gates", "patches")},
+        "truncated": FLAG,
+    }
+)
+_FINDING = obj({"check": STRING, "severity": STRING, "entity_type": STRING, "entity_id": STRING, "detail": STRING})
+REPORT = obj(
+    {
+        "ok": FLAG,
+        "scope": STRING,
+        "position": COUNT,
+        "head": COUNT,
+        "next": nullable(STRING),
+        "findings": array(_FINDING),
+    }
+)
 
 
 class Events(ApiView):
+    route = "events/"
+    read_permission = VIEW_EVENT
+
+    @operation(
+        "List events by position",
+        {200: page_of(POSITIONED_EVENT, archived_upto=COUNT, epoch=COUNT)},
+        params=[
+            repeatable("entity_type", list_entity_types()),
+            repeatable("entity"),
+            repeatable("run"),
+            repeatable("actor"),
+            repeatable("kind", ENTITY_KINDS),
+            repeatable("severity", [*map(str, Severity)]),
+            repeatable("from_state"),
+            repeatable("to_state"),
+            repeatable("event_name", event_names.list_names()),
+            query("since", TIME),
+            query("until", TIME),
+            query("after", RESUME, "A position of the current epoch, or `EPOCH-POSITION`."),
+            query("before", POSITION),
+            query("ordering", {"type": "string", "enum": ["position", "-position"]}),
+            SIZE,
+        ],
+        description="With both `after` and `before`, the range between them is read. With `Accept: text/event-stream`, "
+        "events are sent as they happen, and the id of each is `EPOCH-POSITION`; the stream does not support `since`, "
+        "`until`, `before`, `ordering` and `page_size`. A position that a failover or a restore lost is refused as "
+        "`epoch_ended`; a stream sends `resnapshot` instead, with the reason `epoch`. Events up to the position "
+        "`archived_upto` are archived; 0 means none.",
+        refusals=(409, 410),
+        other_types={"text/event-stream": STRING},
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List events by position. `api.live.stream` serves the same URL for `Accept: text/event-stream`."""
-        params = RequestParams(request, *FILTERS, "since", "until", "after", "before", "ordering", "page_size")
-        require_permission(request, VIEW_EVENT)
+        params = self.params(request)
         chosen: dict[str, Any] = {name: params.get_texts(name) for name in FILTERS}
         filters = Filters(
             **{**chosen, "entity_type": narrow_to_caller(request, chosen["entity_type"])},
@@ -100,10 +191,19 @@ def _build_bound(name: str, event: dict[str, Any], epoch: int) -> dict[str, Any]
 
 
 class Epochs(ApiView):
+    route = "audit/epochs/"
+    read_permission = VIEW_EVENT
+
+    @operation(
+        "List the epochs of the journal, newest first",
+        {200: page_of(EPOCH, epoch=COUNT)},
+        description="A failover to a replica that lacks the last events, or a restore, begins an epoch. `kept` is the "
+        "last position that it shares with the one before, `lost` the events after it as far as a copy was found: the "
+        "first 200 of them, of machines that the caller may see, and how many were confirmed reports of agents and "
+        "decisions of operators.",
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List the epochs that a failover or a restore began, newest first, with the events that were lost."""
-        RequestParams(request)
-        require_permission(request, VIEW_EVENT)
+        self.params(request)
         found = [_serialize_epoch(request, each) for each in epochs.list_epochs()]
         return json_response({"next": None, "previous": None, "results": found, "epoch": current_epoch()})
 
@@ -118,10 +218,28 @@ def _serialize_epoch(request: Request, epoch: epochs.Epoch) -> dict[str, Any]:
 
 
 class AccountEntries(ApiView):
+    route = "audit/accounts/"
+    read_permission = accounts.VIEW_ACCOUNTS
+
+    @operation(
+        "List the account journal, newest first",
+        {200: page_of(POSITIONED_EVENT, archived_upto=COUNT)},
+        params=[
+            repeatable("account"),
+            repeatable("actor"),
+            repeatable("action", list(accounts.Action.values)),
+            query("since", TIME),
+            query("until", TIME),
+            query("before", POSITION, "Return entries with a lower position."),
+            SIZE,
+        ],
+        description="Logins, and changes of accounts, rights, second factors, tokens and displays. `account` is a user "
+        "(`user:7` or the current name), a group (`group:3`), `system`, or `unknown` for logins with a name that no "
+        "account has. The `trigger` of an entry is its action, `context` has the name of the account and the address "
+        "of the caller. An entry is proved like any other event.",
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List the account journal, newest first."""
-        params = RequestParams(request, "account", "actor", "action", "since", "until", "before", "page_size")
-        require_permission(request, accounts.VIEW_ACCOUNTS)
+        params = self.params(request)
         filters = Filters(
             accounts=True,
             entity=accounts.resolve_ids(params.get_texts("account")),
@@ -145,10 +263,16 @@ def _check_actions(given: list[str]) -> list[str]:
 
 
 class Overrides(ApiView):
+    route = "overrides/"
+    read_permission = VIEW_EVENT
+
+    @operation(
+        "List overrides, newest first, and whether they are still in effect",
+        {200: page_of({"allOf": [EVENT, obj({"position": COUNT, "held": FLAG, "left_by": nullable(ANY_OBJECT)})]})},
+        params=[repeatable("actor"), repeatable("entity_type", list_entity_types()), query("before", POSITION), SIZE],
+    )
     def get(self, request: Request) -> HttpResponse:
-        """List overrides, newest first: the event, whether it is still in effect, and the event that ended it."""
-        params = RequestParams(request, "actor", "entity_type", "before", "page_size")
-        require_permission(request, VIEW_EVENT)
+        params = self.params(request)
         page = history.list_overrides(
             before=params.get_number("before"),
             limit=params.get_page_size(),
@@ -159,17 +283,35 @@ class Overrides(ApiView):
 
 
 class RunAt(ApiView):
+    route = "runs/<str:run_id>/at/"
+
+    @operation(
+        "Read a run with all its parts at a past time",
+        {200: PAST_RUN},
+        params=[query("time", TIME, "The current time by default.")],
+        refusals=(410,),
+    )
     def get(self, request: Request, run_id: str) -> HttpResponse:
-        """Return a run with its workstreams, tasks, gates and patches at a past time."""
         require_visible(request, *(machine.flow for machine in (Run, Workstream, Task, TestGate, PatchLedger)))
-        return json_response(history.get_run_at(run_id, RequestParams(request, "time").get_time("time")))
+        return json_response(history.get_run_at(run_id, self.params(request).get_time("time")))
 
 
 class Verify(ApiView):
+    route = "audit/verify/"
+    read_permission = VIEW_EVENT
+
+    @operation(
+        "Verify the journal",
+        {200: REPORT},
+        params=[
+            query("after", POSITION, f"Verify the next {RANGE_SIZE} positions; follow `next` to the end."),
+            query("entity_type", {"type": "string", "enum": list_entity_types()}),
+            query("entity", TEXT_PARAM, "Verify the history of this entity; requires `entity_type`."),
+        ],
+        description="Without parameters, the recently changed entities are verified.",
+    )
     def get(self, request: Request) -> HttpResponse:
-        """Verify the recently changed entities, one entity, or with `after` the whole journal range by range."""
-        params = RequestParams(request, "after", "entity_type", "entity")
-        require_permission(request, VIEW_EVENT)
+        params = self.params(request)
         last = head()
         after = params.get_number("after")
         if "entity" in params.given or "entity_type" in params.given:

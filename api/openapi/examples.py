@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..responses import JSON
 from .fields import Schema
 
-BODY = "application/json"
 # Texts whose content a schema cannot express, by the name of the field.
 TEXTS = {
     "checkpoint": "statecore\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpGWFG3hSuFU=\n\n— statecore AAAAAA==\n",
@@ -30,13 +30,13 @@ def add_examples(paths: dict[str, Any], schemas: dict[str, Schema]) -> None:
     """Add an example to each JSON body; a body with one shape for each trigger gets one example for each."""
     for methods in paths.values():
         for operation in methods.values():
-            content = operation.get("requestBody", {}).get("content", {}).get(BODY)
+            content = operation.get("requestBody", {}).get("content", {}).get(JSON)
             if content:
                 content |= describe_examples(content["schema"], schemas)
 
 
 def describe_examples(schema: Schema, schemas: dict[str, Schema]) -> dict[str, Any]:
-    shapes = [_resolve(each, schemas) for each in _resolve(schema, schemas).get("anyOf", ())]
+    shapes = [resolve(each, schemas) for each in resolve(schema, schemas).get("anyOf", ())]
     by_trigger = {each["properties"]["trigger"]["const"]: each for each in shapes if "trigger" in _properties(each)}
     if not by_trigger:
         return {"example": build_example(schema, schemas)}
@@ -44,7 +44,7 @@ def describe_examples(schema: Schema, schemas: dict[str, Schema]) -> dict[str, A
 
 
 def build_example(schema: Schema, schemas: dict[str, Schema], name: str = "") -> Any:
-    schema = _resolve(schema, schemas)
+    schema = resolve(schema, schemas)
     if "examples" in schema:
         return schema["examples"][0]
     if "const" in schema:
@@ -82,7 +82,7 @@ def _build_text(schema: Schema, name: str) -> str:
     return found
 
 
-def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
+def resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
     return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 

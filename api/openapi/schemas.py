@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from django.db import models
@@ -21,9 +22,11 @@ from statecore.scheduling.plan_document import IMPLIED
 from statecore.transitions import editable_fields
 from statecore.transitions.change import REASON_LIMIT
 
-from ..request_body import Body
+from ..filters import AS_TEXT, Filter, derive_filters
+from ..request_body import As, Body
 from .fields import (
     ANY_OBJECT,
+    ANY_VALUE,
     ID,
     IDS,
     TIME,
@@ -40,11 +43,36 @@ REASON: Schema = text(REASON_LIMIT)
 VERSION: Schema = {"type": ["integer", "null"]}
 FLAG: Schema = {"type": "boolean"}
 STRING: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+# The results of the dependencies of a task by their ids.
+INPUTS: Schema = {"type": "object", "additionalProperties": ANY_VALUE}
 
 
 def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+# The schemas that have names in the document, beside those of the machines.
+_NAMED: dict[str, Schema] = {}
+
+
+def component(name: str, schema: Schema) -> Schema:
+    """Name a schema in the document; returns the reference to it."""
+    _NAMED[name] = schema
+    return ref(name)
+
+
+def array(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def by_name(schema: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": schema}
+
+
+def list_entity_types() -> list[str]:
+    return [flow.entity_type for flow in registry.flows()]
 
 
 def obj(properties: dict[str, Schema], required: list[str] | None = None, *, closed: bool = False) -> Schema:
@@ -129,7 +157,7 @@ def created_schema(flow: Flow) -> Schema:
     return {
         "allOf": [
             entity_with_links(flow),
-            obj({"event": ref("Event"), "caused": {"type": "array", "items": ref("Event")}}),
+            obj({"event": EVENT, "caused": EVENTS}),
         ]
     }
 
@@ -141,6 +169,19 @@ def creation_schema(flow: Flow) -> Schema:
     properties |= {field.name: IDS for field in model._meta.many_to_many}
     required = [field.name for field in plain if not (field.null or field.blank or field.has_default())]
     return obj({**properties, "reason": REASON, "request_id": REQUEST_ID}, required, closed=True)
+
+
+def patch_schema(flow: Flow) -> Schema:
+    """Return the body that submits a patch, of a task or as the successor of another."""
+    schema = creation_schema(flow)
+    task = {"task": nullable(ID), "attempt": VERSION, "based_on": nullable(ID)}
+    example = {"patch": "patch-1", "task": "task-1", "attempt": 1}
+    return {
+        **schema,
+        "properties": {**schema["properties"], **task},
+        "required": ["patch"],
+        "examples": [example],
+    }
 
 
 def edit_schema(flow: Flow) -> Schema:
@@ -170,6 +211,18 @@ def bulk_schema(flow: Flow, *choices: dict[str, Schema]) -> Schema:
     return {"anyOf": list({repr(shape): shape for shape in shapes}.values())}
 
 
+def describe_filters(model: type[models.Model]) -> Schema:
+    """Return the schema of filters in a body: one value or a list of each; numbers and flags may be texts."""
+    filters = {name: _filter_schema(each) for name, each in derive_filters(model).items()}
+    return {**obj(filters, [], closed=True), "minProperties": 1}
+
+
+def _filter_schema(found: Filter) -> Schema:
+    written = AS_TEXT.get(found.schema["type"])
+    one: Schema = {"anyOf": [found.schema, written]} if written else dict(found.schema)
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": 100 if found.repeatable else 1}]}
+
+
 def _trigger_schema(transition: Transition, more: dict[str, Schema], *, required: bool = False) -> Schema:
     fields = {param.name: param_schema(param) for param in transition.params}
     needed = ["trigger", *(param.name for param in transition.params if param.required), *(more if required else ())]
@@ -177,31 +230,37 @@ def _trigger_schema(transition: Transition, more: dict[str, Schema], *, required
     return obj({"trigger": {"const": transition.trigger}, **fields, **fixed, **more}, needed, closed=True)
 
 
-def body_schema(body: type[Body], **overrides: Schema) -> Schema:
-    """Return the schema of a body; `overrides` replace the schemas that its Python types give."""
-    properties, required = _read_fields(body)
-    return obj({**properties, **overrides, "request_id": REQUEST_ID}, required, closed=True)
+def body_schema(body: type[Body]) -> Schema:
+    """Return the schema of a body, which may have its idempotency key."""
+    schema = part_schema(body)
+    return {**schema, "properties": {**schema["properties"], "request_id": REQUEST_ID}}
 
 
-def part_schema(part: type[Body], **overrides: Schema) -> Schema:
-    """Return the schema of an object inside a body; `overrides` replace what its Python types give."""
-    properties, required = _read_fields(part)
-    return obj({**properties, **overrides}, required, closed=True)
+def part_schema(part: type[Body]) -> Schema:
+    """Return the schema of an object in a body, from the annotations of its fields."""
+    hints = get_type_hints(part, include_extras=True)
+    required = [each.name for each in msgspec.structs.fields(part) if each.required]
+    return obj({name: _hint_schema(hints[name]) for name in part.__struct_fields__}, required, closed=True)
 
 
-def _read_fields(body: type[Body]) -> tuple[dict[str, Schema], list[str]]:
-    """Return the schemas of the fields, and the names of those that are required."""
-    found = msgspec.json.schema(body)
-    made: Schema = found["$defs"][found["$ref"].rpartition("/")[2]]
-    properties = {name: _without_title(schema) for name, schema in made["properties"].items()}
-    return properties, made.get("required", [])
+def _hint_schema(hint: Any) -> Schema:
+    """Return what `As` gives; otherwise what msgspec derives from the type, with the parts of the body written out."""
+    kind, members = get_origin(hint), [each for each in get_args(hint) if each is not msgspec.UnsetType]
+    if kind in (Union, UnionType):
+        known = [each for each in members if each is not NoneType]
+        schema = _hint_schema(known[0]) if len(known) == 1 else msgspec.json.schema(Union[tuple(known)])  # noqa: UP007
+        return nullable(schema) if NoneType in members else schema
+    if kind is list:
+        return array(_hint_schema(members[0]))
+    if kind is Annotated and (given := [each.schema for each in members if isinstance(each, As)]):
+        return dict(given[-1])
+    if kind is Annotated and get_origin(members[0]) is list:
+        limits = [each.max_length for each in members[1:] if isinstance(each, msgspec.Meta)]
+        return {**_hint_schema(members[0]), **({"maxItems": limits[-1]} if limits else {})}
+    return part_schema(hint) if isinstance(hint, type) and issubclass(hint, Body) else msgspec.json.schema(hint)
 
 
-def _without_title(schema: Schema) -> Schema:
-    return {name: value for name, value in schema.items() if name not in ("title", "default")}
-
-
-EVENT: Schema = obj(
+_EVENT: Schema = obj(
     {
         "event_id": STRING,
         "event_name": STRING,
@@ -231,7 +290,9 @@ EVENT: Schema = obj(
     }
 )
 # Events of earlier versions have no digest of the evidence.
-EVENT["properties"]["evidence"] = EVENT["properties"]["evidence_before"] = STRING
+_EVENT["properties"]["evidence"] = _EVENT["properties"]["evidence_before"] = STRING
+EVENT = component("Event", _EVENT)
+EVENTS = array(EVENT)
 # The file with the first events of a history, if they are archived.
 ARCHIVED: Schema = nullable(
     obj(
@@ -256,29 +317,40 @@ TRANSITION_CHECKS: Schema = {
         }
     ),
 }
-EXPLANATION: Schema = obj(
-    {
-        "entity_type": STRING,
-        "id": STRING,
-        "state": STRING,
-        "since": TIME,
-        "deadline_seconds": {"type": ["number", "null"]},
-        "overdue_seconds": {"type": ["number", "null"]},
-        "sentence": STRING,
-        "transitions": TRANSITION_CHECKS,
-        "moves": deprecated(TRANSITION_CHECKS, "transitions"),
-        "waiting_on": {"type": "array", "items": obj({"entity_type": STRING, "entity_id": STRING, "detail": STRING})},
-    }
+EXPLANATION = component(
+    "Explanation",
+    obj(
+        {
+            "entity_type": STRING,
+            "id": STRING,
+            "state": STRING,
+            "since": TIME,
+            "deadline_seconds": {"type": ["number", "null"]},
+            "overdue_seconds": {"type": ["number", "null"]},
+            "sentence": STRING,
+            "transitions": TRANSITION_CHECKS,
+            "moves": deprecated(TRANSITION_CHECKS, "transitions"),
+            "waiting_on": {
+                "type": "array",
+                "items": obj({"entity_type": STRING, "entity_id": STRING, "detail": STRING}),
+            },
+        }
+    ),
 )
-BULK_RESULT: Schema = obj(
-    {
-        "id": STRING,
-        "changed": FLAG,
-        "event": {"anyOf": [ref("Event"), {"type": "null"}]},
-        "refusal": {"type": ["object", "null"]},
-    },
+BULK_RESULT = component(
+    "BulkResult",
+    obj(
+        {
+            "id": STRING,
+            "changed": FLAG,
+            "event": {"anyOf": [EVENT, {"type": "null"}]},
+            "refusal": {"type": ["object", "null"]},
+        },
+    ),
 )
-APPROVAL: Schema = obj(
+APPROVAL = component(
+    "Approval",
+    obj(
     {
         "id": STRING, "status": {"type": "string", "enum": list(Status.values)}, "entity_type": STRING,
         "entity_id": STRING, "version": COUNT, "from_state": STRING, "to_state": STRING, "reason": STRING,
@@ -286,25 +358,32 @@ APPROVAL: Schema = obj(
         "requested_at": TIME, "expires_at": TIME, "decided_by": nullable(STRING), "decided_at": nullable(TIME),
         "comment": nullable(STRING), "event_id": nullable(STRING),
     }
+)
 )  # fmt: skip
-HOLD: Schema = obj(
+HOLD = component(
+    "Hold",
+    obj(
     {
         "id": STRING, "scope": STRING, "status": {"type": "string", "enum": list(hold.Status.values)}, "reason": STRING,
         "created_by": STRING, "created_at": TIME, "expires_at": nullable(TIME), "ended_at": nullable(TIME),
         "released_by": nullable(STRING), "release_reason": nullable(STRING),
     }
+)
 )  # fmt: skip
-BULK_JOB: Schema = obj(
+BULK_JOB = component(
+    "BulkJob",
+    obj(
     {
         "id": STRING, "entity_type": STRING, "trigger": STRING, "reason": STRING, "actor": STRING, "total": COUNT,
         "done": COUNT, "refused": COUNT, "finished": FLAG, "created_at": TIME, "finished_at": nullable(TIME),
     }
+)
 )  # fmt: skip
 
 
 def result_schema(flow: Flow) -> Schema:
-    caused = {"type": "array", "items": ref("Event")}
-    event: Schema = {"anyOf": [ref("Event"), {"type": "null"}]}
+    caused = EVENTS
+    event: Schema = {"anyOf": [EVENT, {"type": "null"}]}
     return obj({"changed": FLAG, "event": event, "caused": caused, "entity": entity_with_links(flow)})
 
 
@@ -335,16 +414,8 @@ def _problem(status: int, codes: list[str]) -> Schema:
 
 
 def components() -> dict[str, Schema]:
-    plain = {
-        "Event": EVENT,
-        "Explanation": EXPLANATION,
-        "Approval": APPROVAL,
-        "BulkJob": BULK_JOB,
-        "BulkResult": BULK_RESULT,
-        "Hold": HOLD,
-    }
     machines = {name: schema for flow in registry.flows() for name, schema in _machine_components(flow).items()}
-    return {**machines, **plan_components(), **problems(), **plain}
+    return {**machines, **plan_components(), **problems(), **_NAMED}
 
 
 def _machine_components(flow: Flow) -> dict[str, Schema]:

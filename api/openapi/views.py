@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.urls import path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from drf_spectacular.generators import SchemaGenerator
@@ -29,14 +28,14 @@ def build_document() -> dict[str, Any]:
 
 
 class SchemaView(ApiView):
-    schema = None
+    route, name, schema = "schema/", "api-schema", None
 
     def get(self, request: Request) -> HttpResponse:
         return HttpResponse(orjson.dumps(build_document()), content_type=CONTENT_TYPE)
 
 
 class Docs(ApiView):
-    schema = None
+    route, name, schema = "docs/", "api-docs", None
 
     def get(self, request: Request) -> HttpResponse:
         return render(request, "api/docs.html", {"tags": _group_by_tag(), "refusals": _list_refusals()})
@@ -70,9 +69,3 @@ def _list_refusals() -> list[dict[str, Any]]:
         {"code": kind.code, "status": kind.status, "about": mark_code(kind.__doc__ or "")}
         for kind in list_refusal_classes()
     ]
-
-
-urlpatterns = [
-    path("schema/", SchemaView.as_view(), name="api-schema"),
-    path("docs/", Docs.as_view(), name="api-docs"),
-]

@@ -1,4 +1,4 @@
-"""A REST view without a description: its docstring is its summary, and without one the pages are not written."""
+"""A REST call without a declaration: the pages are not written, and the message names the method."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from django.core.management import CommandError, call_command
 from django.urls import include, path
 from rest_framework.response import Response
 
+from statecore.api.openapi.operation import operation, query
+from statecore.api.openapi.schemas import COUNT, STRING, obj
 from statecore.api.openapi.views import build_document
 from statecore.api.views import ApiView
 from statecore.devtools import reference
@@ -22,19 +24,9 @@ class Bare(ApiView):
         return Response({})
 
 
-class OfItsClass(ApiView):
-    """Lists the moons.
-
-    More about moons.
-    """
-
+class Declared(ApiView):
+    @operation("Count the moons", {200: obj({"moons": COUNT})}, params=[query("planet", STRING)])
     def get(self, request: Any) -> Response:
-        return Response({})
-
-
-class OfItsMethod(OfItsClass):
-    def get(self, request: Any) -> Response:
-        """Counts the moons."""
         return Response({})
 
 
@@ -56,15 +48,14 @@ def serve(settings: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("option", ["--docs", "--check"])
-def test_a_view_without_a_docstring_is_named_with_what_to_add(serve: Any, option: str) -> None:
+def test_a_call_without_a_declaration_is_named_with_what_to_add(serve: Any, option: str) -> None:
     serve(Bare)
 
     with pytest.raises(CommandError) as refused:
         call_command("machines", option, stdout=StringIO())
 
     assert str(refused.value) == (
-        f"GET /api/v1/moons has no summary: give {Bare.__module__}.Bare or its method get a docstring, "
-        "or describe the view in api/openapi/operations.py"
+        f"GET /api/v1/moons is not declared: decorate {Bare.__module__}.Bare.get with @operation"
     )
 
 
@@ -74,8 +65,9 @@ def test_the_schema_is_served_all_the_same(serve: Any) -> None:
     assert "/api/v1/moons" in build_document()["paths"]
 
 
-@pytest.mark.parametrize(("view", "summary"), [(OfItsClass, "Lists the moons"), (OfItsMethod, "Counts the moons")])
-def test_the_first_line_of_the_docstring_is_the_summary(serve: Any, view: type[ApiView], summary: str) -> None:
-    serve(view)
+def test_the_declaration_of_a_call_is_its_description(serve: Any) -> None:
+    serve(Declared)
 
-    assert f"| `GET /api/v1/moons` | {summary} |" in reference.render_documents()["docs/reference/rest.md"]
+    call = build_document()["paths"]["/api/v1/moons"]["get"]
+    assert [each["name"] for each in call["parameters"]] == ["planet"]
+    assert "| `GET /api/v1/moons` | Count the moons |" in reference.render_documents()["docs/reference/rest.md"]

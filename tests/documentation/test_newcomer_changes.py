@@ -161,32 +161,36 @@ def weather(request: HttpRequest) -> HttpResponse:
     project.passes(check)
 
 
-def test_a_rest_call_takes_a_view_and_a_route(project: Project) -> None:
+def test_a_rest_call_takes_a_view_with_its_declaration(project: Project) -> None:
     check = f"{TEST} tests/api/test_openapi.py"
     view = '''"""The weather."""
 
 from django.http import HttpResponse
 
+from ..openapi.operation import operation
+from ..openapi.schemas import STRING, obj
 from ..request import Request
+from ..responses import json_response
 from ..views import ApiView
 
 
 class Weather(ApiView):
+    route = "weather/"
+
+    {declaration}
     def get(self, request: Request) -> HttpResponse:
-        {docstring}
         return json_response({{"weather": "fair"}})
 '''
-    project.write("api/monitoring/weather.py", view.format(docstring=""))
-    project.insert("api/monitoring/urls.py", ", weather", after="from . import board, journal, machines")
-    project.insert(
-        "api/monitoring/urls.py", '\n    path("weather/", weather.Weather.as_view()),', after="urlpatterns = ["
-    )
+    project.write("api/monitoring/weather.py", view.format(declaration=""))
+    project.insert("api/urls.py", ", weather", after="from .monitoring import board, journal, machines, proofs")
+    project.insert("api/urls.py", ", weather", after="bulk, board, journal, machines, proofs")
 
-    assert "GET /api/v1/weather has no summary: give api.monitoring.weather.Weather" in project.fails(CHECK)
+    assert "GET /api/v1/weather is not declared: decorate " in project.fails(CHECK)
 
-    project.write("api/monitoring/weather.py", view.format(docstring='"""Returns the weather."""'))
+    declaration = '@operation("Read the weather", {200: obj({"weather": STRING})})'
+    project.write("api/monitoring/weather.py", view.format(declaration=declaration))
     project.passes(f"{GENERATE} && {CHECK} && {check}")
-    assert "Returns the weather" in (project.folder / "docs/reference/rest.md").read_text()
+    assert "Read the weather" in (project.folder / "docs/reference/rest.md").read_text()
 
 
 def test_a_setting_takes_its_declaration_and_its_use(project: Project) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from inspect import cleandoc
 from typing import Any
 
-from statecore.api.openapi.inspector import UNDESCRIBED
+from statecore.api.openapi.inspector import UNDECLARED
 from statecore.api.openapi.schemas import list_refusal_classes
 from statecore.api.openapi.views import build_document
 
@@ -39,12 +39,8 @@ def render_calls_page() -> str:
 
 
 def _get_summary(call: str, operation: dict[str, Any]) -> str:
-    if UNDESCRIBED in operation:
-        view, method = operation[UNDESCRIBED], call.partition(" ")[0].lower()
-        raise Undocumented(
-            f"{call} has no summary: give {view} or its method {method} a docstring, "
-            "or describe the view in api/openapi/operations.py"
-        )
+    if UNDECLARED in operation:
+        raise Undocumented(f"{call} is not declared: decorate {operation[UNDECLARED]} with @operation")
     return str(operation["summary"])
 
 
