@@ -247,7 +247,7 @@ class AgentCalls(Connection):
         return Call("GET", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything)
 
     @call
-    def store_checkpoint(self, job_id: str, phase: str, content: Any) -> Call[Any]:
+    def store_checkpoint(self, job_id: str, phase: str, content: Mapping[str, Any]) -> Call[Any]:
         """Stores the progress of a pipeline job in a phase, and replaces what was stored before."""
         return Call("PUT", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything, body=content)
 

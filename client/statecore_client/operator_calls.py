@@ -151,6 +151,16 @@ class OperatorCalls(Connection):
             "GET", build_path("events"), read_page_of(read_positioned_event), params={"after": after, **filters}
         )
 
+    @paged_call
+    def list_epochs(self) -> Call[Page[Json]]:
+        """Yields the epochs that a failover or a restore began, newest first, with the events that were lost."""
+        return Call("GET", build_path("audit", "epochs"), read_page_of(read_object))
+
+    @paged_call
+    def list_account_entries(self, /, **filters: Any) -> Call[Page[PositionedEvent]]:
+        """Yields the account journal, newest first: logins, and changes of accounts, rights and tokens."""
+        return Call("GET", build_path("audit", "accounts"), read_page_of(read_positioned_event), params=filters)
+
     @call
     def verify_journal(self) -> Call[Json]:
         """Verifies the journal; the result names the first invalid row."""

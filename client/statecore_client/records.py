@@ -60,8 +60,6 @@ class Task(Entity, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     last_error: str = ""
-    # What it handed to its dependents; only from `get`.
-    result: Any = None
     # The results of its dependencies by id, in the answer to a claim.
     inputs: dict[str, Any] = {}
     # The attempt before this one, in the answer to a claim: attempt, exit_code, error, output, and patch if it had one.

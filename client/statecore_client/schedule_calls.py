@@ -23,6 +23,11 @@ class ScheduleCalls(Connection):
         params = drop_none(version=version)
         return Call("GET", build_path("templates", template_id), read_as(Template), params=params)
 
+    @paged_call
+    def list_template_versions(self, template_id: str) -> Call[Page[Template]]:
+        """Yields the versions of a template, newest first."""
+        return Call("GET", build_path("templates", template_id, "versions"), read_page_of(read_as(Template)))
+
     @call
     def store_template(
         self,
