@@ -20,7 +20,7 @@ from .queries import approvals
 
 PREFERENCE = "look"  # key in the session
 PAGES = {"console", "admin"}
-POLLED = {"run_journal", "wall_heartbeat"}  # by scripts
+POLLED = {"run_parts", "run_journal", "wall_heartbeat"}  # by scripts
 
 
 def render(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:

@@ -6,11 +6,10 @@ from typing import Any
 
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from statecore.dashboard import permissions, rendering
-from statecore.dashboard.queries import feed, liveness, runs
+from statecore.dashboard.queries import liveness, runs
 from statecore.journal.archive import list_anchors
 from statecore.journal.position import head
 from statecore.kernel.clock import now
@@ -29,19 +28,17 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     # Read first: events after this position arrive over the socket.
     position = head()
     found = get_run(request, run_id)
-    drawn = runs.list_parts(found)
     counts = runs.count_parts(found)
     tasks = counts[Task.flow.entity_type]
     context = {
         "run": found,
         "flow": Run.flow,
-        "drawn": drawn,
         "part_count": sum(sum(by_state.values()) for by_state in counts.values()),
-        "looks": feed.describe_states(),
+        "looks": runs.describe_states(),
         "ended": sum(count for state, count in tasks.items() if state in FINAL),
         "total": sum(tasks.values()),
         "position": position,
-        "journal_url": reverse("console:run_journal", args=[found.pk]),
+        "max_parts": runs.MAX_PARTS,
         "here_machine": Run.flow.entity_type,
         "archived": list_anchors(Run.flow.entity_type, found.pk).first(),
         **_list_working(found),
@@ -77,9 +74,14 @@ def _list_working(run: Run) -> dict[str, Any]:
 
 
 @require_safe
+def parts(request: HttpRequest, run_id: str) -> JsonResponse:
+    return JsonResponse(runs.list_parts(get_run(request, run_id)))
+
+
+@require_safe
 def journal(request: HttpRequest, run_id: str) -> JsonResponse:
-    events, has_more = runs.list_events(get_run(request, run_id), get_number(request, "after") or 0)
-    return JsonResponse({"events": events, "more": has_more})
+    found = runs.read_journal(get_run(request, run_id), get_number(request, "after") or 0)
+    return JsonResponse(runs.encode_journal(found))
 
 
 def get_run(request: HttpRequest, run_id: str) -> Run:

@@ -69,6 +69,32 @@ def plan(run: str, tasks: int, needs: Sequence[str] = ()) -> None:
     scheduling.submit_plan(wanted, actor=THE_SYSTEM)
 
 
+def streams(run: str, workstreams: int, tasks: int) -> None:
+    """Submits a run of workstreams, each after the one before; tasks of each depend on its first one."""
+    from statecore import scheduling
+    from statecore.kernel.actors import THE_SYSTEM
+    from statecore.records import Phase
+
+    Phase.objects.get_or_create(id="PH-browser")
+    listed = [
+        {
+            "id": f"{run}-w{number}",
+            "depends_on": [f"{run}-w{number - 1}"] if number > 1 else [],
+            "tasks": [
+                {
+                    "id": f"{run}-w{number}-t{task}",
+                    "depends_on": [f"{run}-w{number}-t1"] if task > 1 else [],
+                    "required_capabilities": ["gpu"],
+                }
+                for task in range(1, tasks + 1)
+            ],
+        }
+        for number in range(1, workstreams + 1)
+    ]
+    wanted = {"id": run, "phase": "PH-browser", "start": True, "workstreams": listed}
+    scheduling.submit_plan(wanted, actor=THE_SYSTEM)
+
+
 def force(machine: str, entity_id: str, to_state: str, reason: str = "log shows that the job never started") -> None:
     from statecore.kernel import registry
     from tests.support import world as people
@@ -166,7 +192,23 @@ def board() -> dict[str, Any]:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
-    for command in (prepare, person, plan, grow, age, force, retry, create, work, log, finish, state, events, board)
+    for command in (
+        prepare,
+        person,
+        plan,
+        streams,
+        grow,
+        age,
+        force,
+        retry,
+        create,
+        work,
+        log,
+        finish,
+        state,
+        events,
+        board,
+    )
 }
 
 

@@ -57,6 +57,7 @@ LISTED = [
     Page("views", VIEW, ("tasks",)),
     Page("proof", VIEW, TASK),
     Page("run", VIEW, ("scene",)),
+    Page("run_parts", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
     Page("run_working", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),

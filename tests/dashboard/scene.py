@@ -72,6 +72,15 @@ def last_forced() -> str:
     return str(Event.objects.filter(kind="override").latest("event_id").pk)
 
 
+def decode_journal(page: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Part, time in milliseconds and state of each event, as the browser reads them."""
+    events, at = [], 0
+    for part, state, since in zip(*[iter(page["events"])] * 3, strict=True):
+        at += since
+        events.append((page["parts"][part], at, page["states"][state]))
+    return events
+
+
 def pending_approval() -> str:
     """Returns a request for approval by an account that no test uses."""
     if (found := Approval.objects.filter(entity_id="scene-t1").first()) is not None:

@@ -11,6 +11,7 @@ import time_machine
 from django.test import Client
 from django.urls import reverse
 
+from statecore.dashboard.queries import runs
 from statecore.delivery.sinks import alert_rules
 from statecore.delivery.sinks.alerts import Alerts
 from statecore.delivery.sinks.sink import read_batch
@@ -53,13 +54,15 @@ def test_progress_counts_every_task_of_a_large_run(viewer: Client, scene: Scene)
     assert "101 of 2103 tasks" in text_of(page)
 
 
-def test_a_graph_that_is_cut_names_both_numbers(viewer: Client, scene: Scene) -> None:
-    insert_copies(scene.first, 1_600)
+def test_a_graph_that_is_cut_names_both_numbers(viewer: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert_copies(scene.first, 50)
+    monkeypatch.setattr(runs, "MAX_PARTS", 40)
 
     page = viewer.get(reverse("console:run", args=[scene.run.pk]))
+    drawn = viewer.get(reverse("console:run_parts", args=[scene.run.pk])).json()
 
-    assert len(page.context["drawn"]["nodes"]) == 1_500
-    assert "1500 of 1604 parts" in text_of(page)
+    assert len(drawn["ids"]) == 40
+    assert "40 of 54 parts" in text_of(page)
 
 
 def test_an_explanation_counts_everything_that_is_waited_for(scene: Scene) -> None:

@@ -23,7 +23,7 @@ from statecore.machines.task import Task
 from statecore.read_models.board import stuck_counts
 from statecore.records import token as tokens
 from tests.dashboard.addresses import PAGES, Page, address
-from tests.dashboard.scene import Scene
+from tests.dashboard.scene import Scene, decode_journal
 from tests.support import world
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(1)>"'</textarea>{{7*7}}"""
@@ -81,7 +81,11 @@ def test_user_input_is_escaped_on_every_page(people: dict[str, Any], scene: Scen
     from tests.dashboard.scene import last_forced
 
     addresses = [
-        *(address(page, scene) for page in PAGES if page.name not in ("audit_export", "run_journal", "task_log")),
+        *(
+            address(page, scene)
+            for page in PAGES
+            if page.name not in ("audit_export", "run_parts", "run_journal", "task_log")
+        ),
         reverse("console:machine", args=["tasks"]) + f"?q={EVIL}",
         reverse("console:entity", args=["tasks", "scene-t1"]) + "?tab=data",
         reverse("console:entity", args=["tasks", "scene-t2"]),
@@ -449,7 +453,23 @@ def test_a_long_journal_of_a_run_is_returned_in_batches(
     pieces, after, more = [], 0, True
     while more:
         page = client.get(place, {"after": after}).json()
-        pieces += page["events"]
-        after, more = page["events"][-1][0], page["more"]
+        pieces += decode_journal(page)
+        after, more = page["position"], page["more"]
     assert len(pieces) > 3
-    assert pieces == whole["events"]
+    assert pieces == decode_journal(whole)
+
+
+def test_the_parts_of_a_run_have_their_tries_and_links(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    world.forced(scene.first, "failed")
+    again = transitions.retry(Task, scene.first.pk, actor=THE_SYSTEM).entity
+    client.force_login(people["viewer"])
+
+    drawn = client.get(reverse("console:run_parts", args=["scene"])).json()
+
+    place = {pk: number for number, pk in enumerate(drawn["ids"])}
+    edges = set(zip(drawn["edges"][::2], drawn["edges"][1::2], strict=True))
+    assert drawn["types"][drawn["kinds"][place["scene-w"]]] == "workstream"
+    assert drawn["parents"][place["scene-t1"]] == place["scene-w"]
+    assert drawn["retry_of"][place[again.pk]] == place["scene-t1"]
+    assert drawn["retry_of"][place["scene-t1"]] == -1
+    assert edges == {(place[again.pk], place["scene-t2"])}  # dependents follow the successor

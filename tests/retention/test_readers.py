@@ -22,6 +22,7 @@ from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.refusals import Archived
 from statecore.read_models import history
 from statecore.read_models.history import Filters
+from tests.dashboard.scene import decode_journal
 from tests.retention.past import Past, archive_old_events
 from tests.support import world
 
@@ -122,10 +123,9 @@ def test_a_run_is_replayed_from_its_anchors(past: Past, archived: str, admin: Cl
 
     content = json.loads(admin.get(reverse("console:run_journal", args=[past.run.pk])).content)
 
-    states = {(kind, pk): state for _position, _at, kind, pk, state, _kind in content["events"]}
-    assert states["task", past.ended.pk] == past.ended.state
-    assert states["run", past.run.pk] == past.run.state
-    assert [each[0] for each in content["events"]] == sorted(each[0] for each in content["events"])
+    states = {part: state for part, _at, state in decode_journal(content)}
+    assert states[f"task {past.ended.pk}"] == past.ended.state
+    assert states[f"run {past.run.pk}"] == past.run.state
 
 
 def test_a_past_run_is_returned_unless_its_events_are_archived(past: Past, archived: str, admin: Client) -> None:
