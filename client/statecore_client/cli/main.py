@@ -16,6 +16,7 @@ from . import (
     approvals,
     artifacts,
     bulk,
+    calls,
     holds,
     logs,
     overrides,
@@ -73,7 +74,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
         session, reading, logs, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, artifacts,
-        regression, playbooks, webhooks, proofs, witness, agent,
+        regression, playbooks, webhooks, proofs, witness, agent, calls,
     ):  # fmt: skip
         module.add_commands(commands)
     server.add_commands(commands)
