@@ -168,6 +168,8 @@ def _affects_run(change: Change) -> bool:
 
 
 def _runs_changed(work: UnitOfWork, changes: list[Change]) -> None:
+    # A critical workstream may have failed, or all may have been skipped, before the run has started.
+    runs.reevaluate(work, changed(_in_states(changes, run.State.RUNNING)))
     started_or_ended = changed(change for change in changes if change.entry.to_state != run.State.PENDING)
     workstreams.reevaluate(work, workstreams.of_runs(work, started_or_ended))
 

@@ -99,6 +99,19 @@ def test_a_non_critical_failure_waits_for_a_decision() -> None:
     assert_consistent()
 
 
+def test_a_run_ends_at_its_start_if_its_workstreams_have_decided_the_outcome() -> None:
+    submit(workstream("a", task("a1", is_critical=True), is_critical=True), workstream("b", "b1"), start=False)
+    world.forced(Task.objects.get(pk="a1"), "failed")
+    assert (states(Run), states(Workstream)) == ({"r": "pending"}, {"a": "failed", "b": "planned"})
+    world.fire(Run.objects.get(pk="r"), "run_started", actor=THE_SYSTEM)
+    assert (states(Run), states(Workstream)) == ({"r": "failed"}, {"a": "failed", "b": "cancelled"})
+    submit(workstream("c", "c1"), id="s", start=False)
+    world.fire(Workstream.objects.get(pk="c"), "workstream_skipped", actor=world.operator())
+    world.fire(Run.objects.get(pk="s"), "run_started", actor=THE_SYSTEM)
+    assert states(Run) == {"r": "failed", "s": "succeeded"}
+    assert_consistent()
+
+
 def test_canceling_a_run_cancels_everything_and_notifies_the_agent() -> None:
     submit(workstream("a", "a1", "a2"), workstream("b", "b1", depends_on=["a"]))
     agent = Agent()
