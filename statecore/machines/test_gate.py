@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 
 from ..kernel import constraints
-from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM
+from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM, Kind
 from ..kernel.clock import format_utc
 from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
 from ..kernel.entity import HeartbeatEntity, LinkedEntity
@@ -25,6 +25,8 @@ from ..kernel.validation import validate_tool
 from ..storage.links import first_outside, has_linked, read_links
 
 TIMED_OUT = 124  # the exit code of timeout(1)
+# States of a task before its work is done; `validating` and the final ones follow.
+UNWORKED = ("pending", "queued", "running", "retrying", "blocked")
 # An expired waiver counts for what relied on it while it was in effect.
 NEITHER_PASSED_NOR_WAIVED = Q(waiver__isnull=True) & ~Q(state="PASSED")
 
@@ -52,6 +54,13 @@ class Type(models.TextChoices):
 def dependencies_have_passed(gate: TestGate, facts: Facts) -> Unmet | None:
     other = first_outside(gate, "depends_on", State.PASSED)
     return other and Unmet("dependency_unmet", f"gate {other.id} is {other.state}, not PASSED", other.id)
+
+
+def the_work_it_tests_is_done(gate: TestGate, facts: Facts) -> Unmet | None:
+    """Executors choose among the gates that are due (executors/due_gates.py); integrators choose among all."""
+    other = gate.find_unfinished_work() if facts.actor.kind is Kind.INTEGRATOR else None
+    detail = f"{other} is {other.state}: the work that it tests is not done" if other else ""
+    return Unmet("work_unfinished", detail, other.pk, other.flow.entity_type) if other else None
 
 
 def a_dependency_has_failed(gate: TestGate, facts: Facts) -> Unmet | None:
@@ -91,7 +100,7 @@ class TestGate(LinkedEntity, HeartbeatEntity):
     __test__ = False  # keeps pytest from collecting it as a test case
 
     flow = Flow(
-        version="1.3.0",
+        version="1.3.1",
         collection="gates",
         prefix="gate",
         event_noun="gate",
@@ -226,6 +235,33 @@ class TestGate(LinkedEntity, HeartbeatEntity):
         closed = gates.filter(Q(workstream__isnull=False) | Q(exit_of__isnull=False))
         return sorted(set(closed.values_list("pk", flat=True)))
 
+    def find_unfinished_work(self) -> Any:
+        """Returns a task or workstream that the gate would test before its work is done, or None.
+
+        A gate of several tasks runs after any of them. One that others depend on runs before them. A re-run tests again
+        what was done, unless it is being repaired.
+        """
+        tasks = self.exit_of.filter(successor=None)
+        if not tasks.exists():
+            return self._find_unfinished_workstream()
+        unfinished = tasks.filter(state__in=UNWORKED)
+        if self._is_rerun():
+            return unfinished.filter(repairs__gt=0).exclude(state="blocked").first()
+        return None if tasks.exclude(pk__in=unfinished.values("pk")).exists() else unfinished.first()
+
+    def _find_unfinished_workstream(self) -> Any:
+        if self.workstream is None or self.entry_of.exists():
+            return None
+        if self.workstream.repairs and (repair := self.workstream.tasks.filter(state__in=UNWORKED).first()):
+            return repair
+        is_early = self.workstream.state != "validating" and not self.workstream.has_ended()
+        return self.workstream if is_early and not self._is_rerun() and not self.dependents.exists() else None
+
+    def _is_rerun(self) -> bool:
+        """Whether it was retried alone; a gate that was retried with its workstream waits for its work."""
+        first: Any = self.retry_of
+        return first is not None and first.workstream_id == self.workstream_id
+
     def has_ended(self) -> bool:
         """True also if it was abandoned before it started."""
         return super().has_ended() or (self.abandoned and self.state != State.RUNNING)
@@ -258,8 +294,7 @@ class TestGate(LinkedEntity, HeartbeatEntity):
 
     def _count_reruns(self) -> int:
         first: Any = self.retry_of
-        is_automatic = first and self.facts.actor.kind is SYSTEM and first.workstream_id == self.workstream_id
-        return first.reruns + 1 if is_automatic else 0
+        return first.reruns + 1 if self._is_rerun() and self.facts.actor.kind is SYSTEM else 0
 
     def _forced_exit_code(self) -> int:
         """Returns an exit code for an overridden gate, which has none, but needs one in a final state."""
@@ -284,7 +319,7 @@ class TestGate(LinkedEntity, HeartbeatEntity):
         source=State.PENDING,
         target=State.RUNNING,
         by={INTEGRATOR, SYSTEM},
-        guards=[dependencies_have_passed],
+        guards=[dependencies_have_passed, the_work_it_tests_is_done],
     )
     def start(self) -> None:
         self.started_at = self.facts.at
