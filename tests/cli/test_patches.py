@@ -30,6 +30,9 @@ pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.django_db(transaction=T
 # The test that every patch must pass, and a gate that notices what this test overlooks.
 TEST = "import os; raise SystemExit(os.path.exists('typo.txt'))"
 GATE = "import os; raise SystemExit(os.path.exists('leak.txt'))"
+# Before the patch that adds the till it fails too.
+GATE_OF_TILL = "import os; raise SystemExit(os.path.exists('leak.txt') or not os.path.exists('till.txt'))"
+NEVER = "raise SystemExit(1)"
 
 
 @pytest.fixture
@@ -102,6 +105,8 @@ def test_a_patch_fails_is_repaired_and_committed_and_a_regression_is_found_and_r
     gates.run_gate(broken.pk)
     search = ("find-regression", "w", "--repository", str(shop.path))
     assert f"patch {later['leak'].pk} broke it" in statecore(*search)
+    assert f"patch {later['leak'].pk} broke it" in statecore(*search, "--gate", gate(GATE_OF_TILL).pk)
+    assert "none broke it" in statecore(*search, "--gate", gate(NEVER).pk, code=1)
 
     # It is rolled back by its plan, and the search finds nothing any more.
     document = tmp_path / "plan.json"

@@ -44,9 +44,7 @@ def find_regression(options: Namespace, context: Context) -> None:
         raise CommandError(f"no commit of a patch of {options.workstream} is in {options.repository}", Exit.NOT_FOUND)
     if clone.passes("HEAD"):
         raise CommandError("the command passes at the newest commit: there is no regression", Exit.UNSUCCESSFUL)
-    if not clone.passes(f"{patches[0]['commit_sha']}^"):
-        raise CommandError("the command fails before the first patch: none of them broke it", Exit.UNSUCCESSFUL)
-    bad = patches[_find_first_bad(patches, clone.passes)] if not clone.passes(patches[-1]["commit_sha"]) else None
+    bad = _find_bad(patches, clone.passes)
     if bad is None or not clone.passes(f"{bad['commit_sha']}^"):
         raise CommandError("a commit that is no patch of this workstream broke it", Exit.UNSUCCESSFUL)
     if context.as_json:
@@ -69,12 +67,29 @@ def _find_failed_gate(options: Namespace, context: Context) -> Entity:
     return gates[0]
 
 
-def _find_first_bad(patches: list[Entity], passes: Callable[[str], bool]) -> int:
-    """Returns the index of the first bad patch; the last one is bad."""
-    low, high = 0, len(patches) - 1
+def _find_bad(patches: list[Entity], passes: Callable[[str], bool]) -> Entity | None:
+    """Returns the first patch after which the command fails; None if it passes after the last one.
+
+    If it fails before the first one already, it tests what one of them has added: the search goes back from the last to
+    one that passes. Raises CommandError if there is none.
+    """
+    commits = [str(patch["commit_sha"]) for patch in patches]
+    if passes(commits[-1]):
+        return None
+    if passes(f"{commits[0]}^"):
+        return patches[_find_first_bad(commits, passes)]
+    last_good = next((number for number in reversed(range(len(commits))) if passes(commits[number])), None)
+    if last_good is None:
+        raise CommandError("the command fails before the first patch and after each: none broke it", Exit.UNSUCCESSFUL)
+    return patches[last_good + 1]
+
+
+def _find_first_bad(commits: list[str], passes: Callable[[str], bool]) -> int:
+    """Returns the index of the first bad commit; the last one is bad."""
+    low, high = 0, len(commits) - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if passes(patches[middle]["commit_sha"]) else (low, middle)
+        low, high = (middle + 1, high) if passes(commits[middle]) else (low, middle)
     return low
 
 
