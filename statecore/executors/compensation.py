@@ -207,8 +207,8 @@ def _open_requests(name: str) -> QuerySet[CompensationStep]:
 
 
 def _without_result(requests: QuerySet[CompensationStep]) -> QuerySet[CompensationStep]:
-    """Keep the requests of committed patches that no result follows."""
-    results = CompensationStep.objects.filter(entry=OuterRef("entry"), action__in=ENDINGS)
+    """Keep the newest request of each committed patch, if no result follows it."""
+    results = CompensationStep.objects.filter(entry=OuterRef("entry"), action__in=(*ENDINGS, Action.REQUESTED))
     # The sum hides the primary key: with outdated statistics PostgreSQL would read all steps after the id with it.
     results = results.alias(number=F("pk") + 0).filter(number__gt=OuterRef("pk"))
     found = requests.alias(

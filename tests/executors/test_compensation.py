@@ -495,6 +495,17 @@ def test_a_requested_rollback_is_executed_once(committed) -> None:
     assert world.last_event(committed)["channel"] == Channel.CONSOLE
 
 
+def test_a_request_replaces_the_one_before_it(committed) -> None:
+    entry, operator = write_and_approve(committed), stored_operator()
+    compensation.request(entry.pk, operator, REASON, revert_commit=entry.commit_sha)
+    compensation.request(entry.pk, operator, "the commit was wrong")
+
+    assert compensation.run_due() == 1
+
+    assert reload(committed).state == "rolled_back"
+    assert world.last_event(committed)["reason"] == "the commit was wrong"
+
+
 def test_a_failed_rollback_is_not_retried_automatically(committed, work_tree) -> None:
     write_and_approve(committed, make_revert_plan(committed, required_gates=["LINT"]))
     compensation.request(committed.pk, stored_operator(), REASON)

@@ -173,6 +173,7 @@ def test_an_account_passes_the_gate_of_its_own_work(as_exit_gate: bool) -> None:
     assert claimed["id"] == task.pk
     done = {"trigger": "execution_completed", "attempt": 1, "exit_code": 0}
     expect_ok(agent.post(f"tasks/{task.pk}/transitions/", done))
+    world.forced(workstream, "validating")
     path = f"gates/{gate.pk}/transitions/"
     expect_refusal(Caller("integrate", user=agent.user).post(path, {"trigger": "gate_started"}), 403, "same_person")
     expect_ok(Caller("integrate").post(path, {"trigger": "gate_started"}))
