@@ -1,7 +1,8 @@
-"""Bulk transitions: one trigger for many entities, at once or as a background job."""
+"""Bulk calls: one action for many entities, at once or as a background job that can be stopped."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -10,100 +11,187 @@ from django.http import HttpResponse
 from django.urls import reverse
 from kombu.exceptions import OperationalError as BrokerError
 
+from statecore.bulk import BulkAction, count_caused, jobs, resolve
+from statecore.bulk import Request as BulkRequest
+from statecore.bulk.results import Result, describe_caused
 from statecore.kernel import registry
+from statecore.kernel.actors import Actor
 from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.records import BulkJob
-from statecore.records.token import Token
+from statecore.records.token import Scope, Token
 from statecore.tasks import run_bulk_job
-from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from .access import actor_for_trigger, require_visible
-from .collections import Firing, MachineView
+from .access import actor_for_trigger, actor_of, require_permission, require_visible
+from .collections import Firing, MachineView, require_zone
 from .filters import apply_filters, normalize_filters
 from .openapi.fields import ID, Schema
 from .openapi.operation import AFTER, operation
-from .openapi.schemas import BULK_JOB, BULK_RESULT, COUNT, STRING, array, bulk_schema, describe_filters, obj, page_of
+from .openapi.schemas import (
+    BULK_JOB,
+    BULK_RESULT,
+    CAUSED_COUNTS,
+    COUNT,
+    STRING,
+    array,
+    bulk_action_schema,
+    bulk_schema,
+    describe_filters,
+    obj,
+    page_of,
+)
 from .request import Request
-from .request_body import RequestBody, respond_once
+from .request_body import Body, RequestBody, respond_once
 from .responses import json_response, outcome_response
 from .views import ApiView
 
 log = structlog.get_logger(__name__)
 
 
-class BulkFields(Firing):
+class BulkFields(Body):
+    """The fields of a call beside those of the trigger."""
+
+    action: str
+    trigger: str = ""
+    to_state: str = ""
+    reason: str = ""
+    category: str = ""
+    expires_at: datetime | None = None
+    metadata: dict[str, Any] = {}
+    ids: list[str] | None = None
+    filter: dict[str, Any] | None = None
+    dry_run: bool = False
+
+
+class BulkTransitionFields(Firing):
     ids: list[str] | None = None
     filter: dict[str, Any] | None = None
 
 
-SUMMARY = obj({"total": COUNT, "refused": COUNT, "results": array(BULK_RESULT)})
 IDS: Schema = {**array(ID), "maxItems": 100_000}
+SUMMARY = obj(
+    {
+        "total": COUNT, "refused": COUNT, "approvals": COUNT, "caused": CAUSED_COUNTS, "results": array(BULK_RESULT),
+        "applicable": COUNT,
+    },
+    ["total", "refused", "approvals", "caused", "results"],
+)  # fmt: skip
+RESPONSES = {200: SUMMARY, 202: obj({"job": BULK_JOB, "url": STRING})}
 
 
-def _body(view: Any) -> Schema:
-    """One alternative for each trigger, with the ids and with a filter."""
+def _describe_actions(view: Any) -> Schema:
+    """One alternative for each action and trigger, with the ids and with a filter."""
+    return bulk_action_schema(view.flow, {"ids": IDS}, {"filter": describe_filters(view.model)})
+
+
+def _describe_triggers(view: Any) -> Schema:
     return bulk_schema(view.flow, {"ids": IDS}, {"filter": describe_filters(view.model)})
 
 
-class BulkTransitions(MachineView):
-    call = "bulk-transitions/"
+class Bulk(MachineView):
+    call = "bulk/"
     fires = True
+    Fields: type[Any] = BulkFields
 
     @operation(
-        "Fire a trigger for many entities, each applied or refused separately",
-        {200: SUMMARY, 202: obj({"job": BULK_JOB, "url": STRING})},
-        body=_body,
+        "Apply an action to many entities, each accepted or refused separately",
+        RESPONSES,
+        body=_describe_actions,
         refusals=(409,),
-        description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
-        "background job; the response is 202 with its URL.",
+        description="Give either `ids` or a `filter` with the filters of the list. `cancel`, `pause`, `resume` and "
+        "`drain` fire the trigger of the machine that does this. Guards, permissions and policies are those of the "
+        "single call: an override that a policy protects has an `approval` in its result. `caused` counts the changes "
+        "in other entities. A dry run of a large selection tries the first entities to which the action applies, which "
+        "are `applicable` in all. Without `dry_run`, a large selection becomes a background job; the response is 202 "
+        "with its URL.",
     )
     def post(self, request: Request) -> HttpResponse:
-        body = RequestBody(request, BulkFields, takes_more=True)
-        fields = body.fields
-        if fields.expected_version is not None:
-            raise Invalid({"expected_version": ["is not supported for bulk transitions."]})
-        actor = actor_for_trigger(request, self.flow, fields.trigger)
-        outcome = respond_once(body.key, actor, lambda work: self._fire(request, fields, body.extra, actor, work))
+        body: RequestBody[Any] = RequestBody(request, self.Fields, takes_more=True)
+        action = self.read_action(body)
+        trigger = action.request.trigger
+        actor = actor_for_trigger(request, self.flow, trigger) if trigger else actor_of(request)
+        action.check(actor)
+        outcome = respond_once(body.key, actor, lambda work: self._apply(request, body.fields, action, actor, work))
         result = outcome.as_dict()
         response = outcome_response(outcome, result, 202 if "job" in result else 200)
         if "job" in result:
             response["Location"] = result["url"]
         return response
 
-    def _fire(
-        self, request: Request, fields: BulkFields, params: dict[str, Any], actor: Any, within: UnitOfWork | None
+    def read_action(self, body: RequestBody[Any]) -> BulkAction:
+        fields = body.fields
+        require_zone(fields.expires_at)
+        names = ("action", "trigger", "to_state", "reason", "category", "expires_at", "metadata")
+        given = {name: getattr(fields, name) for name in names}
+        return resolve(self.flow, BulkRequest(**given, params=body.extra))
+
+    def _apply(
+        self, request: Request, fields: Any, action: BulkAction, actor: Actor, within: UnitOfWork | None
     ) -> dict[str, Any]:
         ids = self._select(fields)
-        given: dict[str, Any] = {"actor": actor, "params": params, "reason": fields.reason}
-        if fields.dry_run or len(ids) <= bulk_jobs.AT_ONCE:
-            if len(ids) > bulk_jobs.AT_ONCE:
-                raise Invalid({"dry_run": [f"is limited to {bulk_jobs.AT_ONCE} entities."]})
-            fire = {**given, "metadata": fields.metadata, "dry_run": fields.dry_run, "within": within}
-            return _summarize(bulk_jobs.fire(self.model, ids, fields.trigger, **fire))
+        if len(ids) <= action.at_once:
+            return self.summarize(ids, action.apply(ids, actor=actor, dry_run=fields.dry_run, within=within))
+        if fields.dry_run:
+            return self.preview(ids, action, actor)
         if fields.metadata:
-            raise Invalid({"metadata": [f"is limited to {bulk_jobs.AT_ONCE} entities."]})
+            raise Invalid({"metadata": [f"is limited to {action.at_once} entities."]})
         token = request.auth if isinstance(request.auth, Token) else None
-        user = None if token else request.user
-        job = bulk_jobs.begin(self.model, ids, fields.trigger, **given, user=user, token=token)
+        job = jobs.begin(action, ids, actor=actor, user=None if token else request.user, token=token)
         transaction.on_commit(lambda: _enqueue(job))
         return {"job": job.as_dict(), "url": reverse("bulk-job", args=[job.pk])}
 
-    def _select(self, fields: BulkFields) -> list[str]:
+    def preview(self, ids: list[str], action: BulkAction, actor: Actor) -> dict[str, Any]:
+        """A dry run of a large selection tries the first entities to which the action applies."""
+        found = jobs.preview(action, ids, actor)
+        return {**self.summarize(ids, found.results), "applicable": found.applicable}
+
+    def summarize(self, ids: list[str], results: list[Result]) -> dict[str, Any]:
+        return {
+            "total": len(ids),
+            "refused": sum(result.refusal is not None for result in results),
+            "approvals": sum(result.approval is not None for result in results),
+            "caused": describe_caused(count_caused(results)),
+            "results": [result.as_dict() for result in results],
+        }
+
+    def _select(self, fields: Any) -> list[str]:
         if (fields.ids is None) == (fields.filter is None):
             raise Invalid({"ids": ["give either ids or a filter, not both."]})
         if fields.ids is not None:
-            return bulk_jobs.check(fields.ids)
+            return jobs.check_ids(fields.ids)
         if not fields.filter:
             raise Invalid({"filter": ["must name at least one field."]})
         rows = apply_filters(self.model.objects.all(), normalize_filters(self.model, fields.filter)).order_by("pk")
-        return bulk_jobs.check(rows.values_list("pk", flat=True)[: bulk_jobs.MOST + 1])
+        return jobs.check_ids(rows.values_list("pk", flat=True)[: jobs.MOST + 1])
 
 
-def _summarize(results: list[dict[str, Any]]) -> dict[str, Any]:
-    refused = sum(result["refusal"] is not None for result in results)
-    return {"total": len(results), "refused": refused, "results": results}
+class BulkTransitions(Bulk):
+    """The same for triggers only, with a dry run of every entity."""
+
+    call = "bulk-transitions/"
+    Fields = BulkTransitionFields
+
+    @operation(
+        "Fire a trigger for many entities, each applied or refused separately",
+        RESPONSES,
+        body=_describe_triggers,
+        refusals=(409,),
+        description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
+        "background job; the response is 202 with its URL. `bulk/` takes every action.",
+    )
+    def post(self, request: Request) -> HttpResponse:
+        return super().post(request)
+
+    def read_action(self, body: RequestBody[Any]) -> BulkAction:
+        fields = body.fields
+        if fields.expected_version is not None:
+            raise Invalid({"expected_version": ["is not supported for bulk transitions."]})
+        given = BulkRequest(trigger=fields.trigger, reason=fields.reason, metadata=fields.metadata, params=body.extra)
+        return resolve(self.flow, given)
+
+    def preview(self, ids: list[str], action: BulkAction, actor: Actor) -> dict[str, Any]:
+        raise Invalid({"dry_run": [f"is limited to {action.at_once} entities."]})
 
 
 def _enqueue(job: BulkJob) -> None:
@@ -120,6 +208,24 @@ class Job(ApiView):
     @operation("Read the progress of a bulk job", {200: BULK_JOB})
     def get(self, request: Request, job_id: str) -> HttpResponse:
         return json_response(_get_job(request, job_id).as_dict())
+
+
+class Stop(ApiView):
+    """End a job after the portion that is running; what has been done stays."""
+
+    route = "bulk-jobs/<str:job_id>/stop/"
+    writes_need = (Scope.OPERATE,)
+
+    @operation("Stop a bulk job", {200: BULK_JOB}, body=Body, refusals=(409,))
+    def post(self, request: Request, job_id: str) -> HttpResponse:
+        body, job, actor = RequestBody(request, Body), _get_job(request, job_id), actor_of(request)
+        require_permission(request, registry.flow(job.entity_type).permission("operate"))
+
+        def stop(work: UnitOfWork | None) -> dict[str, Any]:
+            jobs.stop(job, actor)
+            return BulkJob.objects.get(pk=job.pk).as_dict()
+
+        return body.respond_once(actor, stop)
 
 
 class Results(ApiView):

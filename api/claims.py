@@ -9,13 +9,13 @@ from django.http import HttpResponse
 from msgspec import UNSET, Meta, UnsetType
 
 from statecore import scheduling
+from statecore.bulk import serialize_item
 from statecore.kernel.actors import Actor
 from statecore.kernel.ids import ID_PATTERN
 from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.read_models import attempts, inputs
-from statecore.transitions import bulk_jobs
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from .access import agent_of, require_permission
@@ -99,7 +99,7 @@ def claim_once(worker_id: str, fields: ClaimFields, actor: Actor, within: UnitOf
     exchange = scheduling.report_and_claim(worker_id, reports, actor=actor, most=fields.max, within=within)
     return {
         "tasks": _serialize_claimed(exchange.tasks),
-        "reports": [bulk_jobs.serialize_item(item) for item in exchange.reports],
+        "reports": [serialize_item(item) for item in exchange.reports],
     }
 
 

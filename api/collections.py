@@ -358,8 +358,7 @@ class Waive(Override):
 
     def perform(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
         fields = body.fields
-        if fields.expires_at is not None and fields.expires_at.tzinfo is None:
-            raise Invalid({"expires_at": ["must be a time with its zone, such as 2030-01-31T12:00:00Z."]})
+        require_zone(fields.expires_at)
         return transitions.waive(
             self.model,
             entity_id,
@@ -371,6 +370,11 @@ class Waive(Override):
             request=body.key,
             dry_run=fields.dry_run,
         )
+
+
+def require_zone(expires_at: datetime | None) -> None:
+    if expires_at is not None and expires_at.tzinfo is None:
+        raise Invalid({"expires_at": ["must be a time with its zone, such as 2030-01-31T12:00:00Z."]})
 
 
 class Retry(MachineView):
@@ -435,9 +439,10 @@ def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
 
 
 def _routes_of(flow: Flow) -> list[URLPattern]:
-    from .bulk import BulkTransitions
+    from .bulk import Bulk, BulkTransitions
 
-    views: list[type[MachineView]] = [COLLECTIONS.get(flow.entity_type, Collection), BulkTransitions, *BY_ENTITY]
+    collection = COLLECTIONS.get(flow.entity_type, Collection)
+    views: list[type[MachineView]] = [collection, Bulk, BulkTransitions, *BY_ENTITY]
     if flow.may_be_waived():
         views.append(Waive)
     if flow.renewed_in and flow is not Worker.flow:  # a worker's heartbeat also returns commands: api/heartbeat.py

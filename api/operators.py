@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from django.http import HttpResponse
 
 from statecore import scheduling
+from statecore.bulk import serialize_item
 from statecore.executors import compensation
 from statecore.executors.compensation_plan import digest
 from statecore.executors.rollback import steps_of
@@ -17,7 +18,7 @@ from statecore.machines.workstream import Workstream
 from statecore.records.compensation_step import Action
 from statecore.records.token import Scope
 from statecore.scheduling import pauses
-from statecore.transitions import Item, bulk_jobs
+from statecore.transitions import Item
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities
@@ -193,7 +194,7 @@ class ResumeRun(ApiView):
 
 
 def describe_paused(run_id: str, items: list[Item]) -> dict[str, Any]:
-    results = [bulk_jobs.serialize_item(item) for item in items]
+    results = [serialize_item(item) for item in items]
     return {
         "changed": any(item.outcome for item in items),
         "workstreams": results,

@@ -206,6 +206,7 @@ def _validate_one() -> None:
 def sweeps() -> dict[str, Callable[[], Any]]:
     """Returns all periodic work except the export, and the queries of the live pages."""
     from statecore import journal
+    from statecore.bulk import jobs
     from statecore.delivery.sinks import counters, notices
     from statecore.executors import compensation, gates, patches
     from statecore.operations import integrity
@@ -214,7 +215,6 @@ def sweeps() -> dict[str, Callable[[], Any]]:
     from statecore.read_models import board, stuck
     from statecore.records import recall
     from statecore.scheduling import breakers, timers
-    from statecore.transitions import bulk_jobs
 
     return {
         "time out tasks": timers.time_out_tasks,
@@ -229,7 +229,7 @@ def sweeps() -> dict[str, Callable[[], Any]]:
         "time out gates": gates.time_out_gates,
         "due patches": patches.find_due_repositories,
         "due rollbacks": compensation.find_due,
-        "due bulk jobs": bulk_jobs.run_due,
+        "due bulk jobs": jobs.run_due,
         "due notifications": notices.send_due,
         "recover stalled": stuck.recover_stalled,
         "invariants": integrity.sweep_invariants,

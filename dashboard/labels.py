@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from statecore.bulk import BulkAction
 from statecore.kernel import registry
 from statecore.kernel.flow import Flow
 from statecore.kernel.transition import Transition
@@ -34,6 +35,16 @@ def action_label(flow: Flow, trigger: str, state: str = "", count: int | None = 
     if len(words) == 1 or words[-1] in PARTICLES:
         return f"{verb.capitalize()} {what}"
     return verb.capitalize() if count is None else f"{verb.capitalize()} for {what}"
+
+
+def bulk_label(action: BulkAction, count: int) -> str:
+    """The text of the button of a bulk action: `Cancel 200 tasks`, `Force 3 tasks to failed`."""
+    flow, request = action.flow, action.request
+    if request.trigger:
+        return action_label(flow, request.trigger, count=count)
+    if request.to_state:
+        return f"Force {count_noun(count, flow)} to {humanize_state(request.to_state)}"
+    return f"{request.action.capitalize()} {count_noun(count, flow)}"
 
 
 def _verb(declared: list[Transition], state: str) -> str:

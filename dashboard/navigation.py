@@ -1,13 +1,52 @@
-"""The names and the order of machines in menus, on the overview and on walls."""
+"""The pages of the menu and the command bar, and the names and the order of machines in menus and on walls."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from statecore.journal.accounts import VIEW_ACCOUNTS
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
 
 from . import permissions
+
+MACHINES = "machines"  # needed by a page: at least one machine that the user may see
+
+
+class Page(NamedTuple):
+    name: str  # of its route
+    title: str
+    icon: str
+    needs: tuple[str, ...] = ()
+    section: str = "work"  # of the menu; without one, the page is in the command bar only
+
+
+PAGES = (
+    Page("overview", "Overview", "overview"),
+    Page("stuck", "Stuck", "stuck", (MACHINES,)),
+    Page("alerts", "Alerts", "alerts", ("statecore.view_alert",)),
+    Page("approvals", "Approvals", "shield", (MACHINES,)),
+    Page("holds", "Holds", "held", ("statecore.view_hold",)),
+    Page("schedules", "Schedules", "clock", ("statecore.view_schedule",)),
+    Page("bulk_jobs", "Bulk actions", "copy", (MACHINES,)),
+    Page("overrides", "Overrides", "forced", ("statecore.view_event", MACHINES)),
+    Page("audit", "Audit", "audit", ("statecore.view_event", MACHINES)),
+    Page("displays", "Displays", "display", ("dashboard.view_display",), "setup"),
+    Page("webhooks", "Webhooks", "send", ("statecore.view_webhook",), "setup"),
+    Page("tokens", "Tokens", "key", (), "setup"),
+    Page("start", "Get started", "next", (), "setup"),
+    Page("accounts", "Account journal", "user", (VIEW_ACCOUNTS,), ""),
+    Page("account", "Your account", "user", (), ""),
+    Page("second_factor", "Two-factor authentication", "shield", (), ""),
+    Page("wall", "Wall display", "display", (MACHINES,), ""),
+)
+
+
+def list_pages(user: Any) -> list[Page]:
+    """The pages that the user may see."""
+    held = {MACHINES: bool(permissions.visible_machines(user))}
+    return [page for page in PAGES if all(held[need] if need in held else user.has_perm(need) for need in page.needs)]
+
 
 PLANS, JOBS = "Plans", "Jobs and tools"
 WORK_ORDER = ("runs", "workstreams", "tasks", "gates", "patches", "workers", "breakers")

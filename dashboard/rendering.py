@@ -76,6 +76,9 @@ class FrameContext:
     def preference(self) -> Preference:
         return get_preference(self.request)
 
+    def pages(self) -> list[navigation.Page]:
+        return navigation.list_pages(self.request.user)
+
     def machines(self) -> list[tuple[str, list[tuple[Flow, str]]]]:
         return navigation.group_machines(self.request.user)
 

@@ -11,6 +11,7 @@ from .pages import (
     approvals,
     audit,
     bulk,
+    command,
     displays,
     entity,
     force,
@@ -56,6 +57,7 @@ MACHINE, ENTITY = "machines/<slug:collection>/", "machines/<slug:collection>/<en
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
+    path("search/", command.command, name="command"),
     path("login/", login.Login.as_view(), name="login"),
     path("login/code/", login.code, name="code"),
     path("login/enrol/", login.enrol, name="enrol"),
@@ -113,7 +115,9 @@ urlpatterns = [
     path(f"{MACHINE}~select/", bulk.select, name="select"),
     path(f"{MACHINE}~matching/", bulk.matching, name="matching"),
     path(f"{MACHINE}~selection/<int:selection_id>/", bulk.confirm, name="bulk"),
+    path("bulk/", bulk.bulk_jobs, name="bulk_jobs"),
     path("bulk/<slug:job_id>/", bulk.job, name="bulk_job"),
+    path("bulk/<slug:job_id>/stop/", bulk.stop, name="stop_bulk_job"),
     path("machines/tasks/<entity:task_id>/log/", task_log.download, name="task_log"),
     path(ENTITY, entity.entity, name="entity"),
     path(f"{ENTITY}why/", entity.why, name="why"),

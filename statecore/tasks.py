@@ -8,6 +8,7 @@ from django.conf import settings
 
 from statecore import journal
 from statecore.artifacts import retention as artifact_retention
+from statecore.bulk import jobs
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
@@ -17,7 +18,7 @@ from statecore.read_models import stuck
 from statecore.records import process_report, recall, task_attempt, task_log, webhook
 from statecore.scheduling import breakers, heartbeats, holds, occurrences, timers
 from statecore.task_queue import app
-from statecore.transitions import approvals, bulk_jobs, waivers
+from statecore.transitions import approvals, waivers
 
 # Commands may take long, so they have separate queues and workers and delay no sweep.
 GATES, PATCHES = "gates", "patches"
@@ -198,10 +199,10 @@ def export_journal() -> None:
 
 @shared_task(time_limit=3_000)
 def run_bulk_job(job_id: str) -> None:
-    bulk_jobs.run(job_id)
+    jobs.run(job_id)
 
 
 @shared_task(time_limit=3_000)
 def run_due_bulk_jobs() -> None:
     """Run bulk jobs that lost their worker or never reached the broker."""
-    bulk_jobs.run_due()
+    jobs.run_due()

@@ -8,6 +8,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from django.db import models
 
+from statecore.bulk import Request as BulkRequest
+from statecore.bulk import list_names, resolve
+from statecore.bulk.actions import Name
 from statecore.journal import KEY_LENGTH, EventKind
 from statecore.kernel import registry
 from statecore.kernel.entity import UNSHOWN
@@ -19,7 +22,7 @@ from statecore.records import hold
 from statecore.records.approval import Status
 from statecore.records.webhook_address import URL_LENGTH
 from statecore.scheduling.plan_document import IMPLIED
-from statecore.transitions import editable_fields
+from statecore.transitions import Category, editable_fields
 from statecore.transitions.change import REASON_LIMIT
 
 from ..filters import AS_TEXT, Filter, derive_filters
@@ -211,6 +214,37 @@ def bulk_schema(flow: Flow, *choices: dict[str, Schema]) -> Schema:
     return {"anyOf": list({repr(shape): shape for shape in shapes}.values())}
 
 
+def bulk_action_schema(flow: Flow, *choices: dict[str, Schema]) -> Schema:
+    """Return one alternative for each action of a machine and, for those that fire one, each trigger."""
+    shapes: list[Schema] = []
+    for action in list_names(flow):
+        fixed = [{"action": {"const": str(action)}, **choice} for choice in choices]
+        if action == Name.TRANSITION:
+            shapes += [_trigger_schema(each, more, required=True) for each in flow.transitions for more in fixed]
+        else:
+            fields, optional = _fields_of_action(flow, action)
+            shapes += [_bulk_shape({**more, **fields}, optional) for more in fixed]
+    return {"anyOf": list({repr(shape): shape for shape in shapes}.values())}
+
+
+def _fields_of_action(flow: Flow, action: str) -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """Return the fields that an action needs beside the selection, and those that it may have."""
+    category = {"category": {"type": "string", "enum": list(Category.values)}, "reason": {**REASON, "minLength": 10}}
+    if action == Name.OVERRIDE:
+        return {"to_state": {"type": "string", "enum": list(flow.states)}, **category}, {"metadata": ANY_OBJECT}
+    if action == Name.WAIVE:
+        return category, {"expires_at": nullable(TIME)}
+    trigger = resolve(flow, BulkRequest(action)).request.trigger
+    fired = next((each for each in flow.transitions if each.trigger == trigger), None)
+    params = fired.params if fired else ()
+    return {}, {param.name: param_schema(param) for param in params} | ({"metadata": ANY_OBJECT} if fired else {})
+
+
+def _bulk_shape(required: dict[str, Schema], more: dict[str, Schema]) -> Schema:
+    fixed = {"reason": REASON, "dry_run": FLAG, "request_id": REQUEST_ID}
+    return obj({**fixed, **more, **required}, list(required), closed=True)
+
+
 def describe_filters(model: type[models.Model]) -> Schema:
     """Return the schema of filters in a body: one value or a list of each; numbers and flags may be texts."""
     filters = {name: _filter_schema(each) for name, each in derive_filters(model).items()}
@@ -345,7 +379,9 @@ BULK_RESULT = component(
             "changed": FLAG,
             "event": {"anyOf": [EVENT, {"type": "null"}]},
             "refusal": {"type": ["object", "null"]},
+            "approval": ref("Approval"),  # only of an override that waits for a second person
         },
+        ["id", "changed", "event", "refusal"],
     ),
 )
 APPROVAL = component(
@@ -370,12 +406,14 @@ HOLD = component(
     }
 )
 )  # fmt: skip
+CAUSED_COUNTS: Schema = array(obj({"entity_type": STRING, "to_state": STRING, "count": COUNT}))
 BULK_JOB = component(
     "BulkJob",
     obj(
     {
-        "id": STRING, "entity_type": STRING, "trigger": STRING, "reason": STRING, "actor": STRING, "total": COUNT,
-        "done": COUNT, "refused": COUNT, "finished": FLAG, "created_at": TIME, "finished_at": nullable(TIME),
+        "id": STRING, "entity_type": STRING, "action": STRING, "trigger": STRING, "to_state": STRING, "reason": STRING,
+        "actor": STRING, "total": COUNT, "done": COUNT, "refused": COUNT, "approvals": COUNT, "caused": CAUSED_COUNTS,
+        "finished": FLAG, "stopped_by": nullable(STRING), "created_at": TIME, "finished_at": nullable(TIME),
     }
 )
 )  # fmt: skip

@@ -157,6 +157,33 @@ class Calls(AgentCalls, ArtifactCalls, OperatorCalls, ScheduleCalls, WebhookCall
         return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
 
     @call
+    def apply_to_many(
+        self,
+        collection: str,
+        action: str,
+        /,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+        **fields: Any,
+    ) -> Call[Json]:
+        """Cancels, retries, overrides, waives, pauses, resumes, drains or fires a trigger for many.
+
+        `fields` are those of the action, such as `reason`, `trigger`, `to_state` and `category`. Returns a result for
+        each entity, or the job that works through them.
+        """
+        chosen = None if ids is None else [*ids]
+        body = {"action": action, **fields, **drop_none(ids=chosen, filter=matching, dry_run=dry_run or None)}
+        return Call("POST", build_path(collection, "bulk"), read_object, body=body, keyed=True, request_id=request_id)
+
+    @call
+    def stop_bulk_job(self, job_id: str) -> Call[Json]:
+        """Ends a bulk job after the portion that is running, and returns it."""
+        return Call("POST", build_path("bulk-jobs", job_id, "stop"), read_object, body={}, keyed=True)
+
+    @call
     def get_bulk_job(self, job_id: str) -> Call[Json]:
         """Returns the progress of a bulk job."""
         return Call("GET", build_path("bulk-jobs", job_id), read_object)

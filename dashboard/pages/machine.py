@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from statecore.dashboard import navigation, permissions, rendering
 from statecore.dashboard.diagram import machine_drawing
-from statecore.dashboard.queries import counts, entities, search
+from statecore.dashboard.queries import counts, entities, lookup, search
 from statecore.dashboard.queries.time_limit import TimedOut
 from statecore.journal.position import head
 from statecore.kernel.clock import now
@@ -63,6 +63,10 @@ def _list_context(request: HttpRequest, flow: Flow, parsed: search.Search) -> di
         page = entities.list_page(flow, parsed, after=after, order=order)
     except TimedOut:
         return {**context, "timed_out": True}
+    if not page.rows and not parsed.is_empty:
+        visible = permissions.visible_machines(request.user)
+        context["has_runs"] = "run" in search.list_qualifiers(flow)
+        context["elsewhere"] = lookup.find_by_ids([each for each in visible if each is not flow], typed.split())
     more = f"?{urlencode({'q': typed, 'order': page.order, 'after': page.next})}" if page.next else ""
     return {**context, "page": page, "more": more, "orders": _order_links(page, typed)}
 

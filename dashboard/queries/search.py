@@ -1,19 +1,23 @@
-"""The search language: `state:blocked,failed worker:w7 age:>30m actor:agent t1-`.
+"""The search language: `state:blocked,failed worker:w7 age:>30m actor:agent meta.team:core t1-`.
 
 A word without a colon is the beginning of an id. The qualifiers are derived from the machine's fields.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Value
+from django.db.models.fields.json import KeyTransform, KeyTransformExact
 
 from statecore.journal import Anchor, Event, actor_kind_prefix
 from statecore.kernel.actors import Channel, Kind
@@ -22,6 +26,7 @@ from statecore.machines.task import Task
 from statecore.read_models.stuck import select_without_progress
 from statecore.scheduling import deadlines
 
+METADATA = "meta."
 MAX_LENGTH = 500  # of a search
 KINDS, CHANNELS = [*map(str, Kind)], [*map(str, Channel)]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -66,6 +71,8 @@ def parse(text: str, flow: Flow, at: datetime) -> Search:
                 search.conditions.append(Q(pk__startswith=word))
             elif name == "state":
                 search.states += _states(value, flow)
+            elif name.startswith(METADATA):
+                search.conditions.append(_by_metadata(name.removeprefix(METADATA), value))
             elif name in known:
                 search.conditions.append(known[name](value, at))
                 if name == "run":  # events of a run's parts carry its id
@@ -75,6 +82,26 @@ def parse(text: str, flow: Flow, at: datetime) -> Search:
         except ValueError as error:
             search.errors.append(f"{word}: {error}")
     return search
+
+
+def _by_metadata(key: str, value: str) -> Q:
+    """`meta.team:core`: no index has the metadata, so a time limit ends the search of a large table.
+
+    A number and a boolean match as such and as text, and a key with dots also as a path.
+    """
+    if not key or not value:
+        raise ValueError("write a key and a value like meta.team:core")
+    values: list[Any] = [value]
+    with suppress(ValueError, RecursionError):
+        values.append(json.loads(value))
+    paths = [[key], key.split(".")] if "." in key else [[key]]
+    found = Q(pk__in=[])
+    for path, each in product(paths, values):
+        transform: Any = "metadata"
+        for name in path:
+            transform = KeyTransform(name, transform)
+        found |= Q(KeyTransformExact(transform, Value(each, models.JSONField())))
+    return found
 
 
 def list_qualifiers(flow: Flow) -> dict[str, Reader]:

@@ -326,7 +326,7 @@ def _update_sql(vendor: str, stop_query: str, proof: str, *, is_agent: bool, asy
     )
 
 
-def drain_worker(worker_id: str, *, actor: Actor, within: UnitOfWork | None = None) -> None:
+def drain_worker(worker_id: str, *, actor: Actor, reason: str = "", within: UnitOfWork | None = None) -> None:
     """Give the worker no new tasks and shut it down once it holds none. Does nothing for a worker that has ended."""
 
     def drain(work: UnitOfWork) -> None:
@@ -335,8 +335,7 @@ def drain_worker(worker_id: str, *, actor: Actor, within: UnitOfWork | None = No
             return
         Worker.objects.filter(pk=worker_id).update(draining=True)
         if worker.state in (State.IDLE, State.SUSPENDED):
-            transitions.transition(
-                Worker, worker_id, "shutdown_requested", actor=actor, reason="it was drained", within=work
-            )
+            why = reason or "it was drained"
+            transitions.transition(Worker, worker_id, "shutdown_requested", actor=actor, reason=why, within=work)
 
     run_in_transaction(drain, within=within)

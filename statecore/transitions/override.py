@@ -122,8 +122,7 @@ def override(
     requested = {"to_state": to_state, "reason": reason, "category": category, "dry_run": dry_run}
     recording = recording_refusals(model, entity_id, actor, requested, is_preview=dry_run)
     with counting_refusals(model.flow.entity_type), recording:
-        require_override(model, actor)
-        _check_request(model, to_state, reason, category)
+        check_override(model, actor, to_state, reason, category)
         validate_reason_and_metadata(reason, metadata or {})
         return run_in_transaction(force_or_request, within=within, dry_run=dry_run, request=request, actor=actor)
 
@@ -238,7 +237,9 @@ def require_override(model: type[Entity], actor: Actor) -> None:
     rights.require(actor, model.flow, "override")
 
 
-def _check_request(model: type[Entity], to_state: str, reason: str, category: str) -> None:
+def check_override(model: type[Entity], actor: Actor, to_state: str, reason: str, category: str) -> None:
+    """Refuse what every entity of the machine would refuse."""
+    require_override(model, actor)
     errors = reason_errors(reason, category)
     if to_state not in model.flow.states:
         errors["to_state"] = [f"is not a state of {model.flow.entity_type}: {', '.join(model.flow.states)}."]

@@ -52,7 +52,7 @@ def retry(
         return outcome
 
     with counting_refusals(model.flow.entity_type):
-        _require_retry(model, actor)
+        require_retry(model, actor)
         validate_reason_and_metadata(reason, {})
         return run_in_transaction(succeed, within=within, dry_run=dry_run, request=request, actor=actor)
 
@@ -60,14 +60,14 @@ def retry(
 def may_retry(entity: Entity, actor: Actor) -> bool:
     """Whether `retry` would accept the entity now, apart from what its children and approvals demand."""
     try:
-        _require_retry(type(entity), actor)
+        require_retry(type(entity), actor)
         _check_retryable(entity, Facts(max(now(), entity.updated_at), actor, {}, ""))
     except Refusal:
         return False
     return True
 
 
-def _require_retry(model: type[Entity], actor: Actor) -> None:
+def require_retry(model: type[Entity], actor: Actor) -> None:
     """Retries are authorised by operators, or by the system on their policy; never by an agent."""
     if actor.holds:
         raise PermissionDenied("an agent does not retry", required=model.flow.permission("operate"))

@@ -72,8 +72,7 @@ def waive(
     requested = {"waiver": True, "reason": reason, "category": category, "dry_run": dry_run, **metadata}
     recording = recording_refusals(model, entity_id, actor, requested, is_preview=dry_run)
     with counting_refusals(model.flow.entity_type), recording:
-        _require_waiver(model, actor)
-        _check_request(reason, category, expires_at)
+        check_waiver(model, actor, reason, category, expires_at)
         validate_reason_and_metadata(reason, {})
         return run_in_transaction(waive_or_request, within=within, dry_run=dry_run, request=request, actor=actor)
 
@@ -131,13 +130,13 @@ def _write(work: UnitOfWork, entity: Entity, before: dict[str, Any], spec: Event
     return change, work.react([change])
 
 
-def _require_waiver(model: type[Entity], actor: Actor) -> None:
+def check_waiver(
+    model: type[Entity], actor: Actor, reason: str, category: str, expires_at: datetime | None = None
+) -> None:
+    """Refuse what every gate would refuse."""
     if actor.kind is not Kind.OPERATOR:
         raise PermissionDenied("only an operator waives a gate", required=model.flow.permission("waive"))
     rights.require(actor, model.flow, "waive")
-
-
-def _check_request(reason: str, category: str, expires_at: datetime | None) -> None:
     errors = reason_errors(reason, category)
     if expires_at is not None and expires_at <= now():
         errors[EXPIRES_AT] = ["must be in the future."]

@@ -1,5 +1,6 @@
 // Common to every page: menu, keyboard shortcuts, times, copy buttons, freshness.
 import { watch } from "./board.js";
+import { enableCommandBar } from "./command.js";
 import { copyFrom } from "./copying.js";
 import { areOn, key, listen, switchKeys, writeHelp } from "./keys.js";
 import { errorNote } from "./marks.js";
@@ -48,7 +49,9 @@ const openHelp = () => {
 };
 keysOn?.addEventListener("change", () => switchKeys(keysOn.checked));
 document.getElementById("help-open")?.addEventListener("click", openHelp);
-key("/", "search", () => (document.querySelector("[role=search] input") ?? side.querySelector("a")).focus());
+enableCommandBar();
+const search = document.querySelector("main [role=search] input");
+if (search) key("f", "search this list", () => search.focus());
 key("?", "show shortcuts", openHelp);
 key("g", "go to overview", () => { location.href = "/"; });
 key("s", "go to stuck", () => { location.href = "/stuck/"; });

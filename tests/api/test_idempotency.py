@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from statecore.bulk import jobs
+from statecore.bulk.actions import Fire
 from statecore.journal import Event
 from statecore.records import BulkJob, Phase
 from tests.api.callers import Caller, expect_ok, expect_refusal, member
@@ -166,19 +168,17 @@ def test_fields_that_the_trigger_does_not_take_are_wrong_for_all_of_them(
 
 
 def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from statecore.transitions import bulk_jobs
-
-    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 2)
-    monkeypatch.setattr(bulk_jobs, "PORTION", 2)
+    monkeypatch.setattr(Fire, "at_once", 2)
+    monkeypatch.setattr(Fire, "portion", 2)
     wanted = [job() for _ in range(3)] + ["nope"]
     response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": wanted, "trigger": "analyze"})
     reply = expect_ok(response, 202)
     assert response["Location"] == reply["url"] == f"/api/v1/bulk-jobs/{reply['job']['id']}/"
     path = reply["url"].removeprefix("/api/v1/")
     assert expect_ok(operator.get(path))["finished"] is False
-    bulk_jobs.run(reply["job"]["id"], portions=1)  # killed after the first batch; the sweep resumes it
+    jobs.run(reply["job"]["id"], portions=1)  # killed after the first batch; the sweep resumes it
     assert expect_ok(operator.get(path))["done"] == 2
-    bulk_jobs.run_due()
+    jobs.run_due()
     finished = expect_ok(operator.get(path))
     assert (finished["finished"], finished["done"], finished["refused"]) == (True, 4, 1)
     first = expect_ok(operator.get(f"{path}results/"))
@@ -191,14 +191,13 @@ def test_more_than_can_be_done_at_once_become_a_job(operator: Caller, monkeypatc
 
 def test_a_job_moves_nothing_more_once_its_token_is_revoked(operator: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     from statecore.records import token as tokens
-    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
+    monkeypatch.setattr(Fire, "at_once", 1)
     reply = expect_ok(
         operator.post("pipeline-jobs/bulk-transitions/", {"ids": [job(), job()], "trigger": "analyze"}), 202
     )
     tokens.revoke(operator.token)
-    bulk_jobs.run_due()
+    jobs.run_due()
     finished = BulkJob.objects.get(pk=reply["job"]["id"])
     assert (finished.done, finished.refused) == (2, 2)
 
@@ -217,18 +216,16 @@ def test_a_large_bulk_call_that_makes_no_sense_is_refused_before_it_is_a_job(
     body: dict, code: str, operator: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from statecore.records import BulkJob
-    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
+    monkeypatch.setattr(Fire, "at_once", 1)
     expect_refusal(operator.post("pipeline-jobs/bulk-transitions/", {"ids": ["a", "b"], **body}), 400, code)
     assert not BulkJob.objects.exists()
 
 
 def test_a_large_bulk_call_without_permission_creates_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     from statecore.records import BulkJob
-    from statecore.transitions import bulk_jobs
 
-    monkeypatch.setattr(bulk_jobs, "AT_ONCE", 1)
+    monkeypatch.setattr(Fire, "at_once", 1)
     nobody = Caller("operate", user=member("nobody", "operator"))
     nobody.user.groups.clear()
     body = {"ids": ["a", "b"], "trigger": "job_cancelled"}
@@ -252,3 +249,60 @@ def test_a_retried_request_is_executed_with_its_original_body(operator: Caller) 
         reply = expect_ok(operator.post("phases/", {"id": "PH-7"}, **{"Idempotency-Key": "k"}), 201)
 
     assert (reply["id"], len(tried)) == ("PH-7", 2)
+
+
+def test_every_action_is_applied_to_many_over_rest(operator: Caller) -> None:
+    task, gate = world.queued_task(), world.gate()
+    cancel = {"ids": [task.pk, "nope"], "action": "cancel", "reason": "called off"}
+    preview = expect_ok(operator.post("tasks/bulk/", {**cancel, "dry_run": True}))
+    done = expect_ok(operator.post("tasks/bulk/", cancel))
+    for answer in (preview, done):
+        assert (answer["total"], answer["refused"], answer["results"][0]["changed"]) == (2, 1, True)
+    retried = expect_ok(operator.post("tasks/bulk/", {"ids": [task.pk], "action": "retry"}))
+    assert retried["results"][0]["event"]["trigger"] == "retried"
+    waiver = {"reason": "known to be flaky", "category": "other", "expires_at": "2100-01-01T00:00:00Z"}
+    waived = expect_ok(operator.post("gates/bulk/", {"filter": {"id": [gate.pk]}, "action": "waive", **waiver}))
+    assert waived["results"][0]["event"]["trigger"] == "waived"
+    forced = {
+        "ids": [gate.pk],
+        "action": "override",
+        "to_state": "FAILED",
+        "reason": "seen to fail",
+        "category": "other",
+    }
+    assert expect_ok(operator.post("gates/bulk/", forced))["results"][0]["event"]["kind"] == "override"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "nonsense"}, {"action": "waive", "reason": "long enough a reason", "category": "other"},
+        {"action": "retry", "to_state": "failed"}, {"action": "cancel", "trigger": "cancel"},
+        {"action": "override", "to_state": "FAILED"}, {"action": "retry", "strange": 1}, {},
+    ],
+)  # fmt: skip
+def test_a_bulk_action_that_makes_no_sense_is_refused(body: dict, operator: Caller) -> None:
+    expect_refusal(operator.post("pipeline-jobs/bulk/", {"ids": [job()], **body}), 400, "invalid")
+
+
+def test_a_bulk_override_takes_the_scope_override() -> None:
+    body = {"ids": [job()], "action": "override", **OVERRIDE}
+    expect_refusal(Caller("operate").post("pipeline-jobs/bulk/", body), 403, "permission_denied")
+    expect_refusal(Caller("agent").post("pipeline-jobs/bulk/", {**body, "action": "retry"}), 400, "invalid")
+    retry = {"ids": [job()], "action": "retry"}
+    expect_refusal(Caller("agent").post("pipeline-jobs/bulk/", retry), 403, "permission_denied")
+
+
+def test_a_large_preview_tries_the_first_and_a_stopped_job_ends(
+    operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fire, "at_once", 2)
+    ids = [job() for _ in range(3)]
+    body = {"ids": [*ids, "nope"], "action": "cancel", "reason": "called off"}
+    preview = expect_ok(operator.post("pipeline-jobs/bulk/", {**body, "dry_run": True}))
+    assert (preview["total"], preview["applicable"], len(preview["results"])) == (4, 3, 2)
+    started = expect_ok(operator.post("pipeline-jobs/bulk/", body), 202)["job"]
+    assert (started["action"], started["finished"]) == ("cancel", False)
+    stopped = expect_ok(operator.post(f"bulk-jobs/{started['id']}/stop/"))
+    jobs.run_due()
+    assert (stopped["finished"], stopped["done"], bool(stopped["stopped_by"])) == (True, 0, True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from statecore.bulk.actions import Fire
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.records import BulkJob
-from statecore.transitions import bulk_jobs
 from tests.api import server
 from tests.api.callers import Caller, expect_ok
 from tests.support import world
@@ -64,7 +64,7 @@ def worker(redis: str, log: Path) -> Iterator[None]:
 
 
 def test_a_large_bulk_call_is_worked_off_by_a_celery_worker(redis_server: str, tmp_path: Path) -> None:
-    ids = [world.created("PipelineJob", id=f"j{number}").pk for number in range(bulk_jobs.AT_ONCE + 1)]
+    ids = [world.created("PipelineJob", id=f"j{number}").pk for number in range(Fire.at_once + 1)]
     operator = Caller("operate")
     with worker(redis_server, tmp_path / "worker.log"):
         response = operator.post("pipeline-jobs/bulk-transitions/", {"ids": ids, "trigger": "analyze"})

@@ -89,13 +89,15 @@ def needed_more(method: str, path: str) -> set[str]:
         return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}
+    if path.startswith("bulk-jobs/"):
+        return {"read", "agent", "integrate"}
     if path.startswith(("phases/", "holds/", "templates/", "schedules/", "webhooks/")) or (
         path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")
     ):
         return {"read", "agent", "integrate"}
     if (method, path) in {("post", "gates/"), ("post", "breakers/")}:
         return {"read", "agent", "integrate"}
-    if path.startswith(("patches/", "gates/")) and path.endswith(("transitions/", "heartbeat/")):
+    if path.startswith(("patches/", "gates/")) and path.endswith(("transitions/", "bulk/", "heartbeat/")):
         return {"read"}
     return {"read", "integrate"}
 

@@ -166,3 +166,16 @@ def test_watch_ends_on_a_run_that_waits_for_a_decision(statecore: Statecore) -> 
     message = statecore("watch", "runs", "r1", code=9).err
     assert "task t1" in message
     assert message.rstrip().endswith("needs a decision")
+
+
+def test_an_action_is_applied_to_many(statecore: Statecore) -> None:
+    submit({"id": "t1"}, {"id": "t2"})
+
+    output = statecore("bulk", "tasks", "cancel", "t1", "t2", "--reason", "called off", "--dry-run").out
+    assert output == "2 of 2 would be changed\n"
+    assert "only an operator" not in statecore("bulk", "tasks", "user_cancelled", "t1", "--reason", "called off").out
+    output = statecore("bulk", "tasks", "cancel", "--filter", "run=r1", "--reason", "called off", code=1).out
+    assert "t1" in output
+    assert output.endswith("1 of 2 were changed\n")
+    assert "is not an action of tasks" in statecore("bulk", "tasks", "waive", "t1", code=6).err
+    statecore("stop-bulk", "nope", code=5)

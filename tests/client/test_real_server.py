@@ -119,6 +119,8 @@ def test_the_calls_of_operators_and_displays_work(site: Site, tmp_path: Path) ->
         assert {alert["rule"] for alert in client.list_alerts()} <= {"needs_decision"}
         assert list(client.list_stuck()) is not None
         assert client.fire_for_many("tasks", "user_cancelled", ids=["t1", "t2"], reason="not needed")["total"] == 2
+        retried = client.apply_to_many("tasks", "retry", ids=["t2"], reason="needed after all")
+        assert (retried["total"], retried["results"][0]["refusal"] is None) == (1, retried["refused"] == 0)
         assert client.drain_worker("w1").state == "shutdown"
         assert client.edit("tasks", "t1", metadata={"seen": True}).metadata == {"seen": True}
 

@@ -29,6 +29,7 @@ TASK = ("tasks", "scene-t1")
 LISTED = [
     Page("overview", ANYBODY),
     Page("start", ANYBODY),
+    Page("command", ANYBODY),
     Page("stuck", ANYBODY),
     Page("tokens", ANYBODY),
     Page("second_factor", ANYBODY),
@@ -61,6 +62,7 @@ LISTED = [
     Page("run_journal", VIEW, ("scene",)),
     Page("run_working", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),
+    Page("bulk_jobs", VIEW),
     Page("matching", OPERATE, ("tasks",)),
     Page("transition", OPERATE, ("runs", "scene", "run_canceled")),
     Page("retry", OPERATE, TASK),
@@ -74,7 +76,7 @@ NOT_PAGES = {
     *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
     *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
     *("webhook_action",),
-    *("save_view", "delete_view", "select", "bulk", "bulk_job"),
+    *("save_view", "delete_view", "select", "bulk", "bulk_job", "stop_bulk_job"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
 MAY = {

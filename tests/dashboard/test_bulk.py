@@ -7,6 +7,8 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from statecore.bulk import Request, jobs, resolve
+from statecore.machines.task import Task
 from tests.dashboard.scene import Scene
 from tests.support import world
 
@@ -82,7 +84,7 @@ def test_counts_use_singular_and_plural(people: dict[str, Any], scene: Scene, cl
     one = client.get(f"{chosen(client, ids=['scene'])}?trigger=run_canceled").content.decode()
     assert "Change 1 run<" in one
     assert "Selection locked: 1 run," in one
-    assert "Dry run: 1 will change." in one
+    assert "1 will change." in one
     assert ">Cancel 1 run</button>" in one
 
     patches = [world.patch(id=f"plural-{number}").pk for number in range(2)]
@@ -106,11 +108,54 @@ def test_only_actions_that_apply_to_the_selection_are_offered(
     client.force_login(people["operator"])
     ended = world.run(id="ended-run")
     world.fire(ended, "run_canceled", actor=world.operator())
-    both, none = chosen(client, ids=["scene", "ended-run"]), chosen(client, ids=["ended-run"])
+    both, ended_only = chosen(client, ids=["scene", "ended-run"]), chosen(client, ids=["ended-run"])
 
     page = client.get(both, {"trigger": "run_canceled"})
-    assert page.context["triggers"] == [("run_canceled", "Cancel 1 run")]
+    assert [title for _query, title, _action in page.context["actions"]] == [
+        "Cancel 1 run", "Retry 1 run", "Pause 1 run"
+    ]  # fmt: skip
+    assert page.context["forcing"] == []  # operators may not override
     assert page.context["label"] == "Cancel 1 run"
-    page = client.get(none)
-    assert page.context["triggers"] == []
-    assert "No action applies to these runs" in page.content.decode()
+    assert [title for _query, title, _action in client.get(ended_only).context["actions"]] == ["Retry 1 run"]
+    client.force_login(people["supervisor"])
+    page = client.get(chosen(client, ids=["ended-run"]))
+    assert page.context["forcing"] == []
+
+
+def test_the_button_is_disabled_when_the_dry_run_says_that_none_would_change(
+    people: dict[str, Any], scene: Scene, client: Client
+) -> None:
+    client.force_login(people["operator"])
+    task = world.forced(world.task(), "failed")
+    world.fire(task.run, "run_canceled", actor=world.operator())
+    address = client.post(reverse("console:select", args=["tasks"]), {"ids": [task.pk]})["Location"]
+    page = client.get(address, {"action": "retry"})
+
+    assert page.context["preview"]["would"] == 0
+    assert 'class="button primary" disabled>Retry 1 task</button>' in page.content.decode()
+
+
+def test_forcing_needs_a_reason_and_shows_what_follows(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    client.force_login(people["supervisor"])
+    address = client.post(reverse("console:select", args=["tasks"]), {"ids": ["scene-t1", "scene-t2"]})["Location"]
+    force = {"action": "override", "to_state": "failed"}
+    page = client.get(address, force)
+    assert "Force 2 tasks to failed" in page.content.decode()
+
+    assert client.post(address, {**force, "reason": "short", "category": "other"}).status_code == 422
+    job = client.post(address, {**force, "reason": "seen to be wrong by hand", "category": "other"})["Location"]
+    assert client.get(job).context["job"].changed == 2
+    assert "Force 2 tasks to failed" in client.get(reverse("console:bulk_jobs")).content.decode()
+
+
+def test_a_job_is_stopped_by_those_who_may_operate(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    retry = resolve(Task.flow, Request(action="retry"))
+    job = jobs.begin(retry, ["scene-t3"], actor=world.operator(), user=people["operator"], token=None)
+    stop = reverse("console:stop_bulk_job", args=[job.pk])
+    client.force_login(people["viewer"])
+    assert client.post(stop).status_code == 403
+    client.force_login(people["operator"])
+    page = client.get(client.post(stop)["Location"])
+
+    assert "stopped by operator" in page.content.decode()
+    assert page.context["job"].done == 0

@@ -1,9 +1,10 @@
-"""`bulk`: one trigger for many entities, each accepted or refused separately."""
+"""`bulk`: one action for many entities, each accepted or refused separately; `stop-bulk` ends one that is running."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..records import Json
@@ -12,12 +13,14 @@ from .errors import CommandError, Exit
 from .reading import parse_pair
 
 POLL_SECONDS = 0.5
+ACTIONS = ("cancel", "retry", "override", "waive", "pause", "resume", "drain")
+TRANSITION = "transition"
 
 
 def add_commands(commands: Any) -> None:
-    bulk = commands.add_parser("bulk", help="fire a trigger for many entities")
+    bulk = commands.add_parser("bulk", help="apply an action to many entities")
     bulk.add_argument("collection", help="tasks, runs, workers, …")
-    bulk.add_argument("trigger", help="the trigger")
+    bulk.add_argument("action", help=f"{', '.join(ACTIONS)}, or a trigger")
     bulk.add_argument("id", nargs="*", help="the entities; or give a filter")
     bulk.add_argument(
         "-f",
@@ -28,19 +31,27 @@ def add_commands(commands: Any) -> None:
         metavar="FIELD=VALUE",
         help="the entities that match; repeatable",
     )
+    bulk.add_argument("--trigger", help="with the action `transition`: a trigger that is named like an action")
+    bulk.add_argument("--to-state", metavar="STATE", help="with `override`: the target state")
+    bulk.add_argument("--category", help="with `override` and `waive`: stuck, crashed_worker, infrastructure, …")
+    bulk.add_argument("--hours", type=float, metavar="H", help="with `waive`: the waivers end after H hours (never)")
     bulk.add_argument("--reason", help="recorded in the journal")
-    bulk.add_argument("--dry-run", action="store_true", help="show the result for each entity, and change nothing")
+    bulk.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     bulk.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    bulk.set_defaults(run=fire_for_many)
+    bulk.set_defaults(run=apply_to_many)
+
+    stop = commands.add_parser("stop-bulk", help="stop a bulk action; what it has done stays")
+    stop.add_argument("job", help="the job that `bulk` has printed")
+    stop.set_defaults(run=stop_job)
 
 
-def fire_for_many(options: Namespace, context: Context) -> Exit:
-    """Fires the trigger for the chosen entities; returns UNSUCCESSFUL if any of them was refused."""
+def apply_to_many(options: Namespace, context: Context) -> Exit:
+    """Applies the action to the chosen entities; returns UNSUCCESSFUL if any of them was refused."""
     if bool(options.id) == bool(options.filter):
         raise CommandError("give either ids or --filter FIELD=VALUE", Exit.USAGE)
     if context.is_interactive and not options.yes and not options.dry_run:
         _print_results(context, _request_bulk(options, context, dry_run=True), "would be")
-        if not context.confirm(f"{options.trigger} for all of these?"):
+        if not context.confirm(f"{options.action} for all of these?"):
             raise CommandError("nothing was changed")
     response = _request_bulk(options, context, dry_run=options.dry_run)
     if "job" in response:
@@ -48,18 +59,36 @@ def fire_for_many(options: Namespace, context: Context) -> Exit:
     return _print_results(context, response, "would be" if options.dry_run else "were")
 
 
+def stop_job(options: Namespace, context: Context) -> None:
+    job = context.client.stop_bulk_job(options.job)
+    if context.as_json:
+        context.print_json(job)
+    else:
+        context.print_line(f"{job['id']} ended after {job['done']} of {job['total']}")
+
+
 def _request_bulk(options: Namespace, context: Context, *, dry_run: bool) -> Json:
     chosen: dict[str, list[str]] = {}
     for name, value in options.filter:
         chosen.setdefault(name, []).append(value)
-    return context.client.fire_for_many(
-        options.collection, options.trigger, ids=options.id or None, matching=chosen or None,
-        reason=options.reason, dry_run=dry_run,
-    )  # fmt: skip
+    action = options.action if options.action in (*ACTIONS, TRANSITION) else TRANSITION
+    trigger = options.trigger if options.action in (*ACTIONS, TRANSITION) else options.action
+    ends = None if options.hours is None else (datetime.now(UTC) + timedelta(hours=options.hours)).isoformat()
+    fields = {
+        "trigger": trigger, "to_state": options.to_state, "category": options.category, "reason": options.reason,
+        "expires_at": ends,
+    }  # fmt: skip
+    given = {name: value for name, value in fields.items() if value is not None}
+    return context.client.apply_to_many(
+        options.collection, action, ids=options.id or None, matching=chosen or None, dry_run=dry_run, **given
+    )
 
 
 def _wait_for_job(job: Json, context: Context) -> Json:
     """Waits for a bulk job, which continues on the server even if this command is interrupted."""
+    context.print_note(
+        f"{job['id']}: {job['total']} {job['entity_type']} rows; `statecore stop-bulk {job['id']}` ends it"
+    )
     try:
         while not job["finished"]:
             context.show_progress(f"{job['done']} of {job['total']} …")
@@ -68,15 +97,28 @@ def _wait_for_job(job: Json, context: Context) -> Json:
     finally:
         context.clear_progress()
     results = list(context.client.list_bulk_results(job["id"]))
-    return {"total": job["total"], "refused": job["refused"], "results": results, "job": job["id"]}
+    counts = {name: job[name] for name in ("total", "refused", "approvals", "caused", "stopped_by")}
+    return {**counts, "results": results, "job": job["id"]}
 
 
 def _print_results(context: Context, response: Json, verb: str) -> Exit:
     if context.as_json:
         context.print_json(response)
     else:
-        refused = [each for each in response["results"] if each["refusal"]]
-        if refused:
-            context.print_table([(each["id"], each["refusal"]["detail"]) for each in refused], ("refused", "why"))
-        context.print_line(f"{response['total'] - response['refused']} of {response['total']} {verb} changed")
-    return Exit.UNSUCCESSFUL if response["refused"] else Exit.DONE
+        _print_table(context, response, verb)
+    return Exit.UNSUCCESSFUL if response["refused"] or response.get("stopped_by") else Exit.DONE
+
+
+def _print_table(context: Context, response: Json, verb: str) -> None:
+    results, waiting = response["results"], response["approvals"]
+    if refused := [each for each in results if each["refusal"]]:
+        context.print_table([(each["id"], each["refusal"]["detail"]) for each in refused], ("refused", "why"))
+    for each in response["caused"]:
+        context.print_line(f"downstream: {each['count']} {each['entity_type']} → {each['to_state']}")
+    if "applicable" in response:
+        context.print_line(f"{response['applicable']} apply; the first {len(results)} were tried")
+    if waiting:
+        context.print_line(f"{waiting} {'would wait' if verb == 'would be' else 'wait'} for a second person's approval")
+    done = len(results) - response["refused"] - waiting
+    stopped = f"; stopped by {response['stopped_by']}" if response.get("stopped_by") else ""
+    context.print_line(f"{done} of {response['total']} {verb} changed{stopped}")
