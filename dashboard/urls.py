@@ -30,6 +30,7 @@ from .pages import (
     second_factor,
     stuck,
     task_log,
+    templates,
     tokens,
     transition,
     waive,
@@ -84,6 +85,8 @@ urlpatterns = [
         path(f"schedules/<entity:schedule_id>/{action}/", schedules.act, {"action": action}, name=name)
         for action, name in (("run", "run_schedule"), ("pause", "pause_schedule"), ("resume", "resume_schedule"))
     ),
+    path("templates/", templates.templates, name="templates"),
+    path("templates/<entity:template_id>/", templates.template, name="template"),
     path("overrides/", overrides.overrides, name="overrides"),
     path("audit/", audit.audit, name="audit"),
     path("audit/accounts/", accounts.accounts, name="accounts"),

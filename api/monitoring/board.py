@@ -36,6 +36,7 @@ STATS = obj(
         "rates": obj({"window_minutes": COUNT, **_SHARES, "machines": by_name(obj(_SHARES))}),
         "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
         "stuck": obj({"total": COUNT, "machines": by_name(COUNT), "waiting": by_name(COUNT), "listed": COUNT}),
+        "progress": obj({"reported": COUNT, "percent": COUNT}),
         "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
         "holds": array(obj(_HOLD)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -50,6 +51,18 @@ def icon(name: str) -> SafeString:
 def sprite() -> str:
     """Cached: every icon of a page uses it."""
     return static("dashboard/icons.svg")
+
+
+@register.simple_tag
+def field_error(refusal: Any, name: str) -> SafeString:
+    """What is wrong with a field of a form or with a part of its JSON; empty if nothing is."""
+    errors: dict[str, list[str]] = refusal.facts.get("errors", {}) if refusal else {}
+    found = [
+        (field.removeprefix(name).lstrip("."), " ".join(sentences))
+        for field, sentences in errors.items()
+        if re.match(rf"{re.escape(name)}(?![a-z0-9_])", field)
+    ]
+    return format_html_join("", '<span class="hint tone-failed" role="alert">{} {}</span>', found)
 
 
 @register.simple_tag

@@ -16,7 +16,9 @@ from statecore.journal.position import head
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import Invalid
+from statecore.machines.task import Task
 from statecore.read_models import board, stuck
+from statecore.read_models.board import task_progress
 from statecore.read_models.board.stuck_counts import cache
 from statecore.records import Alert
 from statecore.records.alert import acknowledge
@@ -28,6 +30,7 @@ from tests.support.sequencer import catch_up
 @pytest.fixture(autouse=True)
 def _clear_cache() -> None:
     cache.clear()
+    task_progress.cache.clear()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -64,6 +67,16 @@ def test_stats_limited_to_some_machines_sum_only_those() -> None:
     all_machines = board.get_stats([flow.entity_type for flow in registry.flows()])
     assert all_machines["rates"] == whole["rates"]
     assert all_machines["minutes"] == whole["minutes"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_progress_is_the_mean_of_the_running_tasks_that_report_it() -> None:
+    for number, progress in enumerate([{"fraction": 0.25}, {"fraction": 1.0}, {"detail": "reading"}, None]):
+        Task.objects.filter(pk=world.running_task(id=f"t{number}").pk).update(progress=progress)
+    Task.objects.filter(pk=world.queued_task().pk).update(progress={"fraction": 0.0})
+
+    assert board.get_stats()["progress"] == {"reported": 2, "percent": 62}
+    assert board.get_stats({"run"})["progress"] == {"reported": 0, "percent": 0}
 
 
 def make_workstream_with_failed_task() -> Any:
@@ -119,6 +132,7 @@ def test_everything_that_waits_for_a_decision_is_counted() -> None:
 
 def count_queries() -> int:
     cache.clear()
+    task_progress.cache.clear()
     with CaptureQueriesContext(
         connection,
     ) as queries:

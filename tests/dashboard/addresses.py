@@ -45,6 +45,8 @@ LISTED = [
     Page("webhook", OPERATE, "webhook"),
     Page("schedules", VIEW),
     Page("schedule", VIEW, "new schedule"),
+    Page("templates", VIEW),
+    Page("template", VIEW, "template"),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
@@ -96,11 +98,15 @@ def unlisted() -> list[Page]:
 PAGES = [*LISTED, *unlisted()]
 
 
-def new_schedule() -> str:
-    task = {"id": "t"}
-    plan = {"phase": "PH", "workstreams": [{"id": "w", "tasks": [task]}]}
+def new_template() -> str:
+    plan = {"phase": "PH", "workstreams": [{"id": "w", "tasks": [{"id": "t"}]}]}
     if not PlanTemplate.objects.exists():
         templates.store("nightly", plan=plan, actor=world.operator())
+    return "nightly"
+
+
+def new_schedule() -> str:
+    new_template()
     return schedules.create({"template": "nightly", "cron": "0 2 * * *"}, actor=world.operator()).pk
 
 
@@ -108,6 +114,7 @@ CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
     "forced event": lambda: (last_forced(),),
     "pending approval": lambda: (pending_approval(),),
     "webhook": lambda: (webhook.create("https://example.com/", created_by="ada", owner_id=None)[0].pk,),
+    "template": lambda: (new_template(),),
     "new schedule": lambda: (new_schedule(),),
     "new gate": lambda: ("gates", world.gate().pk),
     "running task": lambda: ("tasks", world.running_task().pk),

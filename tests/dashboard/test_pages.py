@@ -20,7 +20,7 @@ from statecore import transitions
 from statecore.dashboard.queries import entities, history, runs
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
-from statecore.read_models.board import stuck_counts
+from statecore.read_models.board import cached, stuck_counts
 from statecore.records import token as tokens
 from tests.dashboard.addresses import PAGES, Page, address
 from tests.dashboard.scene import Scene, decode_journal
@@ -37,7 +37,7 @@ DEAR = {"stuck", "why", "force", "waive", "approval_preview", "audit_verify", "p
 def test_a_page_runs_at_most_12_queries(
     place: Page, people: dict[str, Any], scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stuck_counts, "CACHE_SECONDS", 3600.0)  # even on a slow machine
+    monkeypatch.setattr(cached, "CACHE_SECONDS", 3600.0)  # even on a slow machine
     client = Client()
     client.force_login(people["supervisor"])
     url = address(place, scene)  # may create what the page shows

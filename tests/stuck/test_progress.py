@@ -13,6 +13,7 @@ from statecore import scheduling
 from statecore.dashboard.queries.liveness import read_liveness
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
+from statecore.read_models.board import task_progress
 from statecore.read_models.stuck import list_stuck
 from statecore.read_models.stuck.listing import Kind, count_stuck
 from tests.api.callers import Caller, expect_ok
@@ -88,6 +89,9 @@ def test_the_pages_show_it(clock: Any, client: Client) -> None:
         assert "alive, but no progress for 12 min" in client.get(page).content.decode()
     working = client.get(reverse("console:run_working", args=["t-r"])).content.decode()
     assert "no progress for 12 min" in working
+    task_progress.cache.clear()
+    wall = client.get(reverse("console:wall")).content.decode()
+    assert '<b data-figure="progress.percent">50</b> % done' in wall
 
 
 def test_a_heartbeat_of_another_attempt_changes_nothing(clock: Any) -> None:

@@ -17,7 +17,9 @@ from ...records import Alert, SinkCursor, StateCount, TransitionRate
 from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
 from ...records.hold import Hold, Kind, select_active
-from .stuck_counts import StuckCounts, cache
+from . import stuck_counts, task_progress
+from .stuck_counts import StuckCounts
+from .task_progress import TaskProgress
 
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class Snapshot(NamedTuple):
     counts: dict[str, dict[str, int]]
     minutes: dict[str, dict[str, dict[str, int]]]
     stuck: StuckCounts
+    progress: TaskProgress
     alerts: dict[str, int]
     holds: list[Hold]
 
@@ -47,7 +50,8 @@ def take_snapshot() -> Snapshot:
     at = now()
     position, counts = _read_counts()
     alerts, holds = _count_alerts(), list(select_active(at))
-    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), cache.get(at), alerts, holds)
+    stuck, progress = stuck_counts.cache.get(at), task_progress.cache.get(at)
+    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), stuck, progress, alerts, holds)
 
 
 def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -75,6 +79,7 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
             "waiting": _keep_visible(snapshot.stuck.waiting, visible),
             "listed": sum(_keep_visible(snapshot.stuck.listed, visible).values()),
         },
+        "progress": (snapshot.progress if visible is None or "task" in visible else TaskProgress(0, 0))._asdict(),
         "alerts": snapshot.alerts,
         "holds": [_serialize_hold(hold) for hold in snapshot.holds if _is_hold_visible(hold, visible)],
     }

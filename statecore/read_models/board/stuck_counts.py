@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from datetime import datetime
 from typing import NamedTuple
 
 from ..stuck import Kind, count_stuck
 from ..stuck.overdue import count_overdue
-
-CACHE_SECONDS = 5.0
+from .cached import Cached
 
 
 class StuckCounts(NamedTuple):
@@ -20,25 +17,6 @@ class StuckCounts(NamedTuple):
     overdue: dict[str, int]
     waiting: dict[str, int]
     listed: dict[str, int]
-
-
-class StuckCountsCache:
-    """One result for all callers in the process; while one caller counts, the others wait for its result."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.counts = StuckCounts({}, {}, {})
-        self.until = 0.0
-
-    def get(self, at: datetime) -> StuckCounts:
-        with self.lock:
-            if time.monotonic() >= self.until:
-                self.counts = _count(at)
-                self.until = time.monotonic() + CACHE_SECONDS
-            return self.counts
-
-    def clear(self) -> None:
-        self.until = 0.0
 
 
 def _count(at: datetime) -> StuckCounts:
@@ -53,4 +31,4 @@ def _count(at: datetime) -> StuckCounts:
     return StuckCounts(dict(+overdue), dict(+waiting), dict(+listed))
 
 
-cache = StuckCountsCache()
+cache = Cached(_count)
