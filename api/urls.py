@@ -25,7 +25,7 @@ from . import (
     templates,
     webhooks,
 )  # fmt: skip
-from .monitoring import board, journal, machines, proofs
+from .monitoring import board, incidents, journal, machines, proofs
 from .openapi import views as openapi
 from .views import ApiView, UnknownUrl
 
@@ -65,7 +65,7 @@ def collect_routes(module: ModuleType) -> list[URLPattern]:
 # These come before the generic routes of the machines, where an id matches any segment.
 SPECIFIC = [
     openapi, agents, claims, heartbeat, artifacts, logs, approvals, holds, schedules, templates, operators, records,
-    webhooks, bulk, board, journal, machines, proofs,
+    webhooks, bulk, board, incidents, journal, machines, proofs,
 ]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -29,6 +29,7 @@ RECORDS = (
     "alert",
     "event",
     "hold",
+    "incident",
     "plantemplate",
     "schedule",
     "phase",
@@ -66,7 +67,7 @@ def _default_codenames(group: str) -> set[str]:
     found |= {f"view_{record}" for record in RECORDS}
     found |= {f"{action}_display" for action in DISPLAY_ACTIONS[group]}
     if group != VIEWER:
-        found |= {"change_alert", "add_hold", "change_hold", "add_phase", "change_phase"}
+        found |= {"change_alert", "change_incident", "add_hold", "change_hold", "add_phase", "change_phase"}
         found |= {f"{action}_webhook" for action in ("view", "add", "change", "delete")}
         found |= {"add_plantemplate", "add_schedule", "change_schedule"}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found

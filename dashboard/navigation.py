@@ -23,7 +23,7 @@ class Page(NamedTuple):
 
 PAGES = (
     Page("overview", "Overview", "overview"),
-    Page("stuck", "Stuck", "stuck", (MACHINES,)),
+    Page("incidents", "Incidents", "stuck", (MACHINES,)),
     Page("alerts", "Alerts", "alerts", ("statecore.view_alert",)),
     Page("approvals", "Approvals", "shield", (MACHINES,)),
     Page("holds", "Holds", "held", ("statecore.view_hold",)),

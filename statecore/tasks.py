@@ -12,10 +12,10 @@ from statecore.bulk import jobs
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
-from statecore.operations import alarms, backup, integrity
+from statecore.operations import alarms, backup, incidents, integrity
 from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
-from statecore.records import process_report, recall, task_attempt, task_log, webhook
+from statecore.records import incident, process_report, recall, task_attempt, task_log, webhook
 from statecore.scheduling import breakers, heartbeats, holds, occurrences, timers
 from statecore.task_queue import app
 from statecore.transitions import approvals, waivers
@@ -29,10 +29,11 @@ log = structlog.get_logger(__name__)
 
 @shared_task
 def expire_idempotency_records() -> None:
-    """Delete old responses to idempotency keys, occurrences of schedules and reports of processes that ended."""
+    """Delete old responses to idempotency keys, occurrences of schedules, reports of processes, and incidents."""
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
     occurrences.forget()
     process_report.forget()
+    incident.forget()
 
 
 @shared_task
@@ -172,6 +173,12 @@ def _count_waiting(queue: str) -> int:
             return int(channel.queue_declare(queue, passive=True).message_count)
         except connection.channel_errors:  # the queue does not exist yet
             return 0
+
+
+@shared_task
+def sweep_incidents() -> None:
+    """Group what is stuck and alerting by its cause, and escalate what no operator has acknowledged."""
+    incidents.sweep()
 
 
 @shared_task

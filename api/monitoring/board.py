@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpResponse
+from msgspec import Meta
 
 from statecore.kernel.refusals import NotFound, PermissionDenied
 from statecore.read_models import board, stuck
 from statecore.records import Alert
-from statecore.records.alert import NOTE_LENGTH, acknowledge
+from statecore.records.alert import NOTE_LENGTH, acknowledge, silence
 from statecore.records.token import Scope
 from statecore.transitions.unit_of_work import UnitOfWork
 
@@ -28,6 +30,15 @@ CHANGE_ALERT = "statecore.change_alert"
 ID_LIMIT = 2**63
 _SHARES = {"transitions_per_minute": NUMBER, "failure_rate": NUMBER, "override_rate": NUMBER}
 _HOLD = {"id": STRING, "scope": STRING, "reason": STRING, "created_by": STRING, "expires_at": nullable(TIME)}
+INCIDENT_SUMMARY = {
+    "id": COUNT,
+    **dict.fromkeys(("severity", "rule", "cause"), STRING),
+    "counts": by_name(COUNT),
+    "runs": COUNT,
+    "since": TIME,
+    **dict.fromkeys(("owner", "acknowledged_by"), nullable(STRING)),
+}
+_INCIDENT_COUNTS = dict.fromkeys(("open", "critical", "unacknowledged", "snoozed"), COUNT)
 STATS = obj(
     {
         "epoch": COUNT,
@@ -37,6 +48,10 @@ STATS = obj(
         "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
         "stuck": obj({"total": COUNT, "machines": by_name(COUNT), "waiting": by_name(COUNT), "listed": COUNT}),
         "progress": obj({"reported": COUNT, "percent": COUNT}),
+        "trends": by_name(array(COUNT)),
+        "today": by_name(by_name(COUNT)),
+        "blocked_gates": array(obj({"id": STRING, "gate_type": STRING, "since": TIME})),
+        "incidents": obj({**_INCIDENT_COUNTS, "worst": array(obj({**INCIDENT_SUMMARY, "impact": STRING}))}),
         "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
         "holds": array(obj(_HOLD)),
     }
@@ -53,6 +68,7 @@ STUCK = obj(
         "deadline_seconds": nullable(NUMBER),
         "overdue_seconds": NUMBER,
         "recovery": ANY_OBJECT,
+        "incident": nullable(COUNT),
         **_ACKNOWLEDGED,
     }
 )
@@ -68,6 +84,9 @@ ALERT = obj(
         "resolved_at": nullable(TIME),
         **_ACKNOWLEDGED,
         "note": nullable(STRING),
+        "silenced_until": nullable(TIME),
+        "silenced_by": nullable(STRING),
+        "incident": nullable(COUNT),
     }
 )
 
@@ -160,6 +179,32 @@ class Acknowledge(ApiView):
             return _get_alert(alert_id).as_dict()
 
         return body.respond_once(actor, acknowledge_alert)
+
+
+class Silence(ApiView):
+    route = "alerts/<int:alert_id>/silence/"
+    writes_need = (Scope.OPERATE,)
+
+    class Fields(Body):
+        until: Annotated[datetime, Meta(tz=True)] | None
+
+    @operation(
+        "Keep an alert from sending notifications",
+        {200: ALERT},
+        body=Fields,
+        description="Until then it sends none, also if it resolves and opens again; null ends that.",
+    )
+    def post(self, request: Request, alert_id: int) -> HttpResponse:
+        body, actor = RequestBody(request, self.Fields), actor_of(request)
+        if not actor.has_permission(CHANGE_ALERT):
+            raise PermissionDenied(f"{actor.name} may not silence alerts", required=CHANGE_ALERT)
+
+        def silence_alert(work: UnitOfWork | None) -> dict[str, Any]:
+            _get_alert(alert_id)
+            silence(alert_id, actor.name, body.fields.until)
+            return _get_alert(alert_id).as_dict()
+
+        return body.respond_once(actor, silence_alert)
 
 
 def _get_alert(alert_id: int) -> Alert:

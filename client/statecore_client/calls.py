@@ -8,6 +8,7 @@ from typing import Any
 from .agent_calls import AgentCalls
 from .artifact_calls import ArtifactCalls
 from .call import Call, build_path, call, drop_none, paged_call
+from .incident_calls import IncidentCalls
 from .operator_calls import OperatorCalls
 from .readers import (
     read_entity,
@@ -29,7 +30,7 @@ from .schedule_calls import ScheduleCalls
 from .webhook_calls import WebhookCalls
 
 
-class Calls(AgentCalls, ArtifactCalls, OperatorCalls, ScheduleCalls, WebhookCalls):
+class Calls(AgentCalls, ArtifactCalls, IncidentCalls, OperatorCalls, ScheduleCalls, WebhookCalls):
     @call
     def get(self, collection: str, entity_id: str, /) -> Call[Entity]:
         """Returns one entity."""

@@ -325,12 +325,34 @@ class StuckEntity(Record, kw_only=True):
     kind: str = "overdue"
     why: str = ""
     overdue_seconds: float = 0.0
+    incident: int | None = None
     recovery: Json = {}
 
     @property
     def actions(self) -> list[Json]:
         """What the caller may do now; each has `action` (`retry`, `transition`, `override`), `collection` and `id`."""
         return list(self.recovery.get("actions") or ())
+
+
+class Incident(Record, kw_only=True):
+    """A root cause with what hangs on it: `counts` has the number of entities by machine. `actions` only of one."""
+
+    id: int
+    version: int
+    rule: str
+    severity: str
+    cause: str
+    counts: dict[str, int]
+    runs: int
+    since: datetime
+    entity_type: str | None = None
+    entity_id: str | None = None
+    resolved_at: datetime | None = None
+    owner: str | None = None
+    acknowledged_by: str | None = None
+    acknowledged_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    actions: list[Json] = []
 
 
 class Machine(Record, kw_only=True):

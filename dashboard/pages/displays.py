@@ -59,7 +59,8 @@ def _pair(request: HttpRequest) -> HttpResponse:
 
 
 def _wall_address(request: HttpRequest) -> str:
-    chosen = {name: request.POST.get(name, "").strip()[:200] for name in ("machines", "theme", "scale", "seconds")}
+    names = ("machines", "theme", "scale", "layout", "seconds")
+    chosen = {name: request.POST.get(name, "").strip()[:200] for name in names}
     given = {name: value for name, value in chosen.items() if value}
     wall = reverse("console:wall")
     address = f"{wall}?{urlencode(given)}" if given else wall

@@ -13,6 +13,8 @@ from statecore.dashboard.queries import counts, feed, key_figures
 from statecore.journal.position import head
 from statecore.read_models import board
 
+NAMED = 5  # of the incidents
+
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
@@ -31,6 +33,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "feed": feed.list_latest(entity_types),
         "looks": feed.describe_states(),
         "stats": stats,
+        "more_incidents": max(stats["incidents"]["open"] - NAMED, 0),
         "per_minute": stats["rates"]["transitions_per_minute"],
         "here": "overview",
     }

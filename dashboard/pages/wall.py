@@ -14,11 +14,14 @@ from statecore.dashboard.assets import get_build_id
 from statecore.dashboard.models import Display
 from statecore.dashboard.queries import counts, key_figures
 from statecore.kernel.flow import Flow
+from statecore.machines.task import Task
 from statecore.read_models import board
 
 from .query_params import get_text
 
-MAX_TILES = 6  # per page at scale 1 and below
+# Tiles per page at scale 1 and below.
+LAYOUTS = {"1x1": 1, "2x1": 2, "3x2": 6, "3x3": 9}
+NAMED_INCIDENTS = 3
 THEMES, SCALES = ("dark", "light"), ("0.8", "0.9", "1", "1.1", "1.25", "1.5")
 MIN_SECONDS, DEFAULT_SECONDS, MAX_SECONDS = 3, 20, 600
 
@@ -33,9 +36,10 @@ def wall(request: HttpRequest) -> HttpResponse:
         for flow in flows
     ]
     context: dict[str, Any] = {
-        "pages": _split_into_pages(tiles, float(scale)),
+        "pages": _split_into_pages(tiles, float(scale), LAYOUTS.get(get_text(request, "layout"), LAYOUTS["3x2"])),
         "figures": key_figures.list_figures(stats, alerts="critical"),
         "stats": stats,
+        "most": NAMED_INCIDENTS,
         "theme": get_text(request, "theme") if get_text(request, "theme") in THEMES else THEMES[0],
         "scale": scale.replace(".", "-"),
         "seconds": _read_seconds(request),
@@ -58,15 +62,20 @@ def _chosen_machines(request: HttpRequest) -> list[Flow]:
     """The machines named in the URL, in that order, or all; limited to those the display may see."""
     visible = {flow.entity_type: flow for flow in permissions.visible_machines(request.user)}
     named = [visible[name] for name in get_text(request, "machines").split(",") if name in visible]
-    return named or sorted(visible.values(), key=navigation.menu_order)
+    return named or sorted(visible.values(), key=_wall_order)
 
 
-def _split_into_pages(tiles: list[Any], scale: float) -> list[list[Any]]:
+def _wall_order(flow: Flow) -> tuple[bool, tuple[bool, int]]:
+    """Tasks first: they are what a display is looked at for."""
+    return flow is not Task.flow, navigation.menu_order(flow)
+
+
+def _split_into_pages(tiles: list[Any], scale: float, most: int) -> list[list[Any]]:
     """As few pages as possible, evenly filled, so that no page shows a single tile.
 
     A tile grows with the scale in both directions.
     """
-    limit = min(MAX_TILES, int(MAX_TILES / scale**2))
+    limit = max(1, min(most, int(most / scale**2)))
     count = -(-len(tiles) // limit) or 1
     size, larger = divmod(len(tiles), count)
     starts = [page * size + min(page, larger) for page in range(count + 1)]

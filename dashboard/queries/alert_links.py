@@ -18,7 +18,7 @@ from statecore.machines.patch_ledger import State as Patch
 from statecore.machines.task import State as TaskState
 from statecore.machines.task import Task
 from statecore.records import Alert
-from statecore.records.alert import EPOCH, INTEGRITY, INVARIANT
+from statecore.records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 
 from .search import MAX_LENGTH
 
@@ -28,6 +28,12 @@ ENTITIES = {rule.name: rule.flow for rule in ENTRY_RULES}
 class Link(NamedTuple):
     url: str
     permission: str  # required to open the page
+
+
+def find_url(user: Any, alert: Alert) -> str:
+    """The page with what the alert counts, if the user may open it."""
+    link = find_link(alert)
+    return link.url if link and user.has_perm(link.permission) else ""
 
 
 def find_link(alert: Alert) -> Link | None:
@@ -94,6 +100,10 @@ def _webhook(alert: Alert) -> Link:
     return Link(reverse("console:webhook", args=[alert.key]), "statecore.view_webhook")
 
 
+def _missing_worker(alert: Alert) -> Link:
+    return _entities(Task.flow, f"state:{TaskState.QUEUED}")
+
+
 LISTS: dict[str, Callable[[Alert], Link | None]] = {
     "failure_rate": _failures,
     "retry_rate": _retries,
@@ -108,6 +118,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     INTEGRITY: _findings,
     INVARIANT: _findings,
     EPOCH: _epoch,
+    NO_WORKER: _missing_worker,
 }
 # Rules without a list: their text is complete.
 WITHOUT_LINK: set[str] = set()

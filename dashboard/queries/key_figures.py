@@ -30,7 +30,7 @@ def list_figures(stats: dict[str, Any], alerts: str = "open") -> list[Figure]:
     alert_mood = "bad" if stats["alerts"]["critical"] or alerts == "critical" else "careful"
     breakers, gates = circuit_breaker.CircuitBreaker.flow, test_gate.TestGate.flow
     return [
-        _figure(stats, "stuck.listed", "stuck", reverse("console:stuck"), "bad"),
+        _figure(stats, "incidents.open", "incidents", reverse("console:incidents"), "bad"),
         replace(
             _figure(stats, f"alerts.{alerts}", f"{alerts} alerts", reverse("console:alerts"), alert_mood),
             permission="statecore.view_alert",

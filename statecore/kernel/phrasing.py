@@ -46,9 +46,18 @@ def format_due(moment: datetime, at: datetime) -> str:
 
 def describe_end(entity: Entity, at: datetime) -> str:
     """Describes a final entity: `failed 12 min ago with exit 1`."""
+    return f"{format_state(entity)} {format_age(entity, at)} ago{_format_exit(entity)}"
+
+
+def describe_failure(entity: Entity) -> str:
+    """Describes a final entity by its error: `failed with exit 1: no such file`."""
+    error = first_line(getattr(entity, "last_error", "") or "")
+    return f"{format_state(entity)}{_format_exit(entity)}" + (f": {error}" if error else "")
+
+
+def _format_exit(entity: Entity) -> str:
     code = getattr(entity, "exit_code", None)
-    with_code = f" with exit {code}" if code is not None and entity.state not in entity.flow.done else ""
-    return f"{format_state(entity)} {format_age(entity, at)} ago{with_code}"
+    return f" with exit {code}" if code is not None and entity.state not in entity.flow.done else ""
 
 
 def relative_clause(end: str) -> str:

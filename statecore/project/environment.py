@@ -43,6 +43,7 @@ ALERT_LIMITS = {
     "retry_percent": 20, "retry_minutes": 10, "retry_least": 10,
     "quarantine_count": 3, "quarantine_minutes": 60,
     "blocked_count": 5,
+    "no_worker_minutes": 1,
     "webhook_minutes": 15,
 }  # fmt: skip
 
@@ -683,6 +684,18 @@ class Environment(BaseSettings):
         "STATECORE_NOTIFY_URLS",
         "[apprise](https://github.com/caronc/apprise) addresses to which alerts and rollbacks are sent, separated by"
         " commas; write a comma in an address as `%2C`",
+    )
+    escalation_urls: Annotated[tuple[str, ...], Words] = reporting(
+        "STATECORE_ESCALATION_URLS",
+        "addresses that are notified, one after the other, while a critical incident is not acknowledged; as in"
+        " `STATECORE_NOTIFY_URLS`",
+    )
+    escalation_minutes: Number = reporting(
+        "STATECORE_ESCALATION_MINUTES",
+        "minutes without an acknowledgement after which the next of these addresses is notified",
+        "15",
+        ge=1,
+        le=1_440,
     )
     log_format: Literal["console", "json"] = reporting("STATECORE_LOG_FORMAT", "`console` or `json`", "console")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = reporting(

@@ -13,6 +13,7 @@ from .counter import DwellCount, OverrideCount, StateCount, TransitionCount, Tra
 from .default_grant import DefaultGrant
 from .executor_work import ExecutorWork
 from .hold import Hold
+from .incident import Incident, IncidentEntity, IncidentEntry
 from .patch import Patch
 from .phase import Phase
 from .plan_template import PlanTemplate
@@ -30,8 +31,8 @@ from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
-    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "LogChunk", "OverrideCount", "Patch", "Phase", "PlanTemplate",
-    "ProcessReport", "Recall", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount",
-    "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog",
-    "WebhookDelivery",
+    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity", "IncidentEntry", "LogChunk",
+    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RunQueue", "Schedule",
+    "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease",
+    "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ NOTE_LENGTH = 2_000
 # The rules whose alerts say that stored data cannot be trusted.
 INTEGRITY, INVARIANT = "integrity", "invariant_broken"
 EPOCH = "epoch"
+NO_WORKER = "no_worker"
 
 
 class Alert(models.Model):
@@ -34,6 +35,10 @@ class Alert(models.Model):
     acknowledged_by = models.CharField(max_length=NAME_LENGTH, blank=True, default="")
     acknowledged_at = models.DateTimeField(null=True)
     note = models.CharField(max_length=NOTE_LENGTH, blank=True, default="")
+    # Until then it sends no notifications, also if it resolves and opens again.
+    silenced_until = models.DateTimeField(null=True)
+    silenced_by = models.CharField(max_length=NAME_LENGTH, blank=True, default="", db_default="")
+    incident = models.ForeignKey("statecore.Incident", models.SET_NULL, null=True, related_name="alerts")
 
     class Meta:
         default_permissions = ("view", "change")
@@ -58,7 +63,13 @@ class Alert(models.Model):
             "acknowledged_by": self.acknowledged_by or None,
             "acknowledged_at": self.acknowledged_at and rfc3339(self.acknowledged_at),
             "note": self.note or None,
+            "silenced_until": self.silenced_until and rfc3339(self.silenced_until),
+            "silenced_by": self.silenced_by or None,
+            "incident": self.incident_id,
         }
+
+    def is_silenced(self, at: datetime) -> bool:
+        return self.silenced_until is not None and self.silenced_until > at
 
 
 class AlertNotice(models.Model):
@@ -93,9 +104,15 @@ def store_notices(
 ) -> None:
     """Store one notice per receiver, so that retrying one receiver does not notify the others again."""
     for url in settings.STATECORE_NOTIFY_URLS:
-        AlertNotice.objects.create(
-            alert=alert, receiver=fingerprint(url), subject=subject[:200], text=text, next_try_at=at, urgency=urgency
-        )
+        store_notice(url, subject, text, at, alert, urgency)
+
+
+def store_notice(
+    url: str, subject: str, text: str, at: datetime, alert: Alert | None = None, urgency: Urgency = Urgency.INFO
+) -> None:
+    AlertNotice.objects.create(
+        alert=alert, receiver=fingerprint(url), subject=subject[:200], text=text, next_try_at=at, urgency=urgency
+    )
 
 
 def acknowledge(alert_id: int, name: str, note: str = "") -> bool:
@@ -107,3 +124,23 @@ def acknowledge(alert_id: int, name: str, note: str = "") -> bool:
         raise Invalid({"note": [complaint]})
     unacknowledged = Alert.objects.filter(pk=alert_id, acknowledged_at=None)
     return bool(unacknowledged.update(acknowledged_by=name, acknowledged_at=now(), note=note))
+
+
+def silence(alert_id: int, name: str, until: datetime | None) -> bool:
+    """Keep an alert from sending notifications until a moment, or no longer; return whether it is open.
+
+    The silence also covers later alerts of the same rule and key, so that one that comes and goes stays quiet. Raises
+    Invalid for a moment that has passed.
+    """
+    if until is not None and until <= now():
+        raise Invalid({"until": ["must be in the future."]})
+    fields = {"silenced_until": until, "silenced_by": name if until else ""}
+    return bool(Alert.objects.filter(pk=alert_id, resolved_at=None).update(**fields))
+
+
+def find_silence(rule: str, key: str, at: datetime) -> dict[str, Any]:
+    """Return the fields of the silence that a new alert inherits from the last one of the same rule and key."""
+    last = Alert.objects.filter(rule=rule, key=key).order_by("-pk").first()
+    if last is None or not last.is_silenced(at):
+        return {}
+    return {"silenced_until": last.silenced_until, "silenced_by": last.silenced_by}

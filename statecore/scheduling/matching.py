@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import Count, Min
 
 from ..kernel.clock import now
-from ..machines.worker import Worker
+from ..kernel.constraints import SqlLiteral
+from ..machines.task import State as TaskState
+from ..machines.task import Task
+from ..machines.worker import SILENCE_LIMIT, State, Worker
+from ..machines.workstream import State as WorkstreamState
+from ..machines.workstream import Workstream
+from ..records.hold import exclude_held
 from .claim_search import claimable_params, list_claimable_sql
 
 MAX_TASKS = 2_000  # a worker that only suits a task further back is not woken, and finds it with its next claim
@@ -41,3 +50,40 @@ def _assign(worker: Worker, unassigned: Counter[tuple[tuple[str, ...], str]]) ->
             room -= taken
             found = True
     return found
+
+
+class Unserved(NamedTuple):
+    """Queued tasks for which no live worker has the capabilities."""
+
+    capabilities: tuple[str, ...]
+    tasks: int
+    runs: int
+    since: datetime
+
+
+def find_unserved(at: datetime) -> list[Unserved]:
+    """Return the queued tasks, by required capabilities, that no live worker can take; without those that are held."""
+    paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
+    queued = Task.objects.filter(state=SqlLiteral(TaskState.QUEUED)).exclude(workstream__in=paused)
+    groups = exclude_held(queued, at).order_by().values_list("required_capabilities")
+    live = Worker.objects.filter(state__in=(State.IDLE, State.BUSY), last_heartbeat__gte=at - SILENCE_LIMIT)
+    offered = [set(each) for each in live.order_by().values_list("capabilities", flat=True)]
+    counted = groups.annotate(Count("pk"), Count("run", distinct=True), Min("state_entered_at"))
+    return _merge(
+        Unserved(tuple(sorted(required)), *rest) for required, *rest in counted if not _suits(required, offered)
+    )
+
+
+def _suits(required: Iterable[str], offered: list[set[str]]) -> bool:
+    return any(capabilities.issuperset(required) for capabilities in offered)
+
+
+def _merge(groups: Iterable[Unserved]) -> list[Unserved]:
+    """Merge groups that differ only in the order of their capabilities; their runs may be the same ones."""
+    merged: dict[tuple[str, ...], Unserved] = {}
+    for each in groups:
+        if known := merged.get(each.capabilities):
+            since, runs = min(known.since, each.since), max(known.runs, each.runs)
+            each = Unserved(each.capabilities, known.tasks + each.tasks, runs, since)
+        merged[each.capabilities] = each
+    return list(merged.values())

@@ -25,10 +25,11 @@ READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "
 FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
-# Approvals, holds, phases, templates and schedules, which people write; logs, which agents write; and the order of the
-# journal, which the sequencer writes.
+# Approvals, holds, incidents, phases, templates and schedules, which people write; logs, which agents write; and the
+# order of the journal, which the sequencer writes.
 NOT_FOR_EXECUTORS = {
-    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.logchunk", "statecore.numbering",
+    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.incident",
+    "statecore.incidententity", "statecore.incidententry", "statecore.logchunk", "statecore.numbering",
     "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.schedule",
     "statecore.scheduleoccurrence", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
     "statecore.treehashes",

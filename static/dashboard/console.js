@@ -4,10 +4,11 @@ import { enableCommandBar } from "./command.js";
 import { copyFrom } from "./copying.js";
 import { areOn, key, listen, switchKeys, writeHelp } from "./keys.js";
 import { errorNote } from "./marks.js";
+import { followList } from "./lists.js";
 import { enableRowKeys } from "./rows.js";
 import { useLocalZone, showExactTimes, updateTimes } from "./times.js";
 import { connection } from "./freshness.js";
-import { numberAt, showTallies } from "./tiles.js";
+import { showTallies } from "./tiles.js";
 
 const side = document.getElementById("side");
 const toggle = document.getElementById("side-toggle");
@@ -54,33 +55,13 @@ const search = document.querySelector("main [role=search] input");
 if (search) key("f", "search this list", () => search.focus());
 key("?", "show shortcuts", openHelp);
 key("g", "go to overview", () => { location.href = "/"; });
-key("s", "go to stuck", () => { location.href = "/stuck/"; });
+key("i", "go to incidents", () => { location.href = "/incidents/"; });
 enableRowKeys();
 listen();
 
 // Counts beside the navigation.
-const outdated = document.querySelector("[data-outdated-by]");
-let first = null;
-if (side?.dataset.hasMachines) watch((board) => {
-  showTallies(board);
-  if (!outdated) return;
-  const number = numberAt(board, outdated.dataset.outdatedBy);
-  if (first !== null && number !== first) checkList();
-  first = number;
-});
-
-// A notice on pages whose rows do not follow the board: the server compares the list with the one that is shown.
-const LIST_INTERVAL = 10_000;
-async function checkList() {
-  const url = new URL(location.href);
-  url.searchParams.set("part", "digest");
-  try {
-    const answer = await fetch(url, { headers: { "HX-Request": "true" } });
-    if (answer.ok && (await answer.text()) !== outdated.dataset.digest) outdated.classList.remove("hidden");
-  } catch { /* the server is unreachable: the next check follows */ }
-}
-if (outdated) setInterval(() => { if (!document.hidden && connection.isFresh && outdated.matches(".hidden")) checkList(); }, LIST_INTERVAL);
-outdated?.addEventListener("click", () => location.reload());
+if (side?.dataset.hasMachines) watch(showTallies);
+followList();
 
 updateTimes();
 showExactTimes();

@@ -2,6 +2,7 @@
 import { watch } from "./board.js";
 import { follow } from "./events.js";
 import { showHolds } from "./holds.js";
+import { showWorst } from "./incidents.js";
 import { chip, element, forcedMark, readJson } from "./marks.js";
 import { showBoard } from "./tiles.js";
 import { clock, timeElement } from "./times.js";
@@ -13,6 +14,7 @@ const LINES = 60;
 function show(board) {
   showBoard(board);
   showHolds(board.holds);
+  showWorst(board.incidents);
   draw(board.minutes);
 }
 

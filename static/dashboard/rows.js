@@ -39,6 +39,7 @@ export function enableRowKeys() {
   if (!document.querySelector("table[data-rows], #entities")) return;
   key("j", "next row", () => choose(chosen() + 1));
   key("k", "previous row", () => choose(Math.max(0, chosen() - 1)));
+  if (document.querySelector("[data-acknowledge]")) key("a", "acknowledge", () => rows()[chosen()]?.querySelector("[data-acknowledge]")?.click());
   key("n", "next page", () => document.querySelector("[data-next]")?.click());
   key("x", "select row", () => rows()[chosen()]?.querySelector("input[type=checkbox]")?.click());
   const place = rows().findIndex((row) => nameOf(row) && nameOf(row) === wanted());

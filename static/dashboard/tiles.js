@@ -23,7 +23,8 @@ function short(number) {
   return `${shown < 99.95 ? Math.round(shown * 10) / 10 : Math.round(shown)}${unit}`;
 }
 
-function showMachine(card, counts, write) {
+// On the wall, a state in which entities end shows how many did today, instead of ever.
+function showMachine(card, counts, today, write) {
   const shares = [...card.querySelectorAll(".counts [data-state]")];
   const isLive = (share) => !["done", "failed", "ended"].includes(share.dataset.tone);
   const live = shares.filter(isLive).reduce((sum, share) => sum + (counts[share.dataset.state] ?? 0), 0);
@@ -31,7 +32,7 @@ function showMachine(card, counts, write) {
   write(card.querySelector("[data-total]"), Object.values(counts).reduce((sum, count) => sum + count, 0));
   let start = 0;
   for (const share of shares) {
-    const count = counts[share.dataset.state] ?? 0;
+    const count = ("today" in share.dataset ? today : counts)[share.dataset.state] ?? 0;
     write(share.querySelector("b"), count);
     share.hidden = count === 0;
     const bar = card.querySelector(`[data-bar="${CSS.escape(share.dataset.state)}"]`);
@@ -72,7 +73,7 @@ function showNotices(board) {
 
 // The counts beside the navigation.
 export function showTallies(board) {
-  for (const [name, path] of [["stuck", "stuck.listed"], ["alerts", "alerts.open"], ["holds", "holds.length"]]) {
+  for (const [name, path] of [["incidents", "incidents.open"], ["alerts", "alerts.open"], ["holds", "holds.length"]]) {
     const [tally, count] = [document.querySelector(`[data-tally="${name}"]`), numberAt(board, path)];
     if (!tally) continue;
     set(tally, count || "");
@@ -81,7 +82,7 @@ export function showTallies(board) {
 }
 
 export function showBoard(board, write = writeExact) {
-  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, write);
+  for (const card of document.querySelectorAll("[data-machine]")) showMachine(card, board.counts[card.dataset.machine] ?? {}, board.today?.[card.dataset.machine] ?? {}, write);
   showFigures(board, write);
   showNotices(board);
 }

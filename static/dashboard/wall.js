@@ -2,9 +2,10 @@
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
 import { showHolds } from "./holds.js";
-import { readJson } from "./marks.js";
+import { showWorst } from "./incidents.js";
+import { element, icon, readJson } from "./marks.js";
 import { set, writeShort, showBoard } from "./tiles.js";
-import { ago, clock, updateTimes } from "./times.js";
+import { ago, clock, timeElement, updateTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
 const STALE = 60_000, BEAT = 30_000, A_DAY = 86_400_000;
@@ -39,9 +40,25 @@ function fitAll() {
   for (const box of figures) write(box, smallest);
   document.querySelectorAll("[data-page]:not([hidden]) .tile").forEach(fit);
 }
+// The transitions of each minute of the last hour, as a line across the tile.
+function showTrend(tile, numbers = []) {
+  const most = Math.max(...numbers, 1);
+  tile.querySelector("[data-trend]").setAttribute("points", numbers.map((number, place) => `${place},${10 - (9.5 * number) / most}`).join(" "));
+}
+
+function showBlockedGates(gates = []) {
+  const place = document.querySelector("[data-blocked-gates]");
+  place.hidden = gates.length === 0;
+  const names = gates.map(({ id, since }) => element("span", "", element("strong", "", id), " ", timeElement(since, "length")));
+  place.replaceChildren(icon("held"), element("span", "", gates.length === 1 ? "Blocked gate:" : "Blocked gates:"), ...names);
+}
+
 let holds = [];
 function show(board) {
   showBoard(board, writeShort);
+  showWorst(board.incidents);
+  showBlockedGates(board.blocked_gates);
+  for (const tile of tiles) showTrend(tile, board.trends?.[tile.dataset.machine]);
   holds = board.holds;
   showHolds(holds);
   fitAll();

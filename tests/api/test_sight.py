@@ -12,6 +12,8 @@ from django.urls import reverse
 
 from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
+from statecore.operations.incidents import sweep
+from statecore.records import Incident
 from tests.api.callers import Caller, expect_ok, expect_refusal, member
 from tests.api.test_rights import calls, fill_path, plain_user
 from tests.support import world
@@ -40,9 +42,9 @@ def answers(client: Client) -> dict[str, int]:
 def test_an_account_without_a_group_reads_nothing() -> None:
     client = logged_in(User.objects.create_user("nobody"))
     reply = answers(client)
-    # A bulk job that does not exist has no owner, and an unknown machine is a 404 for all.
+    # A bulk job that does not exist has no owner, and an unknown machine or incident is a 404 for all.
     missing = {path for path, code in reply.items() if code != 403}
-    assert missing == {path for path in reply if path.startswith(("bulk-jobs/", "machines/{"))}
+    assert missing == {path for path in reply if path.startswith(("bulk-jobs/", "machines/{", "incidents/{"))}
     assert all(reply[path] == 404 for path in missing)
 
 
@@ -77,18 +79,21 @@ def test_a_viewer_of_one_machine_gets_no_name_of_another() -> None:
         gate = world.gate(id="gate-x")
         parent = world.forced(world.workstream(), "ready")
         task = world.task(workstream=parent, entry_gates=[gate.pk])
+    sweep()
+    incident = Incident.objects.get(entities__entity_id=task.pk)
     for user, is_told in ((plain_user("ada", "view_task", "view_event"), False), (member("bob"), True)):
         client = logged_in(user)
         answers = [
             client.get(f"/api/v1/tasks/{task.pk}/explain/"),
             client.get("/api/v1/stuck/"),
             client.get(reverse("console:why", args=["tasks", task.pk])),
-            client.get(reverse("console:stuck")),
+            client.get(reverse("console:incident", args=[incident.pk])),
+            client.get(f"/api/v1/incidents/{incident.pk}/entities/"),
             Caller("read", user=user).get(f"tasks/{task.pk}/explain/"),
         ]
-        assert [answer.status_code for answer in answers] == [200] * 5
-        assert [gate.pk in answer.content.decode() for answer in answers] == [is_told] * 5
-        assert ["an entity you cannot access" in answer.content.decode() for answer in answers] == [not is_told] * 5
+        assert [answer.status_code for answer in answers] == [200] * 6
+        assert [gate.pk in answer.content.decode() for answer in answers] == [is_told] * 6
+        assert ["an entity you cannot access" in answer.content.decode() for answer in answers] == [not is_told] * 6
 
 
 @pytest.mark.django_db(transaction=True)

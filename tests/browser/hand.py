@@ -41,6 +41,7 @@ def world() -> None:
     force("task", "show-t5", "failed")
     age("task", "show-t1", 4000)
     Alert.objects.create(rule="by_hand", key="show", severity="critical", detail="something is late", opened_at=now())
+    sweep()
 
 
 def age(machine: str, entity_id: str, seconds: int) -> None:
@@ -93,6 +94,13 @@ def streams(run: str, workstreams: int, tasks: int) -> None:
     ]
     wanted = {"id": run, "phase": "PH-browser", "start": True, "workstreams": listed}
     scheduling.submit_plan(wanted, actor=THE_SYSTEM)
+
+
+def sweep() -> None:
+    """Groups what is stuck into incidents, as a Celery task does every ten seconds."""
+    from statecore.operations.incidents import sweep
+
+    sweep()
 
 
 def force(machine: str, entity_id: str, to_state: str, reason: str = "log shows that the job never started") -> None:
@@ -208,6 +216,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
         state,
         events,
         board,
+        sweep,
     )
 }
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from django.urls import reverse
 
 from statecore.dashboard.urls import urlpatterns
+from statecore.kernel.clock import now
+from statecore.operations.incidents import lifecycle
+from statecore.read_models.incidents import RootCause
 from statecore.records import PlanTemplate, webhook
 from statecore.scheduling import schedules, templates
 from tests.dashboard.scene import Scene, last_forced, pending_approval
@@ -30,7 +33,8 @@ LISTED = [
     Page("overview", ANYBODY),
     Page("start", ANYBODY),
     Page("command", ANYBODY),
-    Page("stuck", ANYBODY),
+    Page("incidents", ANYBODY),
+    Page("incident", VIEW, "open incident"),
     Page("tokens", ANYBODY),
     Page("second_factor", ANYBODY),
     Page("account", ANYBODY),
@@ -75,7 +79,8 @@ LISTED = [
 ]
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
-    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "approve", "acknowledge_stuck", "revoke"),
+    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "silence", "approve", "revoke"),
+    *("stuck", "incident_action"),
     *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
     *("webhook_action",),
     *("save_view", "delete_view", "select", "bulk", "bulk_job", "stop_bulk_job"),
@@ -110,12 +115,19 @@ def new_schedule() -> str:
     return schedules.create({"template": "nightly", "cron": "0 2 * * *"}, actor=world.operator()).pk
 
 
+def open_incident() -> int:
+    """Returns an incident about a task."""
+    root = RootCause("task scene-t1", "Task scene-t1 failed", "task", "scene-t1", ("task",))
+    return lifecycle.open_incident(root.key, root, [], now()).pk
+
+
 CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
     "forced event": lambda: (last_forced(),),
     "pending approval": lambda: (pending_approval(),),
     "webhook": lambda: (webhook.create("https://example.com/", created_by="ada", owner_id=None)[0].pk,),
     "template": lambda: (new_template(),),
     "new schedule": lambda: (new_schedule(),),
+    "open incident": lambda: (open_incident(),),
     "new gate": lambda: ("gates", world.gate().pk),
     "running task": lambda: ("tasks", world.running_task().pk),
 }

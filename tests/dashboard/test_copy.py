@@ -139,4 +139,4 @@ def test_a_user_without_machines_is_not_led_to_stuck_entities(people: dict[str, 
     client = Client()
     client.force_login(people["nobody"])
 
-    assert 'data-nav="stuck"' not in client.get("/").content.decode()
+    assert 'data-nav="incidents"' not in client.get("/").content.decode()

@@ -115,6 +115,7 @@ def test_a_migration_renames_the_accounts_and_permissions_of_displays(people: di
     assert display.user.username == f"display-{display.pk}"
     shown = {
         "statecore.view_hold",
+        "statecore.view_incident",
         "statecore.view_plantemplate",
         "statecore.view_schedule",
         *(flow.permission("view") for flow in registry.flows()),

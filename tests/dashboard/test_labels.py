@@ -11,6 +11,8 @@ from django.urls import reverse
 from statecore.dashboard import labels
 from statecore.kernel import registry
 from statecore.kernel.actors import Kind
+from statecore.operations.incidents import sweep
+from statecore.records import Incident
 from tests.dashboard.scene import Scene
 from tests.support import world
 
@@ -64,15 +66,14 @@ def test_a_wrong_state_is_explained_in_words(people: dict[str, Any], scene: Scen
     assert "Can&#x27;t skip a validating workstream." in answer.content.decode()
 
 
-def test_the_stuck_page_links_the_actions_that_apply(people: dict[str, Any], scene: Scene, client: Client) -> None:
+def test_an_incident_links_the_actions_that_apply(people: dict[str, Any], scene: Scene, client: Client) -> None:
     workstream = world.forced(world.workstream(id="halted"), "ready")
     world.forced(world.task(id="halted-t1", workstream=workstream), "failed")
+    sweep()
+    place = reverse("console:incident", args=[Incident.objects.get(key="task halted-t1").pk])
     client.force_login(people["operator"])
 
-    rows = client.get(reverse("console:stuck"), {"machine": "workstream"}).context["rows"]
-
-    (row,) = (row for row in rows if row["item"].entity.pk == "halted")
-    assert row["actions"] == [
+    assert client.get(place).context["actions"] == [
         ("Retry task", "Retry task halted-t1", reverse("console:retry", args=["tasks", "halted-t1"])),
         *(
             (label, f"{label} halted", reverse("console:transition", args=["workstreams", "halted", trigger]))
@@ -83,5 +84,4 @@ def test_the_stuck_page_links_the_actions_that_apply(people: dict[str, Any], sce
         ),
     ]
     client.force_login(people["viewer"])
-    rows = client.get(reverse("console:stuck"), {"machine": "workstream"}).context["rows"]
-    assert not any(row["actions"] for row in rows)
+    assert not client.get(place).context["actions"]

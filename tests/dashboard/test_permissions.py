@@ -60,7 +60,7 @@ def test_key_figures_link_only_permitted_pages(
     client.force_login(people["nobody"])
     places = re.findall(r'<a href="([^"]+)" class="figure', client.get("/").content.decode())
 
-    assert (reverse("console:stuck") in places) == ("view_task" in may)
+    assert (reverse("console:incidents") in places) == ("view_task" in may)
     assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
 
 
@@ -78,7 +78,7 @@ def test_the_figures_lead_a_viewer_to_every_page(people: dict[str, Any], scene: 
     client.force_login(people["viewer"])
     places = re.findall(r'<a href="(/\w+/(?:\?[^"]*)?)" class="figure', client.get("/").content.decode())
 
-    assert places == ["/stuck/", "/alerts/", "/overrides/?last=hour"]
+    assert places == ["/incidents/", "/alerts/", "/overrides/?last=hour"]
 
 
 def test_the_navigation_of_a_viewer_has_every_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
@@ -86,7 +86,7 @@ def test_the_navigation_of_a_viewer_has_every_page(people: dict[str, Any], scene
     body = client.get(reverse("console:tokens")).content.decode()
 
     assert re.findall(r'data-nav="(\w+)"', body) == [
-        *("overview", "stuck", "alerts", "approvals", "holds", "schedules", "overrides", "audit"),
+        *("overview", "incidents", "alerts", "approvals", "holds", "schedules", "overrides", "audit"),
         *("displays", "tokens", "start"),
     ]
 
@@ -95,7 +95,7 @@ CHANGES = [
     ("transition", ("runs", "scene", "run_canceled"), {}, "operate"),
     ("retry", ("tasks", "scene-t1"), {}, "operate"),
     ("approve", ("tasks", "scene-t1"), {}, "operate"),
-    ("acknowledge_stuck", ("tasks", "scene-t1"), {}, "operate"),
+    ("incident_action", (1,), {"action": "acknowledge"}, "operate"),
     (
         "force",
         ("tasks", "scene-t1"),

@@ -13,9 +13,11 @@ from statecore import scheduling
 from statecore.dashboard.queries.liveness import read_liveness
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
+from statecore.operations.incidents import sweep
 from statecore.read_models.board import task_progress
 from statecore.read_models.stuck import list_stuck
 from statecore.read_models.stuck.listing import Kind, count_stuck
+from statecore.records import Incident
 from tests.api.callers import Caller, expect_ok
 from tests.logs.writing import start_task
 
@@ -85,7 +87,9 @@ def test_the_pages_show_it(clock: Any, client: Client) -> None:
     start_task(agent, timeout_sec=7200)
     report(agent, 13, clock, fraction=0.5)
     client.force_login(agent.user)
-    for page in (reverse("console:stuck"), reverse("console:liveness", args=["tasks", "t"])):
+    sweep()
+    incident = reverse("console:incident", args=[Incident.objects.get().pk])
+    for page in (reverse("console:incidents"), incident, reverse("console:liveness", args=["tasks", "t"])):
         assert "alive, but no progress for 12 min" in client.get(page).content.decode()
     working = client.get(reverse("console:run_working", args=["t-r"])).content.decode()
     assert "no progress for 12 min" in working

@@ -51,6 +51,7 @@ def test_an_item_has_state_deadline_reason_and_suggested_action(later) -> None:
         "overdue_seconds": 120.0,
         "why": "queued 12 min: there is no live worker",
         "recovery": {"action": "user_cancelled or override", "mode": "operator"},
+        "incident": None,
         "acknowledged_by": None,
         "acknowledged_at": None,
     }

@@ -18,6 +18,7 @@ from . import (
     bulk,
     calls,
     holds,
+    incidents,
     logs,
     overrides,
     patches,
@@ -73,8 +74,8 @@ def build_parser() -> Parser:
     parser.set_defaults(server=None, json=False, patience=None)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (
-        session, reading, logs, watching, transitions, bulk, holds, schedules, overrides, approvals, patches, artifacts,
-        regression, playbooks, webhooks, proofs, witness, agent, calls,
+        session, reading, logs, watching, transitions, bulk, holds, incidents, schedules, overrides, approvals, patches,
+        artifacts, regression, playbooks, webhooks, proofs, witness, agent, calls,
     ):  # fmt: skip
         module.add_commands(commands)
     server.add_commands(commands)

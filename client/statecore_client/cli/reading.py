@@ -152,6 +152,8 @@ def format_action(action: dict[str, Any]) -> str:
             return f"statecore retry {collection} {id_}"
         case "transition":
             return f"statecore fire {collection} {id_} {format_line(action['trigger'])}"
+        case "waive":
+            return f"statecore waive-gate {id_} --category stuck --reason …"
         case _:
-            forced = format_line(action["to_state"])
+            forced = format_line(action.get("to_state") or "STATE")
             return f"statecore override {collection} {id_} {forced} --category stuck --reason …"

@@ -8,28 +8,25 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Q, QuerySet, Sum
 
 from ...kernel import registry
 from ...kernel.clock import format_utc
-from ...kernel.constraints import is_live
 from ...kernel.flow import Flow
 from ...kernel.transition import Severity
 from ...machines.circuit_breaker import CircuitBreaker
 from ...machines.circuit_breaker import State as Breaker
 from ...machines.patch_ledger import PatchLedger
 from ...machines.patch_ledger import State as Patch
-from ...machines.task import LOST, Task
 from ...machines.task import State as TaskState
-from ...machines.test_gate import State as Gate
-from ...machines.test_gate import TestGate
+from ...machines.task import Task
 from ...machines.uet_worker import QUARANTINE_LIMIT, UetWorker
 from ...machines.uet_worker import State as UetState
 from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
 from ...read_models import stuck, webhooks
 from ...records import StateCount, TransitionRate
-from ...records.alert import EPOCH, INTEGRITY, INVARIANT
+from ...records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
@@ -40,7 +37,6 @@ ENDED_WHEN_SILENT = {
     (Worker.flow.entity_type, str(WorkerState.IDLE)): RECOVERY_WINDOW,
     (UetWorker.flow.entity_type, str(UetState.IDLE)): QUARANTINE_LIMIT,
 }
-UNDER_WAY = (TaskState.QUEUED, TaskState.RUNNING, TaskState.VALIDATING, TaskState.RETRYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ class CountRule:
 
 @dataclass(frozen=True, slots=True)
 class FindingRule:
-    """An alert about findings of integrity checks, which `statecore.operations.alarms` opens and resolves."""
+    """An alert about findings of checks and sweeps of `statecore.operations`, which open and resolve it."""
 
     name: str
     severity: Severity
@@ -142,19 +138,9 @@ def find_too_many_blocked(at: datetime) -> Iterator[Violation]:
     counted = StateCount.objects.filter(entity_type=Task.flow.entity_type, state=TaskState.BLOCKED)
     if (counted.values_list("count", flat=True).first() or 0) <= get_limit("blocked_count"):
         return
-    count = _select_hopelessly_blocked().count()
+    count = stuck.select_hopelessly_blocked().count()
     if count > get_limit("blocked_count"):
         yield Violation("blocked", f"{count} tasks are blocked", {"count": count})
-
-
-def _select_hopelessly_blocked() -> QuerySet[Any]:
-    """Returns the blocked tasks of workstreams with a lost task or a failed gate, or without a task under way."""
-    siblings = Task.objects.filter(workstream=OuterRef("workstream"))
-    under_way = siblings.filter(is_live({TaskState.COMPLETED}), state__in=UNDER_WAY)
-    lost = siblings.filter(state__in=LOST, successor=None)
-    failed = TestGate.objects.filter(workstream=OuterRef("workstream"), state=Gate.FAILED, successor=None)
-    blocked: QuerySet[Any] = Task.objects.filter(is_live(Task.flow.final), state=TaskState.BLOCKED)
-    return blocked.filter(~Exists(under_way) | Exists(lost) | Exists(failed))
 
 
 def find_no_progress(at: datetime) -> Iterator[Violation]:
@@ -288,6 +274,11 @@ COUNT_RULES = (
 )  # fmt: skip
 
 FINDING_RULES = (
+    FindingRule(
+        NO_WORKER,
+        Severity.CRITICAL,
+        "tasks have been queued for more than {no_worker_minutes} minutes, and no live worker has their capabilities",
+    ),
     FindingRule(
         INTEGRITY, Severity.CRITICAL, "stored data does not verify: it was changed in another way than by a transition"
     ),

@@ -14,7 +14,7 @@ from ...kernel.clock import now
 from ...kernel.transition import Severity
 from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
-from ...records.alert import EPOCH
+from ...records.alert import EPOCH, find_silence
 from .alert_rules import COUNT_RULES, ENTRY_RULES, RULES, CountRule, Violation, get_limit
 from .notices import store_opened, store_resolved
 from .sink import Batch, NumberedEvent, Sink
@@ -94,7 +94,10 @@ def open_or_update(rule: str, severity: Severity, violation: Violation, at: date
     if Alert.objects.filter(rule=rule, key=violation.key, resolved_at=None).update(**fields):
         return
     with transaction.atomic():
-        alert = Alert.objects.create(rule=rule, key=violation.key, severity=severity.value, opened_at=at, **fields)
+        silence = find_silence(rule, violation.key, at)
+        alert = Alert.objects.create(
+            rule=rule, key=violation.key, severity=severity.value, opened_at=at, **fields, **silence
+        )
         store_opened(alert, at)
 
 

@@ -37,6 +37,8 @@ def store_resolved(alert: Alert, at: datetime) -> None:
 
 
 def _store(alert: Alert, subject: str, at: datetime, urgency: Urgency) -> None:
+    if alert.is_silenced(at):
+        return
     text = f"{subject}\nrule: {alert.rule}\nsince: {format_utc(alert.opened_at)}"
     alert_records.store_notices(subject, text, at, alert, urgency)
 
@@ -46,7 +48,8 @@ def send_due() -> int:
 
     Safe to run concurrently: each attempt is reserved in the database first.
     """
-    receivers = {fingerprint(url): url for url in settings.STATECORE_NOTIFY_URLS}
+    urls = (*settings.STATECORE_NOTIFY_URLS, *settings.STATECORE_ESCALATION_URLS)
+    receivers = {fingerprint(url): url for url in urls}
     due = AlertNotice.objects.filter(done_at=None, next_try_at__lte=now()).order_by("next_try_at", "pk")
     return sum(_attempt(notice, receivers.get(notice.receiver)) for notice in due[:BATCH_SIZE])
 

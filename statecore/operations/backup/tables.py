@@ -16,6 +16,7 @@ from ...records import (
     BulkJob,
     BulkPortion,
     DefaultGrant,
+    IncidentEntity,
     LogChunk,
     ProcessReport,
     TaskLog,
@@ -31,7 +32,7 @@ CHUNK = 1_000
 # such as those that belong to its users.
 EXCLUDED = (
     Event, Position, Numbering, IdempotencyRecord, AlertNotice, Token, ToolLease, BulkJob, BulkPortion, DefaultGrant,
-    LogChunk, ProcessReport, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
+    IncidentEntity, LogChunk, ProcessReport, TaskLog, Webhook, WebhookBacklog, WebhookDelivery,
 )  # fmt: skip
 Row = dict[str, Any]
 

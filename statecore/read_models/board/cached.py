@@ -14,10 +14,13 @@ CACHE_SECONDS = 5.0
 
 
 class Cached(Generic[T]):
-    """One result for all callers in the process; while one caller reads, the others wait for its result."""
+    """One result for all callers in the process; while one caller reads, the others wait for its result.
 
-    def __init__(self, read: Callable[[datetime], T]) -> None:
-        self.read, self.lock = read, threading.Lock()
+    `factor` multiplies the time for which it is kept.
+    """
+
+    def __init__(self, read: Callable[[datetime], T], factor: int = 1) -> None:
+        self.read, self.factor, self.lock = read, factor, threading.Lock()
         self.found: T | None = None
         self.until = 0.0
 
@@ -25,7 +28,7 @@ class Cached(Generic[T]):
         with self.lock:
             if self.found is None or time.monotonic() >= self.until:
                 self.found = self.read(at)
-                self.until = time.monotonic() + CACHE_SECONDS
+                self.until = time.monotonic() + self.factor * CACHE_SECONDS
             return self.found
 
     def clear(self) -> None:

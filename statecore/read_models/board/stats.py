@@ -17,9 +17,11 @@ from ...records import Alert, SinkCursor, StateCount, TransitionRate
 from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
 from ...records.hold import Hold, Kind, select_active
-from . import stuck_counts, task_progress
+from ..incidents import summarize
+from . import stuck_counts, task_progress, today
 from .stuck_counts import StuckCounts
 from .task_progress import TaskProgress
+from .today import Today
 
 T = TypeVar("T")
 
@@ -39,6 +41,7 @@ class Snapshot(NamedTuple):
     progress: TaskProgress
     alerts: dict[str, int]
     holds: list[Hold]
+    today: Today
 
 
 def get_stats(visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -50,8 +53,9 @@ def take_snapshot() -> Snapshot:
     at = now()
     position, counts = _read_counts()
     alerts, holds = _count_alerts(), list(select_active(at))
-    stuck, progress = stuck_counts.cache.get(at), task_progress.cache.get(at)
-    return Snapshot(at, current_epoch(), position, counts, _read_minutes(at), stuck, progress, alerts, holds)
+    minutes, stuck = _read_minutes(at), stuck_counts.cache.get(at)
+    progress, ended = task_progress.cache.get(at), today.cache.get(at)
+    return Snapshot(at, current_epoch(), position, counts, minutes, stuck, progress, alerts, holds, ended)
 
 
 def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -73,6 +77,9 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
         "minutes": {
             minute: _sum_numbers(machines.values()) for minute, machines in _iterate_visible_minutes(snapshot, visible)
         },
+        "trends": _list_trends(snapshot, visible),
+        "today": _keep_visible(snapshot.today.ended, visible),
+        "blocked_gates": snapshot.today.blocked_gates if visible is None or "test_gate" in visible else [],
         "stuck": {
             "total": sum(overdue.values()),
             "machines": overdue,
@@ -81,7 +88,20 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
         },
         "progress": (snapshot.progress if visible is None or "task" in visible else TaskProgress(0, 0))._asdict(),
         "alerts": snapshot.alerts,
+        "incidents": summarize(snapshot.stuck.incidents, snapshot.at, visible),
         "holds": [_serialize_hold(hold) for hold in snapshot.holds if _is_hold_visible(hold, visible)],
+    }
+
+
+def _list_trends(snapshot: Snapshot, visible: Collection[str] | None) -> dict[str, list[int]]:
+    """Returns the transitions of each complete minute of the last hour, by machine; the current minute would dip."""
+    this_minute = _truncate_to_minute(snapshot.at)
+    minutes = [rfc3339(this_minute - timedelta(minutes=ago)) for ago in range(SHOWN_MINUTES - 1, 0, -1)]
+    seen = _keep_visible({name: None for numbers in snapshot.minutes.values() for name in numbers}, visible)
+    nothing = dict.fromkeys(NUMBERS, 0)
+    return {
+        name: [snapshot.minutes.get(minute, {}).get(name, nothing)["transitions"] for minute in minutes]
+        for name in sorted(seen)
     }
 
 

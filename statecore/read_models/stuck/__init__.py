@@ -2,12 +2,14 @@
 
 from ...scheduling.recovery import approve_recovery, recover_stalled
 from .explain import Explanation, explain, explain_entity
-from .listing import Item, Kind, Page, Totals, count_stuck, list_decisions, list_stuck, read_page
+from .listing import Item, Page, Totals, count_stuck, list_decisions, list_stuck, make_items, read_page
 from .offers import Action, Offer, list_offers, serialize_item
-from .sources import ListCursor, select_without_progress
+from .plan_causes import name_missing_worker
+from .sources import Kind, ListCursor, StuckEntity, select_hopelessly_blocked, select_without_progress
 
 __all__ = [
-    "Action", "Explanation", "Item", "Kind", "ListCursor", "Offer", "Page", "Totals", "approve_recovery", "count_stuck",
-    "explain", "explain_entity", "list_decisions", "list_offers", "list_stuck", "read_page", "recover_stalled",
-    "select_without_progress", "serialize_item",
+    "Action", "Explanation", "Item", "Kind", "ListCursor", "Offer", "Page", "StuckEntity", "Totals", "approve_recovery",
+    "count_stuck", "explain", "explain_entity", "list_decisions", "list_offers", "list_stuck", "make_items",
+    "name_missing_worker", "read_page", "recover_stalled", "select_hopelessly_blocked", "select_without_progress",
+    "serialize_item",
 ]  # fmt: skip

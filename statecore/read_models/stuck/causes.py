@@ -28,17 +28,17 @@ NEEDS_DECISION: dict[str, Callable[[Any, datetime], str]] = {
 }
 
 
-def find_cause(entity: Entity, at: datetime, visible: VisibleMachines = None) -> Wait | str:
+def find_cause(entity: Entity, at: datetime, visible: VisibleMachines = None) -> Wait | Detail:
     """Returns the entity for which this one waits, or a description of its state if there is none."""
     find_known = CAUSES.get(entity.flow.entity_type)
     cause = (find_known(entity, at) if find_known else "") or _describe_declared(entity, at, visible)
     if isinstance(cause, Wait):
-        return cause if is_visible(visible, cause.entity.flow.entity_type) else f"{cause.relation} {HIDDEN}"
+        return cause if is_visible(visible, cause.entity.flow.entity_type) else Detail(f"{cause.relation} {HIDDEN}")
     if isinstance(cause, Detail):
-        if is_visible(visible, cause.about):
-            return cause.text
-        return phrasing.describe_state(entity, at, f"it waits for {HIDDEN}")
-    return cause
+        if not cause.about or is_visible(visible, cause.about):
+            return cause
+        return Detail(phrasing.describe_state(entity, at, f"it waits for {HIDDEN}"))
+    return Detail(cause)
 
 
 def describe_final(entity: Entity, at: datetime) -> str:

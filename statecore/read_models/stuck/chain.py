@@ -16,7 +16,7 @@ from ...storage.links import share_lookups
 from .causes import describe_final, find_cause
 from .task_chain import find_chain_end
 from .visibility import VisibleMachines
-from .waits import Wait
+from .waits import Detail, SharedCause, Wait
 
 T = TypeVar("T")
 
@@ -33,6 +33,8 @@ class Link:
     detail: str
     others: int = 0
     skipped: int = 0  # entities between this one and the next link
+    about: str = ""  # another machine that the detail contains information about
+    shared: SharedCause | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -94,16 +96,16 @@ class ChainWalk:
             self.links.append(Link(self.entity, detail, cause.others, cause.skipped))
             self.entity = cause.entity
         else:
-            self.links.append(Link(self.entity, cause))
+            self.links.append(Link(self.entity, cause.text, about=cause.about, shared=cause.shared))
             self.is_done = True
 
-    def _find_cause(self, at: datetime, visible: VisibleMachines) -> Wait | str:
+    def _find_cause(self, at: datetime, visible: VisibleMachines) -> Wait | Detail:
         if _get_key(self.entity) in self.visited:
-            return "a circular dependency"
+            return Detail("a circular dependency")
         if self.links and self.entity.flow.is_final(self.entity.state):
-            return describe_final(self.entity, at)
+            return Detail(describe_final(self.entity, at))
         if len(self.links) >= MAX_LINKS:
-            return "and so on"
+            return Detail("and so on")
         return self._skip_tasks() or find_cause(self.entity, at, visible)
 
     def _skip_tasks(self) -> Wait | None:

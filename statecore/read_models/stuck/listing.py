@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
@@ -16,24 +15,16 @@ from ...kernel.actors import OPERATOR as OPERATOR_KIND
 from ...kernel.clock import now, rfc3339
 from ...kernel.entity import Entity
 from ...kernel.flow import Rest
-from ...records import acknowledgement
-from ...records.acknowledgement import Acknowledgement
+from ...records import Incident, IncidentEntity
 from ...scheduling.expectations import expected_duration
 from ...scheduling.recovery import APPROVAL, OPERATOR, Proposal, propose_recovery
 from . import chain
 from .overdue import count_rows
-from .sources import ListCursor, Source, StuckEntity, find_decision_sources, find_sources
+from .sources import Kind, ListCursor, Source, StuckEntity, find_decision_sources, find_sources
 from .transition_checks import check_transitions
 from .visibility import VisibleMachines, is_visible
 
 DEFAULT_LIMIT = 100
-
-
-class Kind(StrEnum):
-    OVERDUE = "overdue"
-    NO_PROGRESS = "no progress"
-    NEEDS_APPROVAL = "needs approval"
-    NEEDS_DECISION = "needs a decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +36,10 @@ class Item:
     overdue: timedelta
     why: str
     recovery: Proposal
-    acknowledged: Acknowledgement | None = None
+    incident: Incident | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        incident = self.incident.as_dict() if self.incident else {}
         return {
             "entity_type": self.entity.flow.entity_type,
             "id": self.entity.pk,
@@ -58,8 +50,9 @@ class Item:
             "overdue_seconds": self.overdue.total_seconds(),
             "why": self.why,
             "recovery": self.recovery.as_dict(),
-            "acknowledged_by": self.acknowledged.actor if self.acknowledged else None,
-            "acknowledged_at": rfc3339(self.acknowledged.at) if self.acknowledged else None,
+            "incident": incident.get("id"),
+            "acknowledged_by": incident.get("acknowledged_by"),
+            "acknowledged_at": incident.get("acknowledged_at"),
         }
 
 
@@ -106,8 +99,7 @@ def _read_sources(
     found = [one for source in sources for one in source.read_after(after, limit + 1)]
     # Not sorted by id: within a source the order of the database is kept.
     longest = sorted(found, key=lambda one: one.cursor[:2])[:limit]
-    chains = chain.find_chains((one.entity for one in longest), at, visible)
-    return Page(_make_items(longest, chains, at), longest[-1].cursor if len(found) > limit else None)
+    return Page(make_items(longest, at, visible), longest[-1].cursor if len(found) > limit else None)
 
 
 def _make_filter(entity_type: str | None, visible: VisibleMachines) -> Callable[[str], bool]:
@@ -115,24 +107,30 @@ def _make_filter(entity_type: str | None, visible: VisibleMachines) -> Callable[
     return lambda machine: wanted in (None, machine) and is_visible(visible, machine)
 
 
-def _make_items(found: list[StuckEntity], chains: list[list[chain.Link]], at: datetime) -> list[Item]:
+def make_items(found: list[StuckEntity], at: datetime, visible: VisibleMachines = None) -> list[Item]:
     """Returns the items in the order of `found`. Entities of one machine share the queries for their recoveries."""
-    acknowledged = acknowledgement.acknowledged(one.entity for one in found)
-    made: dict[acknowledgement.Key, Item] = {}
+    chains = chain.find_chains((one.entity for one in found), at, visible)
+    incidents = _find_incidents(found)
+    made: dict[tuple[str, str], Item] = {}
     for group in chain.group_by_machine(zip(found, chains, strict=True), lambda each: each[0].entity):
         chain.load_together([one.entity for one, _links in group])
-        made |= {one.key: _make_item(one, at, links, acknowledged.get(one.key)) for one, links in group}
+        made |= {one.key: _make_item(one, at, links, incidents.get(one.key)) for one, links in group}
     return [made[one.key] for one in found]
 
 
-def _make_item(one: StuckEntity, at: datetime, links: list[chain.Link], acknowledged: Acknowledgement | None) -> Item:
-    entity = one.entity
-    has_deadline = not (one.is_decision or one.has_no_progress)
+def _find_incidents(found: list[StuckEntity]) -> dict[tuple[str, str], Incident]:
+    rows = IncidentEntity.objects.select_related("incident").filter(
+        entity_type__in={one.key[0] for one in found}, entity_id__in=[one.entity.pk for one in found]
+    )
+    return {(row.entity_type, row.entity_id): row.incident for row in rows}
+
+
+def _make_item(one: StuckEntity, at: datetime, links: list[chain.Link], incident: Incident | None) -> Item:
+    entity, kind = one.entity, one.kind
+    has_deadline = kind is Kind.OVERDUE
     proposal = propose_recovery(entity, at) if has_deadline else None
-    if not has_deadline:
-        kind = Kind.NEEDS_DECISION if one.is_decision else Kind.NO_PROGRESS
-    else:
-        kind = Kind.NEEDS_APPROVAL if proposal and proposal.mode == APPROVAL else Kind.OVERDUE
+    if proposal and proposal.mode == APPROVAL:
+        kind = Kind.NEEDS_APPROVAL
     return Item(
         entity=entity,
         kind=kind,
@@ -141,7 +139,7 @@ def _make_item(one: StuckEntity, at: datetime, links: list[chain.Link], acknowle
         overdue=one.compute_overdue(at),
         why=chain.format_sentence(links),
         recovery=proposal or _suggest_manual_action(entity, links, at),
-        acknowledged=acknowledged,
+        incident=incident,
     )
 
 
@@ -173,12 +171,6 @@ def count_stuck(at: datetime, *, entity_type: str | None = None, visible: Visibl
 def _list_rows_by_kind(sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], QuerySet[Any]]]:
     for source in sources:
         machine, rows = source.rows.model.flow.entity_type, source.rows.order_by().values_list("pk")
-        yield (machine, _choose_kind(source)), rows
+        yield (machine, source.kind), rows
         if source.approval is not None:
             yield (machine, Kind.NEEDS_APPROVAL), rows.filter(source.approval)
-
-
-def _choose_kind(source: Source) -> Kind:
-    if source.has_no_progress:
-        return Kind.NO_PROGRESS
-    return Kind.NEEDS_DECISION if source.is_decision else Kind.OVERDUE

@@ -11,7 +11,8 @@ from ...kernel.actors import Actor
 from ...kernel.entity import Entity
 from ...scheduling.recovery import OPERATOR
 from ...transitions.retry import may_retry
-from .listing import Item, Kind
+from .listing import Item
+from .sources import Kind
 
 
 class Action(StrEnum):
@@ -20,6 +21,7 @@ class Action(StrEnum):
     RETRY = "retry"
     TRANSITION = "transition"
     OVERRIDE = "override"
+    WAIVE = "waive"
 
 
 class Offer(NamedTuple):

@@ -22,10 +22,11 @@ from ...reactions import tools
 from ...storage.links import cached_for_batch
 from .executor_causes import is_silent
 from .transition_checks import build_system_facts
-from .waits import Cause, Detail, Wait, find_wait
+from .waits import Cause, Detail, SharedCause, Wait, find_wait
 
 UNBLOCKED = "nothing blocks it"
 MAX_WORKERS = 1_000
+MAX_WORDS_LENGTH = 120  # of capabilities in the key of a cause
 PATCH_STEPS = {
     patch_ledger.State.CREATED: "not validated yet",
     patch_ledger.State.QUEUED: "not applied yet",
@@ -109,12 +110,17 @@ def _find_cause_in_queue(entity: Task, at: datetime) -> Cause:
     if entity.workstream.state == workstream.State.PAUSED:
         return Wait("waits for", entity.workstream)
     if hold := entity.find_hold(at):
-        return phrasing.describe_state(entity, at, hold.describe())
+        return _share(entity, at, f"hold {hold.pk}", hold.describe())
     if found := _find_tool_wait(entity, at):
         return found
     if full := task.its_run_has_room(entity, build_system_facts(at)):
-        return Detail(phrasing.describe_state(entity, at, full.detail), about="run")
-    return Detail(phrasing.describe_state(entity, at, _explain_unclaimed(entity, at)), about="worker")
+        return _share(entity, at, f"run {entity.run_id}", full.detail, about="run")
+    return _explain_unclaimed(entity, at)
+
+
+def _share(entity: Entity, at: datetime, key: str, text: str, about: str = "") -> Detail:
+    """Returns the description of an entity by a cause that others may have as well."""
+    return Detail(phrasing.describe_state(entity, at, text), about, SharedCause(key, text))
 
 
 def _find_cause_while_running(entity: Task, at: datetime) -> Cause:
@@ -153,23 +159,40 @@ _TASK_CAUSES: dict[task.State, Callable[[Task, datetime], Cause]] = {
 }
 
 
-def _explain_unclaimed(entity: Task, at: datetime) -> str:
+def _explain_unclaimed(entity: Task, at: datetime) -> Detail:
     """Explains why no worker claims a queued task: none is live, capable, of the right affinity, or free."""
-    live = _find_live_workers(entity, at)
-    if not live:
-        return "there is no live worker"
-    required = phrasing.join_quoted(entity.required_capabilities)
-    capable = [each for each in live if not each.missing_capabilities(entity.required_capabilities)]
+    live, required = _find_live_workers(entity, at), entity.required_capabilities
+    capable = [each for each in live if not each.missing_capabilities(required)]
     if not capable:
-        known = {capability for each in live for capability in each.capabilities}
-        unknown = [capability for capability in entity.required_capabilities if capability not in known]
-        return f"no live worker has {phrasing.join_quoted(unknown) if unknown else f'{required} together'}"
+        return _share(entity, at, name_missing_worker(required), _describe_missing(live, required), about="worker")
     near = [each for each in capable if each.has_affinity_for(entity.workstream_id)]
     if not near:
-        with_required = f" with {required}" if entity.required_capabilities else ""
-        return f"no live worker{with_required} has affinity to workstream {entity.workstream_id}"
+        with_required = f" with {phrasing.join_quoted(required)}" if required else ""
+        text = f"no live worker{with_required} has affinity to workstream {entity.workstream_id}"
+        return _share(entity, at, f"no_affinity {entity.workstream_id}", text, about="worker")
     free = [each for each in near if each.reason_to_refuse() is None]
-    return f"worker {free[0].pk} could take it but has not claimed it" if free else _describe_unavailable(near)
+    if free:
+        text = f"worker {free[0].pk} could take it but has not claimed it"
+        return Detail(phrasing.describe_state(entity, at, text), about="worker")
+    return _share(entity, at, f"busy_workers {format_words(required)}", _describe_unavailable(near), about="worker")
+
+
+def name_missing_worker(required: Iterable[str]) -> str:
+    """Returns the key of the cause that no live worker has these capabilities."""
+    return f"no_worker {format_words(required)}".strip()
+
+
+def format_words(words: Iterable[str]) -> str:
+    """`git+helm`, within the length of a key."""
+    return "+".join(sorted(words))[:MAX_WORDS_LENGTH]
+
+
+def _describe_missing(live: list[Any], required: list[str]) -> str:
+    if not live:
+        return "there is no live worker"
+    known = {capability for each in live for capability in each.capabilities}
+    unknown = [capability for capability in required if capability not in known]
+    return f"no live worker has {phrasing.join_quoted(unknown or required)}{'' if unknown else ' together'}"
 
 
 def _find_live_workers(entity: Task, at: datetime) -> list[Any]:
@@ -210,7 +233,9 @@ def _find_tool_wait(entity: Task | TestGate, at: datetime) -> Detail | None:
         why = f"breaker half open, probed by {breaker.probe_by.replace(':', ' ')}"
     else:
         why = f"{in_use} of {breaker.concurrency_limit} in use"
-    return Detail(phrasing.describe_state(entity, at, f"waits for tool {entity.tool}: {why}"), about="circuit_breaker")
+    text = f"waits for tool {entity.tool}: {why}"
+    shared = SharedCause(f"circuit_breaker {entity.tool}", f"tool {entity.tool}: {why}")
+    return Detail(phrasing.describe_state(entity, at, text), "circuit_breaker", shared)
 
 
 def _format_in(moment: datetime, at: datetime) -> str:

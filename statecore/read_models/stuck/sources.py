@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, NamedTuple, Self, cast
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ...kernel import registry
 from ...kernel.clock import rfc3339
@@ -18,7 +19,9 @@ from ...kernel.constraints import is_live
 from ...kernel.entity import Entity
 from ...kernel.flow import Flow
 from ...kernel.ids import is_valid_id
-from ...machines.task import State, Task
+from ...machines.task import LOST, State, Task
+from ...machines.test_gate import State as GateState
+from ...machines.test_gate import TestGate
 from ...scheduling import deadlines
 from ...scheduling.expectations import expected_duration
 from ...scheduling.recovery import build_approval_condition, find_awaiting_approval
@@ -26,6 +29,7 @@ from . import decisions
 from .overdue import find_overdue_states
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+UNDER_WAY = (State.QUEUED, State.RUNNING, State.VALIDATING, State.RETRYING)
 IsWanted = Callable[[str], bool]
 
 
@@ -52,12 +56,19 @@ class ListCursor(NamedTuple):
         return cls(due, source, pk)
 
 
+class Kind(StrEnum):
+    OVERDUE = "overdue"
+    NO_PROGRESS = "no progress"
+    NEEDS_APPROVAL = "needs approval"
+    NEEDS_DECISION = "needs a decision"
+    BLOCKED = "blocked"  # not in the stuck list: it waits for something that is
+
+
 class StuckEntity(NamedTuple):
     entity: Entity
     since: datetime
     cursor: ListCursor
-    is_decision: bool
-    has_no_progress: bool
+    kind: Kind  # an overdue one may need an approval
 
     @property
     def key(self) -> tuple[str, str]:
@@ -75,8 +86,7 @@ class Source:
     rows: QuerySet[Any]
     clock: str
     grace: timedelta = timedelta()
-    is_decision: bool = False
-    has_no_progress: bool = False
+    kind: Kind = Kind.OVERDUE
     # Matches the rows that wait for an approval; None if no row does.
     approval: Q | None = None
 
@@ -94,8 +104,8 @@ class Source:
     def _read_row(self, row: Any) -> StuckEntity:
         clock = getattr(row, self.clock)
         cursor = ListCursor(clock + self.grace, self.name, row.pk)
-        since = row.progressed_at() if self.has_no_progress else clock
-        return StuckEntity(row, since, cursor, self.is_decision, self.has_no_progress)
+        since = row.progressed_at() if self.kind is Kind.NO_PROGRESS else clock
+        return StuckEntity(row, since, cursor, self.kind)
 
 
 def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
@@ -110,7 +120,7 @@ def find_sources(at: datetime, is_wanted: IsWanted) -> Iterator[Source]:
 
 
 def _build_progress_source(at: datetime) -> Source:
-    return Source("progress task", select_without_progress(at), "progress_due_at", has_no_progress=True)
+    return Source("progress task", select_without_progress(at), "progress_due_at", kind=Kind.NO_PROGRESS)
 
 
 def select_without_progress(at: datetime) -> QuerySet[Any]:
@@ -122,7 +132,23 @@ def select_without_progress(at: datetime) -> QuerySet[Any]:
 
 def find_decision_sources() -> Iterator[Source]:
     for name, rows in decisions.find_undecided().items():
-        yield Source(name, rows, decisions.SINCE, is_decision=True)
+        yield Source(name, rows, decisions.SINCE, kind=Kind.NEEDS_DECISION)
+
+
+def find_blocked_source() -> Source:
+    """Returns the tasks that nothing under way will unblock, without those that need a decision themselves."""
+    rows = decisions.exclude_undecided(select_hopelessly_blocked(), State.BLOCKED)
+    return Source("blocked task", rows, "state_entered_at", kind=Kind.BLOCKED)
+
+
+def select_hopelessly_blocked() -> QuerySet[Any]:
+    """Returns the blocked tasks of workstreams with a lost task or a failed gate, or without a task under way."""
+    siblings = Task.objects.filter(workstream=OuterRef("workstream"))
+    under_way = siblings.filter(is_live({State.COMPLETED}), state__in=UNDER_WAY)
+    lost = siblings.filter(state__in=LOST, successor=None)
+    failed = TestGate.objects.filter(workstream=OuterRef("workstream"), state=GateState.FAILED, successor=None)
+    blocked: QuerySet[Any] = Task.objects.filter(is_live(Task.flow.final), state=State.BLOCKED)
+    return blocked.filter(~Exists(under_way) | Exists(lost) | Exists(failed))
 
 
 def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:

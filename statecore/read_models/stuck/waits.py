@@ -24,11 +24,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedCause:
+    """A root cause that is no entity that waits, and that many entities have in common.
+
+    `key` identifies it: `no_worker git`, or the type and id of the entity that it is about.
+    """
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
-    """A description of the entity that contains information about another machine, `about`."""
+    """A description of the entity that contains information about another machine, `about`, if it is not empty."""
 
     text: str
-    about: str
+    about: str = ""
+    shared: SharedCause | None = None
 
 
 # A text describes the entity itself, which is the root cause; an empty text leaves the description to the caller.
