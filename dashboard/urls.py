@@ -112,6 +112,7 @@ urlpatterns = [
     path("runs/<entity:run_id>/working/", run.working, name="run_working"),
     path("runs/<entity:run_id>/pause/", pause_run.pause, name="pause_run"),
     path("runs/<entity:run_id>/resume/", pause_run.resume, name="resume_run"),
+    path("runs/<entity:run_id>/estimate/", run.estimate, name="run_estimate"),
     path("runs/<entity:run_id>/parts/", run.parts, name="run_parts"),
     path("runs/<entity:run_id>/journal/", run.journal, name="run_journal"),
     path(MACHINE, machine.machine, name="machine"),

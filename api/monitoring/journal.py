@@ -11,6 +11,7 @@ from statecore.journal.archive import build_archived_refusal, get_latest_archive
 from statecore.journal.epochs import Cursor
 from statecore.journal.position import current_epoch, head
 from statecore.kernel import registry
+from statecore.kernel.ids import is_valid_id
 from statecore.kernel.refusals import Invalid, NotFound
 from statecore.kernel.transition import Severity
 from statecore.machines.patch_ledger import PatchLedger
@@ -19,7 +20,7 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from statecore.operations import integrity
-from statecore.read_models import history
+from statecore.read_models import estimates, history
 from statecore.read_models.history import Filters
 
 from ..access import VIEW_EVENT, narrow_to_caller, require_visible, visible_types
@@ -78,6 +79,17 @@ PAST_RUN = obj(
         "counts": by_name(by_name(COUNT)),
         **{name: array(PART) for name in ("workstreams", "tasks", "gates", "patches")},
         "truncated": FLAG,
+    }
+)
+ESTIMATE = obj(
+    {
+        "run": STRING,
+        "at": TIME,
+        "tasks_left": COUNT,
+        "undecided": COUNT,
+        **{name: nullable(TIME) for name in ("earliest", "likely", "latest")},
+        "basis": STRING,
+        "reason": STRING,
     }
 )
 _FINDING = obj({"check": STRING, "severity": STRING, "entity_type": STRING, "entity_id": STRING, "detail": STRING})
@@ -294,6 +306,24 @@ class RunAt(ApiView):
     def get(self, request: Request, run_id: str) -> HttpResponse:
         require_visible(request, *(machine.flow for machine in (Run, Workstream, Task, TestGate, PatchLedger)))
         return json_response(history.get_run_at(run_id, self.params(request).get_time("time")))
+
+
+class RunEstimate(ApiView):
+    route = "runs/<str:run_id>/estimate/"
+
+    @operation(
+        "Read when a run will probably end",
+        {200: ESTIMATE},
+        description="Between `earliest` and `latest` with a probability of 80 % or more, from past durations of tasks. "
+        "They are null where `reason` states why the end cannot be estimated.",
+    )
+    def get(self, request: Request, run_id: str) -> HttpResponse:
+        self.params(request)
+        require_visible(request, Run.flow, Workstream.flow, Task.flow)
+        run = Run.objects.filter(pk=run_id).first() if is_valid_id(run_id) else None
+        if run is None:
+            raise NotFound(f"there is no run {run_id!r}")
+        return json_response(estimates.estimate_run(run).as_dict())
 
 
 class Verify(ApiView):

@@ -203,6 +203,11 @@ class OperatorCalls(Connection):
         return Call("GET", build_path("runs", run_id, "at"), read_object, params={"time": time.isoformat()})
 
     @call
+    def get_run_estimate(self, run_id: str) -> Call[Json]:
+        """Returns when a run will probably end: `earliest`, `likely` and `latest`, or `reason` if it is unknown."""
+        return Call("GET", build_path("runs", run_id, "estimate"), read_object)
+
+    @call
     def get_compensation(self, patch_id: str) -> Call[Json]:
         """Returns how a committed patch would be rolled back: `plan`, `digest`, `approved_by`, `default`, `steps`."""
         return Call("GET", build_path("patches", patch_id, "compensation"), read_object)

@@ -17,6 +17,7 @@ from statecore.machines.run import Run
 from statecore.machines.task import FINAL, Task
 from statecore.machines.workstream import PAUSABLE, Workstream
 from statecore.machines.workstream import State as WorkstreamState
+from statecore.read_models import estimates
 
 from .query_params import get_number
 
@@ -42,6 +43,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
         "here_machine": Run.flow.entity_type,
         "archived": list_anchors(Run.flow.entity_type, found.pk).first(),
         **_list_working(found),
+        "estimate": estimates.estimate_run(found),
         "pause": _find_pause(request, found),
     }
     return rendering.render(request, "dashboard/run.html", context)
@@ -71,6 +73,15 @@ def _list_working(run: Run) -> dict[str, Any]:
         return {"working": shown, "working_count": count}
 
     return dict(cache.get_or_set(f"console:working:{run.pk}", read, WORKING_SECONDS) or {})
+
+
+@require_safe
+def estimate(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Fragment: when the run will probably end; nothing once it has ended."""
+    found = get_run(request, run_id)
+    if Run.flow.is_final(found.state):
+        return HttpResponse(status=204)
+    return rendering.render(request, "dashboard/parts/estimate.html", {"estimate": estimates.estimate_run(found)})
 
 
 @require_safe

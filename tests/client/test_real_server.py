@@ -115,6 +115,7 @@ def test_the_calls_of_operators_and_displays_work(site: Site, tmp_path: Path) ->
         assert [event.entity_id for event in client.list_overrides()] == ["t2"]
         assert [event.position for event in client.list_events(page_size=2)] == list_entity_positions()
         assert client.get_run_at("r1", datetime.now(UTC))
+        assert client.get_run_estimate("r1")["run"] == "r1"
         assert client.verify_journal()
         assert {alert["rule"] for alert in client.list_alerts()} <= {"needs_decision"}
         assert list(client.list_stuck()) is not None

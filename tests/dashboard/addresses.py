@@ -65,6 +65,7 @@ LISTED = [
     Page("proof", VIEW, TASK),
     Page("run", VIEW, ("scene",)),
     Page("run_parts", VIEW, ("scene",)),
+    Page("run_estimate", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
     Page("run_working", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),

@@ -11,7 +11,6 @@ from django.test import Client
 from django.urls import reverse
 
 from statecore.dashboard.pages.entity import list_details
-from statecore.dashboard.queries import runs
 from statecore.kernel.clock import now
 from statecore.records import Approval, approval
 from tests.dashboard.scene import Scene, number_all
@@ -68,14 +67,6 @@ def test_a_list_names_what_a_retry_retries(operator: Client, scene: Scene) -> No
     page = operator.get(reverse("console:machine", args=["tasks"]), {"q": made})
 
     assert "retry of scene-t3" in text_of(page)
-
-
-def test_the_graph_of_a_run_knows_what_a_retry_retries(operator: Client, scene: Scene) -> None:
-    operator.post(reverse("console:retry", args=["tasks", "scene-t3"]))
-
-    nodes = runs.list_parts(scene.run)["nodes"]
-
-    assert [node["retry_of"] for node in nodes if node["retry_of"]] == ["scene-t3"]
 
 
 def test_a_search_without_a_match_offers_to_clear_it(operator: Client, scene: Scene) -> None:
