@@ -20,11 +20,16 @@ from .queries import approvals
 
 PREFERENCE = "look"  # key in the session
 PAGES = {"console", "admin"}
+PARTS, ALONE = "dashboard/parts/", "dashboard/part.html"
 POLLED = {"run_parts", "run_journal", "wall_heartbeat"}  # by scripts
 
 
 def render(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    response = render_template(request, template, {**context, "frame": FrameContext(request)}, status=status)
+    """A part of a page that is opened by its own address, such as from history, is shown inside a whole page."""
+    context = {**context, "frame": FrameContext(request)}
+    if template.startswith(PARTS) and not is_fragment(request):
+        context["part"], template = template, ALONE
+    response = render_template(request, template, context, status=status)
     return set_fragment_headers(request, response)
 
 

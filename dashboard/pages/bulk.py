@@ -28,13 +28,11 @@ from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Refusal
-from statecore.kernel.transition import Param
 from statecore.records import BulkJob
 from statecore.tasks import run_bulk_job
 from statecore.transitions import Category
 
 from . import forms
-from .force import DRY_RUN_REASON
 from .lookup import get_machine
 from .query_params import get_text
 
@@ -70,7 +68,9 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
         ids=ids,
         query=query if request.POST.get("all") else "",
     )
-    return HttpResponseRedirect(reverse("console:bulk", args=[collection, selection.pk]))
+    address = reverse("console:bulk", args=[collection, selection.pk])
+    action = request.POST.get("action", "")
+    return HttpResponseRedirect(f"{address}?{urlencode({'action': action})}" if action else address)
 
 
 @require_safe
@@ -138,7 +138,7 @@ def _redirect_to_job(job_id: str) -> HttpResponse:
 
 def _start_job(request: HttpRequest, selection: Selection, chosen: BulkAction) -> tuple[BulkJob | None, Refusal | None]:
     """The job, or why its fields were refused; a selection that is submitted twice gets one job."""
-    params = forms.read_fields(_list_fields(chosen), request.POST)
+    params = forms.read_fields(forms.list_fields(chosen), request.POST)
     reason, category = request.POST.get("reason", ""), request.POST.get("category", "")
     action = replace(chosen, request=replace(chosen.request, reason=reason, category=category, params=params))
     user = permissions.get_user(request)
@@ -163,11 +163,6 @@ def _run_job(job: BulkJob) -> None:
         run_bulk_job.delay(job.pk)
     except BrokerError:
         log.warning("bulk_job_not_enqueued", job=job.pk)
-
-
-def _list_fields(action: BulkAction) -> tuple[Param, ...]:
-    declared = (each for each in action.flow.transitions if each.trigger == action.request.trigger)
-    return next((each.params for each in declared), ())
 
 
 def _context(
@@ -198,14 +193,14 @@ def _context(
         "preview": preview,
         "label": labels.bulk_label(chosen, preview.get("would", 0) or count),
         "is_override": chosen.permission != "operate",
-        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in _list_fields(chosen)],
+        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in forms.list_fields(chosen)],
     }
 
 
 def _preview(request: HttpRequest, selection: Selection, chosen: BulkAction) -> dict[str, Any]:
     """A dry run of the first entities to which the action applies."""
     try:
-        found = jobs.preview(_fill_in(chosen), selection.ids, permissions.get_actor(request))
+        found = jobs.preview(forms.fill_in(chosen), selection.ids, permissions.get_actor(request))
     except Refusal as refusal:
         return {"refusal": refusal}
     visible = permissions.visible_types(request)
@@ -224,13 +219,6 @@ def _preview(request: HttpRequest, selection: Selection, chosen: BulkAction) -> 
         "reasons": reasons[:MAX_REASONS],
         "more_reasons": max(len(reasons) - MAX_REASONS, 0),
     }
-
-
-def _fill_in(action: BulkAction) -> BulkAction:
-    """The action with texts for the fields that the user has yet to fill in."""
-    params = {param.name: DRY_RUN_REASON for param in _list_fields(action) if param.required}
-    category = str(Category.OTHER) if "category" in action.takes else ""
-    return replace(action, request=replace(action.request, reason=DRY_RUN_REASON, category=category, params=params))
 
 
 def _count_reasons(results: list[Result], action: BulkAction) -> list[tuple[str, int]]:
@@ -273,7 +261,6 @@ def job(request: HttpRequest, job_id: str) -> HttpResponse:
         "results": [{**each, "text": _refusal_text(each, action) if each["refusal"] else ""} for each in shown],
         "caused": [each for each in found.caused or [] if each["entity_type"] in visible],
         "may_stop": permissions.is_allowed(request.user, action.flow, "operate"),
-        "here_machine": action.flow.entity_type,
         "name": navigation.machine_name(action.flow),
     }
     template = "dashboard/parts/bulk_job.html" if rendering.is_fragment(request) else "dashboard/bulk_job.html"

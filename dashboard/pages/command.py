@@ -25,6 +25,7 @@ from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.machines.run import Run
+from statecore.machines.workstream import Workstream
 from statecore.records import Token
 
 from .query_params import get_text
@@ -112,6 +113,9 @@ def _list_actions(request: HttpRequest, flow: Flow, found: lookup.Found) -> list
     if may_leave and permissions.is_allowed(request.user, flow, "override"):
         options.append(Option(f"Force a state of {noun} {pk}", reverse("console:force", args=args)))
     if flow is Run.flow:
+        if found.state in flow.live and permissions.is_allowed(request.user, Workstream.flow, "operate"):
+            options.append(Option(f"Pause run {pk}", reverse("console:pause_run", args=[pk])))
+            options.append(Option(f"Resume run {pk}", reverse("console:resume_run", args=[pk])))
         options.append(Option(f"Graph and replay of {pk}", reverse("console:run", args=[pk])))
         options.append(Option(f"Tasks of {pk}", machine_url("task", f"run:{pk}")))
     return options

@@ -21,28 +21,20 @@ from statecore.kernel.actors import Kind
 from statecore.kernel.clock import now
 from statecore.kernel.entity import UNSHOWN, Entity
 from statecore.machines.run import Run
-from statecore.machines.task import Task
+from statecore.machines.worker import Worker
 from statecore.operations import integrity
-from statecore.read_models import attempts
 from statecore.read_models.diagrams.tones import state_styles
 from statecore.read_models.distrust import find_unverified
 from statecore.read_models.stuck import Explanation
 from statecore.read_models.stuck.explain import explain_entity
-from statecore.records import artifact
 from statecore.scheduling import deadlines
 from statecore.scheduling.expectations import expected_duration
 from statecore.transitions.retry import may_retry
 
-from . import task_log
 from .approvals import waits_for
+from .entity_tabs import get_tab, list_tabs
 from .lookup import get_entity
-from .query_params import get_number
 
-TABS = {
-    "history": "History", "log": "Log", "attempts": "Attempts", "result": "Result", "related": "Related",
-    "data": "Data",
-}  # fmt: skip
-OF_TASKS = {"log", "attempts", "result"}
 # Shown elsewhere on the page, or in the data tab.
 NOT_DETAILS = UNSHOWN | {
     "id", "state", "waived", "waiver", "version", "chain_head", "metadata",
@@ -57,59 +49,14 @@ def entity(request: HttpRequest, collection: str, entity_id: str) -> HttpRespons
     # Read first: events after this position arrive over the socket.
     position = head()
     found = get_entity(request, collection, entity_id)
-    tab = _get_tab(request, found)
-    context = {"entity": found, "flow": found.flow, "tab": tab, **TAB_CONTEXTS[tab](request, found)}
+    tabs, tab = list_tabs(found), get_tab(request, found)
+    template = f"dashboard/parts/{tab}.html"
+    context = {"entity": found, "flow": found.flow, "tab": tab, **tabs[tab].read(request, found)}
     if rendering.is_fragment(request):
-        return rendering.render(request, f"dashboard/parts/{tab}.html", context)
-    context |= {**_page_context(request, found), "position": position}
+        return rendering.render(request, template, context)
+    context["tabs"] = [(name, each.title, name == tab) for name, each in tabs.items()]
+    context |= {**_page_context(request, found), "position": position, "tab_template": template}
     return rendering.render(request, "dashboard/entity.html", context)
-
-
-def _get_tab(request: HttpRequest, entity: Entity) -> str:
-    given = request.GET.get("tab", "history")
-    return given if given in _list_tabs(entity) else "history"
-
-
-def _list_tabs(entity: Entity) -> dict[str, str]:
-    return {name: title for name, title in TABS.items() if name not in OF_TASKS or isinstance(entity, Task)}
-
-
-def _history_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    before = get_number(request, "before")
-    events, more = history.list_events(entity, before)
-    archived = history.find_archived(entity, events) if more is None else None
-    return {"events": events, "more": more, "is_first": before is None, "archived": archived}
-
-
-def _related_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    return {"relations": related.list_relations(entity, permissions.visible_types(request))}
-
-
-def _attempts_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    found = attempts.list_attempts(entity) if isinstance(entity, Task) else []
-    return {"attempts": [{"try": number, **each} for number, each in enumerate(found, 1)][::-1]}
-
-
-def _result_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    """The result as indented JSON, and the artifacts with the links that download them."""
-    result = entity.result if isinstance(entity, Task) else None
-    shown = "" if result is None else json.dumps(result, indent=2, ensure_ascii=False)
-    links = [(each, reverse("artifact", args=[entity.pk, each.name])) for each in artifact.list_of(entity.pk)]
-    return {"result": shown, "artifacts": links}
-
-
-def _data_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
-    return {"json": json.dumps(entity.as_dict(), indent=2, ensure_ascii=False)}
-
-
-TAB_CONTEXTS = {
-    "history": _history_context,
-    "attempts": _attempts_context,
-    "log": task_log.read_context,
-    "result": _result_context,
-    "related": _related_context,
-    "data": _data_context,
-}
 
 
 def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
@@ -142,7 +89,7 @@ def _page_context(request: HttpRequest, entity: Entity) -> dict[str, Any]:
         "successor": successor,
         "requests": [(each, waits_for(each)) for each in approvals.list_pending_of(entity)],
         "may_replay": isinstance(entity, Run) and {part.flow.entity_type for part in runs.PARTS} <= visible,
-        "tabs": [(name, title, name == _get_tab(request, entity)) for name, title in _list_tabs(entity).items()],
+        "may_drain": isinstance(entity, Worker) and not entity.has_ended() and not entity.draining,
         "looks": {
             state: {"tone": look.tone.value, "word": look.word}
             for state, look in state_styles(flow.entity_type).items()

@@ -24,7 +24,6 @@ from . import forms
 from .lookup import get_entity
 
 TEMPLATE, PREVIEW = "dashboard/force.html", "dashboard/parts/preview.html"
-DRY_RUN_REASON = "Dry run for a preview; rolled back."
 HOLDER_FIELDS = ("worker_id", "worker_name", "probe_by", "holder")
 
 
@@ -67,7 +66,7 @@ def _preview(request: HttpRequest, entity: Entity, to_state: str) -> dict[str, A
             entity.pk,
             to_state,
             actor=permissions.get_actor(request),
-            reason=DRY_RUN_REASON,
+            reason=forms.DRY_RUN_REASON,
             category=transitions.Category.OTHER,
             dry_run=True,
         )

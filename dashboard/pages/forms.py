@@ -7,17 +7,20 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+from statecore.bulk import BulkAction
 from statecore.dashboard import permissions, rendering
 from statecore.kernel.refusals import Refusal, StaleVersion
 from statecore.kernel.second_person import Policy
 from statecore.kernel.transition import Param
-from statecore.transitions import Outcome, RequestKey
+from statecore.transitions import Category, Outcome, RequestKey
 
+DRY_RUN_REASON = "Dry run for a preview; rolled back."
 NOT_HASHED = ("csrfmiddlewaretoken",)
 LOCAL_TIME = re.compile(r"[0-9-]{10}T[0-9:]{5,8}")
 
@@ -83,6 +86,19 @@ def read_fields(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str
     """
     texts = {param: given.get(f"field_{param.name}", "") for param in params}
     return {param.name: _convert(param, text) for param, text in texts.items() if text or param.required}
+
+
+def list_fields(action: BulkAction) -> tuple[Param, ...]:
+    """The fields of the trigger that an action fires."""
+    declared = (each for each in action.flow.transitions if each.trigger == action.request.trigger)
+    return next((each.params for each in declared), ())
+
+
+def fill_in(action: BulkAction) -> BulkAction:
+    """The action with texts for the fields that the user has yet to fill in."""
+    params = {param.name: DRY_RUN_REASON for param in list_fields(action) if param.required}
+    category = str(Category.OTHER) if "category" in action.takes else ""
+    return replace(action, request=replace(action.request, reason=DRY_RUN_REASON, category=category, params=params))
 
 
 def read_time(text: str) -> str | None:

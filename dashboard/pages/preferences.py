@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_http_methods
 
 from statecore.dashboard.models import Preference
 from statecore.dashboard.permissions import get_user
@@ -17,8 +17,11 @@ from .query_params import get_next_url
 CHOICES = ("theme", "contrast", "density")
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def preferences(request: HttpRequest) -> HttpResponse:
+    """Other methods lead to a page: a login in between turns the submitted form into a GET."""
+    if request.method != "POST":
+        return HttpResponseRedirect(get_next_url(request))
     chosen = {name: request.POST[name] for name in CHOICES if name in request.POST}
     for name, value in chosen.items():
         field: Any = Preference._meta.get_field(name)

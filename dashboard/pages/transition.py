@@ -8,6 +8,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from statecore import transitions
+from statecore.bulk import Request, count_caused, resolve
+from statecore.bulk.results import describe_caused
 from statecore.dashboard import labels, permissions, rendering
 from statecore.dashboard.navigation import machine_name
 from statecore.kernel.actors import Kind
@@ -18,6 +20,7 @@ from . import forms
 from .lookup import get_entity
 
 TRANSITION, RETRY = "dashboard/transition.html", "dashboard/retry.html"
+PREVIEW = "dashboard/parts/transition_preview.html"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -28,7 +31,10 @@ def transition(request: HttpRequest, collection: str, entity_id: str, trigger: s
         noun = labels.noun(entity.flow.entity_type)
         raise Http404(f"Operators cannot fire the trigger {trigger} on a {noun}.")
     if request.method != "POST":
-        return rendering.render(request, TRANSITION, _context(request, entity, declared))
+        context = _context(request, entity, declared)
+        if rendering.is_fragment(request):
+            return rendering.render(request, PREVIEW, {**context, **_preview(request, entity, declared[0])})
+        return rendering.render(request, TRANSITION, context)
     outcome, refusal = forms.call(lambda: _fire(request, entity, declared[0]))
     if outcome is not None and outcome.changed:
         return forms.redirect_to_receipt(outcome)
@@ -51,6 +57,21 @@ def _fire(request: HttpRequest, entity: Entity, declared: Transition) -> transit
         expected_version=forms.read_expected_version(request),
         request=forms.read_request_key(request),
     )
+
+
+def _preview(request: HttpRequest, entity: Entity, declared: Transition) -> dict[str, Any]:
+    """What the transition would cause, counted, or why it would be refused; loaded after the page.
+
+    The cascade of a large run takes seconds.
+    """
+    action = forms.fill_in(resolve(entity.flow, Request(trigger=declared.trigger)))
+    (result,) = action.apply([entity.pk], actor=permissions.get_actor(request), dry_run=True)
+    if result.refusal is not None:
+        return {"refusal_text": labels.refusal_text(result.refusal.as_dict(), entity.flow, declared.trigger)}
+    visible = permissions.visible_types(request)
+    counts = describe_caused(count_caused([result]))
+    caused = [each for each in counts if each["entity_type"] in visible]
+    return {"caused": caused, "has_unseen": len(caused) < len(counts), "will_change": result.changed}
 
 
 def _context(request: HttpRequest, entity: Entity, declared: list[Transition]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from statecore.kernel.refusals import Invalid, Refusal
 from statecore.transitions.override import protecting_policies
 
 from . import forms
-from .force import DRY_RUN_REASON
 from .lookup import get_entity
 
 TEMPLATE = "dashboard/waive.html"
@@ -88,7 +87,7 @@ def _preview(request: HttpRequest, entity: Entity) -> dict[str, Any]:
             type(entity),
             entity.pk,
             actor=permissions.get_actor(request),
-            reason=DRY_RUN_REASON,
+            reason=forms.DRY_RUN_REASON,
             category=transitions.Category.OTHER,
             dry_run=True,
         )

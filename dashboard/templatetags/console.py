@@ -241,4 +241,11 @@ register.filter(labels.noun)
 register.filter(labels.humanize)
 register.filter(labels.humanize_state)
 register.simple_tag(labels.count_noun)
+
+
+@register.simple_tag
+def count_entities(count: int, entity_type: str) -> str:
+    return labels.count_noun(count, registry.flow(entity_type))
+
+
 register.simple_tag(labels.action_label)

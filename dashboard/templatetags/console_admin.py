@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 
 from statecore.dashboard import navigation, permissions
-from statecore.dashboard.queries import counts, history
+from statecore.dashboard.queries import counts, entities, history
 from statecore.kernel.entity import Entity
 from statecore.read_models import board
 from statecore.read_models import history as journal
@@ -35,9 +35,10 @@ def console_board(context: dict[str, Any]) -> dict[str, Any]:
 @register.inclusion_tag("admin/entity_history.html", takes_context=True)
 def console_history(context: dict[str, Any], entity: Entity) -> dict[str, Any]:
     user, events = context["request"].user, history.list_events(entity)[0]
+    targets = entities.forceable_states(entity, entities.find_successor(entity))
     return {
         "entity": entity,
         "flow": entity.flow,
         "events": events,
-        "may_force": permissions.is_allowed(user, entity.flow, "override"),
+        "may_force": bool(targets) and permissions.is_allowed(user, entity.flow, "override"),
     }

@@ -84,7 +84,7 @@ NOT_PAGES = {
     *("stuck", "incident_action"),
     *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
     *("webhook_action",),
-    *("save_view", "delete_view", "select", "bulk", "bulk_job", "stop_bulk_job"),
+    *("save_view", "delete_view", "select", "bulk", "bulk_job", "stop_bulk_job", "compensation"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
 MAY = {

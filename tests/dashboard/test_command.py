@@ -31,7 +31,7 @@ def test_ids_lead_to_entities_of_every_machine_and_to_their_actions(
     found = find(client, "scene")
     assert {"scene", "scene-w", "scene-t1", "scene-t2", "scene-t3"} == set(found["Entities"])
     assert found["Entities"][0] == "scene"
-    assert found["Actions"][:2] == ["Cancel run scene", "Graph and replay of scene"]
+    assert found["Actions"][:2] == ["Cancel run scene", "Pause run scene"]
 
     assert list(find(client, "cancel scene")) == ["Actions", "Entities"]
     assert find(client, "scene-t3")["Actions"] == ["Retry task scene-t3"]

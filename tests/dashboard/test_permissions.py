@@ -86,7 +86,7 @@ def test_the_navigation_of_a_viewer_has_every_page(people: dict[str, Any], scene
     body = client.get(reverse("console:tokens")).content.decode()
 
     assert re.findall(r'data-nav="(\w+)"', body) == [
-        *("overview", "incidents", "alerts", "approvals", "holds", "schedules", "overrides", "audit"),
+        *("overview", "incidents", "alerts", "approvals", "holds", "schedules", "bulk_jobs", "overrides", "audit"),
         *("displays", "tokens", "start"),
     ]
 
