@@ -129,6 +129,16 @@ def create(machine: str, **fields: Any) -> str:
     return str(entity.pk) if entity else ""
 
 
+def committed_patch(entity_id: str, diff: str) -> str:
+    """Creates a patch with this diff that is committed."""
+    from statecore.records import Patch
+    from tests.support import world
+
+    entry = world.patch(id=entity_id, patch=Patch.objects.create(id=f"{entity_id}-diff", diff=diff))
+    force("patch_ledger", entry.pk, "committed")
+    return str(entry.pk)
+
+
 def grow(run: str, task: str) -> None:
     """Adds a task to a running run."""
     from statecore import transitions
@@ -205,6 +215,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
         person,
         plan,
         streams,
+        committed_patch,
         grow,
         age,
         force,
