@@ -53,6 +53,7 @@ FINAL = {State.COMPLETED, State.FAILED, State.CANCELLED}
 LOST = (State.FAILED, State.CANCELLED)  # never completed, except by a successor
 VERIFIED = {"verified", "committed"}  # states of its patch in which it may complete
 LIVE = set(State) - FINAL
+UNDER_WAY = (State.QUEUED, State.RUNNING, State.VALIDATING, State.RETRYING)
 WAITING = {State.PENDING, State.BLOCKED}  # for dependencies or entry gates
 ACTIVE = {State.QUEUED, State.RUNNING, State.RETRYING}  # they continue whatever happens to others
 UNCLAIMED = WAITING | {State.QUEUED, State.RETRYING}

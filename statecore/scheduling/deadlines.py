@@ -19,10 +19,12 @@ from ..kernel.constraints import is_live
 from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..machines.circuit_breaker import CircuitBreaker
+from ..machines.task import LIVE as LIVE_TASK
+from ..machines.task import UNDER_WAY, Task
 from ..machines.task import State as TaskState
-from ..machines.task import Task
 from ..machines.test_gate import State as GateState
 from ..machines.test_gate import TestGate
+from ..machines.workstream import LIVE as LIVE_WORKSTREAM
 from ..machines.workstream import STARTED, Workstream
 from ..machines.workstream import State as WorkstreamState
 from ..reactions.run_queues import select_full_runs
@@ -114,11 +116,27 @@ def _exclude_within_timeout(column: str, rows: QuerySet[Any], cutoff: datetime, 
     return rows.exclude(**{f"{column}__gte": at})
 
 
+def select_waits_elsewhere(workstream: str) -> QuerySet[Any]:
+    """Return the links by which blocked tasks of a workstream wait for live tasks of others, which have deadlines."""
+    links = Task.depends_on.through.objects.filter(
+        from_task__workstream=OuterRef(workstream), from_task__state=TaskState.BLOCKED
+    )
+    others = Q(to_task__state__in=sorted(LIVE_TASK), to_task__workstream__state__in=sorted(LIVE_WORKSTREAM))
+    return cast("QuerySet[Any]", links.filter(others).exclude(to_task__workstream=OuterRef(workstream)))
+
+
+def _exclude_waiting_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
+    """Exclude workstreams in which nothing is under way because tasks of other workstreams have to end first."""
+    under_way = _open_tasks().filter(workstream=OuterRef("pk"), state__in=sorted(UNDER_WAY))
+    return rows.exclude(Exists(select_waits_elsewhere("pk")), ~Exists(under_way))
+
+
 def _exclude_moving_workstreams(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
     """Exclude workstreams with progress: a task has changed since the cutoff, or a task or gate runs in time."""
     tasks, gates = _open_tasks().filter(workstream=OuterRef("pk")), TestGate.objects.filter(workstream=OuterRef("pk"))
     running = gates.filter(is_live(TestGate.flow.done), state=GateState.RUNNING, times_out_at__gte=at)
-    return rows.exclude(Exists(_moving(tasks, cutoff, at))).exclude(Exists(running))
+    rows = rows.exclude(Exists(_moving(tasks, cutoff, at))).exclude(Exists(running))
+    return _exclude_waiting_workstreams(rows, cutoff, at)
 
 
 def _exclude_moving_runs(rows: QuerySet[Any], cutoff: datetime, at: datetime) -> QuerySet[Any]:
@@ -149,6 +167,7 @@ FILTERS: dict[tuple[str, str], Callable[[QuerySet[Any], datetime, datetime], Que
     ("circuit_breaker", "OPEN"): _exclude_cooling_breakers,
     ("task", "running"): partial(_exclude_within_timeout, "lease_expires_at"),
     ("test_gate", "RUNNING"): partial(_exclude_within_timeout, "times_out_at"),
+    ("workstream", "ready"): _exclude_waiting_workstreams,
     ("workstream", "executing"): _exclude_moving_workstreams,
     ("workstream", "validating"): _exclude_moving_workstreams,
     ("run", "pending"): partial(_exclude_within_timeout, "not_before"),

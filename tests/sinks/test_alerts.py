@@ -22,10 +22,12 @@ from statecore.delivery.sinks.counters import Counters
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
-from statecore.read_models.stuck import recover_stalled
+from statecore.machines.test_gate import TestGate
+from statecore.read_models.stuck import list_stuck, recover_stalled
 from statecore.records import Alert, AlertNotice
 from statecore.records.alert import acknowledge
 from statecore.scheduling import deadlines, timers
+from statecore.transitions import waivers
 from tests.support import world
 from tests.support.plans import explain_query, partial_indexes, vacuum_tables
 from tests.support.sequencer import catch_up
@@ -378,8 +380,9 @@ def test_a_notification_is_given_up_after_the_last_attempt(settings) -> None:
         assert AlertNotice.objects.get().done_at is not None
 
 
-def submit(tasks: list[dict[str, Any]]) -> None:
-    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "w", "tasks": tasks}]}
+def submit(tasks: list[dict[str, Any]], *more: dict[str, Any], **fields: Any) -> None:
+    workstreams = [{"id": "w", "tasks": tasks, **fields}, *more]
+    plan = {"phase": world.phase().pk, "start": True, "workstreams": workstreams}
     scheduling.submit_plan(plan, actor=world.operator())
 
 
@@ -393,6 +396,41 @@ def test_a_healthy_chain_raises_no_alert_and_a_broken_one_does(clock) -> None:
     world.forced(Task.objects.get(pk="t0"), "failed")
     evaluate_rules()
     assert open_alerts("blocked_tasks") == ["blocked"]
+
+
+def test_tasks_that_wait_for_another_workstream_raise_no_alert_while_that_continues(clock) -> None:
+    waiting = [{"id": f"u{number}", "depends_on": ["t0"]} for number in range(8)]
+    long = {"id": "t0", "timeout_sec": 14_400, "heartbeat_sec": 14_400}
+    submit(
+        [long], {"id": "v", "tasks": [{"id": "u"}, *waiting]}, {"id": "x", "tasks": [{"id": "x", "depends_on": ["t0"]}]}
+    )
+    worker = world.idle_worker(max_concurrent_tasks=2)
+    for task in scheduling.claim(worker.pk, actor=world.AGENT):
+        if task.pk == "u":
+            world.fire(task, "execution_completed", actor=world.AGENT, attempt=1, exit_code=0)
+    clock.shift(timedelta(hours=3))
+    scheduling.record_heartbeat(worker.pk, actor=world.AGENT)
+    evaluate_rules()
+    assert Task.objects.filter(state="blocked").count() == 9
+    assert (list_stuck(), open_alerts("blocked_tasks"), open_alerts("stuck")) == ([], [], [])
+
+    world.forced(Task.objects.get(pk="t0"), "failed")
+    evaluate_rules()
+    assert {item.entity.pk for item in list_stuck(entity_type="workstream")} == {"v", "w", "x"}
+    assert open_alerts("blocked_tasks") == ["blocked"]
+
+
+def test_a_waived_gate_does_not_make_a_chain_hopeless(clock) -> None:
+    chain = [{"id": f"t{number}", "depends_on": [f"t{number - 1}"]} for number in range(1, 9)]
+    gate = {"id": "g", "gate_type": "UNIT", "command": "true"}
+    submit([{"id": "t0", "entry_gates": ["g"]}, *chain], gates=[gate])
+    for trigger, params in (("gate_started", {}), ("gate_failed", {"exit_code": 1})):
+        world.fire(TestGate.objects.get(), trigger, **params)
+    evaluate_rules()
+    assert open_alerts("blocked_tasks") == ["blocked"]
+    waivers.waive(TestGate, "g", actor=world.operator(), reason=world.REASON, category="other")
+    evaluate_rules()
+    assert open_alerts("blocked_tasks") == []
 
 
 def test_what_needs_a_decision_is_alerted_at_once_with_the_decision(clock) -> None:

@@ -19,7 +19,7 @@ from ...kernel.constraints import is_live
 from ...kernel.entity import Entity
 from ...kernel.flow import Flow
 from ...kernel.ids import is_valid_id
-from ...machines.task import LOST, State, Task
+from ...machines.task import LOST, UNDER_WAY, State, Task
 from ...machines.test_gate import State as GateState
 from ...machines.test_gate import TestGate
 from ...scheduling import deadlines
@@ -29,7 +29,6 @@ from . import decisions
 from .overdue import find_overdue_states
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-UNDER_WAY = (State.QUEUED, State.RUNNING, State.VALIDATING, State.RETRYING)
 IsWanted = Callable[[str], bool]
 
 
@@ -142,13 +141,18 @@ def find_blocked_source() -> Source:
 
 
 def select_hopelessly_blocked() -> QuerySet[Any]:
-    """Returns the blocked tasks of workstreams with a lost task or a failed gate, or without a task under way."""
+    """Returns the blocked tasks of workstreams with a lost task or a failed gate, or in which nothing continues.
+
+    Tasks of other workstreams that these wait for are counted there.
+    """
     siblings = Task.objects.filter(workstream=OuterRef("workstream"))
     under_way = siblings.filter(is_live({State.COMPLETED}), state__in=UNDER_WAY)
     lost = siblings.filter(state__in=LOST, successor=None)
     failed = TestGate.objects.filter(workstream=OuterRef("workstream"), state=GateState.FAILED, successor=None)
+    elsewhere = deadlines.select_waits_elsewhere("workstream")
     blocked: QuerySet[Any] = Task.objects.filter(is_live(Task.flow.final), state=State.BLOCKED)
-    return blocked.filter(~Exists(under_way) | Exists(lost) | Exists(failed))
+    is_stopped = ~Exists(under_way) & ~Exists(elsewhere)
+    return blocked.filter(is_stopped | Exists(lost) | Exists(failed.filter(waived=False)))
 
 
 def _build_overdue_source(flow: Flow, state: str, at: datetime) -> Source:
