@@ -40,7 +40,15 @@ PAGES = {
     "wall": "/wall/",
     "audit": "/audit/",
     "overrides": "/overrides/",
-    "stuck": "/stuck/",
+}
+# Measured with many late entities.
+LATE = 10_000
+LATE_PAGES = {
+    "incidents": "/incidents/",
+    "incident": "/incidents/{incident}/",
+    "incidents over REST": "/api/v1/incidents/?open=true",
+    "stuck over REST": "/api/v1/stuck/",
+    "overview": "/",
 }
 HEADLINE = ("overview", "machine", "entity")
 WANTED_MS, WANTED_QUERIES, WANTED_GROWTH = 60, 12, 1.5
@@ -85,6 +93,7 @@ def main() -> None:
             before = run_in_process(settings, measure, "done", options.tasks // SMALL)
             after = run_in_process(settings, measure, "more", options.tasks - options.tasks // SMALL)
             _report_pages(report, before, after)
+            _report_late(report, run_in_process(settings, measure_late))
             with running(base / "home", settings, with_sequencer=False), web(settings) as (_process, port):
                 _report_first_load(report, first_load(port))
     finally:
@@ -130,6 +139,20 @@ def _report_pages(report: Report, before: dict[str, Cost], after: dict[str, Cost
     tasks = report.options["tasks"]
     samples = {name: cost._asdict() for name, cost in after.items()}
     report.add(f"Pages at {tasks:,} tasks and {tasks * LENGTH:,} events", lines, samples, targets)
+
+
+def _report_late(report: Report, found: dict[str, Any]) -> None:
+    costs = found["pages"]
+    lines: Lines = [("page", "p50 ms", "p95 ms", "queries")]
+    lines += [
+        (name, f"{cost.percentile_ms(0.5):.1f}", f"{cost.percentile_ms(0.95):.1f}", str(cost.queries))
+        for name, cost in costs.items()
+    ]
+    lines += [(name, f"{seconds:.2f} s", "", "") for name, seconds in found["sweeps"].items()]
+    slowest = max(costs[name].percentile_ms(0.95) for name in ("incidents", "incident"))
+    targets = [Target("p95 of incidents in ms", WANTED_MS, slowest, at_most=True)]
+    samples = {name: cost._asdict() for name, cost in costs.items()}
+    report.add(f"Incidents with {LATE:,} late tasks", lines, samples, targets)
 
 
 def _report_first_load(report: Report, found: dict[str, float]) -> None:
@@ -180,6 +203,35 @@ def measure(prefix: str, more: int) -> dict[str, Cost]:
     client = Client(headers={"host": "localhost"})
     client.force_login(User.objects.get(username="bench"))
     return {name: _cost(client, path) for name, path in PAGES.items()}
+
+
+def measure_late() -> dict[str, Any]:
+    """Makes many tasks late for one reason, and returns the cost of the sweeps and of the pages."""
+    from datetime import timedelta
+
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    from statecore.machines.task import Task
+    from statecore.operations.incidents import sweep
+    from statecore.records import Incident
+    from tests.support.plans import insert_copies
+
+    task = Task.objects.get(pk="hot:1")
+    Task.objects.filter(pk=task.pk).update(state_entered_at=task.state_entered_at - timedelta(hours=2))
+    insert_copies(Task.objects.get(pk=task.pk), LATE - 1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    sweeps = {}
+    for name in ("first sweep, half of them", "second sweep, the others", "sweep without changes"):
+        start = time.perf_counter()
+        sweep()
+        sweeps[name] = time.perf_counter() - start
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.get(username="bench"))
+    incident = Incident.objects.get(key="no_worker").pk
+    pages = {name: _cost(client, path.format(incident=incident)) for name, path in LATE_PAGES.items()}
+    return {"sweeps": sweeps, "pages": pages}
 
 
 def _cost(client: Any, path: str) -> Cost:

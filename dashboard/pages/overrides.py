@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from statecore.dashboard import permissions, rendering
+from statecore.dashboard import navigation, permissions, rendering
 from statecore.dashboard.queries.history import count_consequences
 from statecore.delivery.sinks.counters import RATE_RETENTION
 from statecore.journal import EventKind
@@ -30,19 +30,35 @@ PAGE_SIZE, MAX_EDGES, MAX_REFUSED = 50, 8, 20
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
     permissions.require_permission(request, "statecore.view_event")
-    visible = [flow.entity_type for flow in permissions.require_visible_machines(request)]
+    flows = permissions.require_visible_machines(request)
+    visible = [flow.entity_type for flow in flows]
     before, is_last_hour = get_number(request, "before"), get_text(request, "last") == "hour"
-    since = _start_of_hour() if is_last_hour else None
-    page = history.list_overrides(before=before, limit=PAGE_SIZE, entity_type=visible, since=since)
-    is_complete = before is None and not is_last_hour
+    actor, machine = get_text(request, "actor"), get_text(request, "machine")
+    machine = machine if machine in visible else ""
+    chosen = {"actor": actor, "machine": machine, "last": "hour" if is_last_hour else ""}
+    page = history.list_overrides(
+        before=before,
+        limit=PAGE_SIZE,
+        actor=[actor] if actor else [],
+        entity_type=[machine] if machine else visible,
+        since=_start_of_hour() if is_last_hour else None,
+    )
+    is_complete = before is None and not any(chosen.values())
     consequences = count_consequences(page.events, visible)
+    query = urlencode({name: value for name, value in chosen.items() if value})
     context: dict[str, Any] = {
         "events": [{**event, "consequences": consequences[event["event_id"]]} for event in page.events],
         "more": page.events[-1]["position"] if page.more else None,
         "is_first": before is None,
         "record": None if page.more else get_latest_archived_range(),
-        "is_last_hour": is_last_hour,
-        "query": "last=hour&" if is_last_hour else "",
+        "chosen": chosen,
+        "is_filtered": any(chosen.values()),
+        "query": f"{query}&" if query else "",
+        "machines": [(flow.entity_type, navigation.machine_name(flow)) for flow in flows],
+    }
+    if rendering.is_fragment(request) and get_text(request, "part") == "list":
+        return rendering.render(request, "dashboard/parts/overrides.html", context)
+    context |= {
         "edges": _list_forced_edges(visible) if is_complete else [],
         "edge_hours": RATE_RETENTION // timedelta(hours=1),
         "max_refused": MAX_REFUSED,

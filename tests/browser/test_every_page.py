@@ -14,7 +14,8 @@ from tests.browser.visits import Visits
 PAGES = {
     "overview": "/",
     "get started": "/start/",
-    "stuck": "/stuck/",
+    "incidents": "/incidents/",
+    "incident": "/incidents/1/",
     "alerts": "/alerts/",
     "approvals": "/approvals/",
     "webhooks": "/webhooks/",
@@ -111,7 +112,7 @@ def test_a_missing_page_shows_the_error_page(visit: Visits) -> None:
     assert visit.errors.pop().startswith("Failed to load resource")
 
 
-@pytest.mark.parametrize("path", ["/machines/tasks/", "/audit/", "/overrides/", "/stuck/"])
+@pytest.mark.parametrize("path", ["/machines/tasks/", "/audit/", "/overrides/", "/incidents/"])
 def test_a_list_is_no_wider_than_a_desk(path: str, visit: Visits) -> None:
     page = visit(path)
     assert page.locator(".scroll").first.evaluate("(list) => list.scrollWidth - list.clientWidth") <= 0

@@ -82,7 +82,7 @@ def test_rows_that_arrive_in_an_empty_list_are_selected_by_keys(site: Any, visit
     expect(page.locator("tr[aria-selected]")).to_have_count(1)
 
 
-@pytest.mark.parametrize("path", ["/audit/", "/overrides/", "/tokens/", "/stuck/"])
+@pytest.mark.parametrize("path", ["/audit/", "/overrides/", "/tokens/", "/incidents/"])
 def test_the_selected_row_of_every_list_is_in_the_url(path: str, visit: Visits) -> None:
     page = visit(path)
     if path == "/tokens/":
@@ -236,12 +236,44 @@ def test_the_journal_is_verified_and_exported(site: Any, visit: Visits) -> None:
     assert len(lines) == len(site.do("events", machine="task", entity_id="show-t5"))
 
 
-def test_an_acknowledgement_is_visible_to_others(site: Any, visit: Visits) -> None:
-    page, other = visit("/stuck/", who="operator"), visit("/stuck/", who="viewer")
-    mine, theirs = (each.get_by_role("row").filter(has_text="show-t1") for each in (page, other))
-    expect(theirs.first).to_contain_text("not acknowledged")
-    mine.first.get_by_role("button", name="Acknowledge").click()
-    expect(mine.first).to_contain_text("operator")
+def test_an_incident_is_handled_by_keys_alone(site: Any, visit: Visits) -> None:
+    page, other = visit("/", who="operator"), visit("/incidents/", who="viewer")
+    theirs = other.locator("tbody tr", has_text="Task show-t5 failed")
+    expect(theirs).to_contain_text("not acknowledged")
+    page.keyboard.press("i")
+    mine = page.locator("tbody tr", has_text="Task show-t5 failed")
+    expect(mine).to_be_visible()
+    for _ in range(page.locator("tbody tr").count()):
+        page.keyboard.press("j")
+        if mine.get_attribute("aria-selected") == "true":
+            break
+    page.keyboard.press("a")
+    expect(mine).to_contain_text("operator")
+    mine.get_by_role("link", name="Task show-t5 failed").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Task show-t5 failed")
+    expect(page.get_by_role("link", name="Retry task").first).to_be_visible()
+    page.get_by_label("Note").focus()
+    page.keyboard.type("the disk was full")
+    page.get_by_role("button", name="Add note").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("listitem").filter(has_text="the disk was full")).to_be_visible()
 
     other.reload()
-    expect(theirs.first).to_contain_text("operator")
+    expect(theirs).to_contain_text("operator")
+
+
+def test_of_two_operators_on_one_incident_the_later_one_keeps_the_text(site: Any, visit: Visits) -> None:
+    list_page = visit("/incidents/?view=open")
+    path = list_page.get_by_role("link", name="No worker for gpu").get_attribute("href")
+    first, second = visit(path, who="operator"), visit(path)
+    second.get_by_label("Note").fill("I restart the host")
+    first.get_by_role("button", name="Assign to me").click()
+    expect(first.locator("dd", has_text="operator").first).to_be_visible()
+    second.get_by_role("button", name="Assign to me").click()
+
+    expect(second.get_by_role("alert")).to_contain_text("The state changed while you were editing")
+    expect(second.get_by_label("Note")).to_have_value("I restart the host")
+    second.get_by_role("button", name="Assign to me").click()
+    expect(second.get_by_role("listitem").filter(has_text="I restart the host")).to_be_visible()
+    visit.expect_errors()  # the browser reports the conflict

@@ -38,7 +38,7 @@ COLOURS = """() => {
 
 
 def test_a_logged_out_page_links_to_the_login(site: Any, visit: Visits) -> None:
-    page = visit("/stuck/")
+    page = visit("/incidents/")
     expect(page.locator("#freshness time")).to_be_visible()
     page.context.clear_cookies()
     site.close_web()
@@ -46,7 +46,7 @@ def test_a_logged_out_page_links_to_the_login(site: Any, visit: Visits) -> None:
     site.open_web()
 
     page.get_by_role("link", name="Log in").click()
-    expect(page).to_have_url(f"{site.url}/login/?next=/stuck/")
+    expect(page).to_have_url(f"{site.url}/login/?next=/incidents/")
     visit.expect_errors()  # the browser reports the unreachable server
 
 
@@ -229,21 +229,25 @@ def test_hovering_a_time_shows_it_exactly_in_the_viewers_zone(site: Any, visit: 
     expect(time).to_have_attribute("title", re.compile(r"\d\d:\d\d:\d\d GMT\+9$"))
 
 
-def test_the_stuck_page_notices_another_entry_in_a_list_of_the_same_length(site: Any, visit: Visits) -> None:
+def test_a_list_follows_without_moving_and_offers_new_rows(site: Any, visit: Visits) -> None:
     for run in ("swap-old", "swap-new"):
-        site.do("plan", run=run, tasks=1, needs=["gpu"])
-    site.do("age", machine="task", entity_id="swap-old-t1", seconds=9000)
-    page = visit("/stuck/?machine=task")
-    expect(page.locator("tr[data-id=swap-old-t1]")).to_be_visible()
-    length = page.locator("tbody tr").count()
-    notice = page.get_by_role("button", name="Outdated. Refresh")
+        site.do("plan", run=run, tasks=1)
+    site.do("force", machine="task", entity_id="swap-old-t1", to_state="failed")
+    site.do("sweep")
+    page = visit("/incidents/")
+    old, new = (page.locator("tbody tr", has_text=f"Task swap-{name}-t1 failed") for name in ("old", "new"))
+    expect(old).to_be_visible()
+    notice = page.locator("[data-news]")
     expect(notice).to_be_hidden()
+    expect(page.locator("body")).to_have_attribute("data-connection", "live")
 
-    site.do("age", machine="task", entity_id="swap-new-t1", seconds=9000)
-    site.do("force", machine="task", entity_id="swap-old-t1", to_state="cancelled")
-    expect(notice).to_be_visible()
+    site.do("force", machine="task", entity_id="swap-new-t1", to_state="failed")
+    site.do("force", machine="run", entity_id="swap-old", to_state="canceled")
+    site.do("sweep")
+    expect(notice).to_have_text(re.compile(r"\+\d+ new"))
+    expect(old).to_have_class(re.compile("gone"))
+    expect(new).to_have_count(0)
     notice.click()
 
-    expect(page.locator("tr[data-id=swap-new-t1]")).to_be_visible()
-    expect(page.locator("tr[data-id=swap-old-t1]")).to_have_count(0)
-    expect(page.locator("tbody tr")).to_have_count(length)
+    expect(new).to_be_visible()
+    expect(old).to_have_count(0)

@@ -58,19 +58,17 @@ def test_the_overview_follows_the_counts(site: Any, visit: Visits) -> None:
     expect(page.locator("#feed")).to_contain_text("pipeline job")
 
 
-def test_the_number_beside_stuck_is_the_length_of_its_list(site: Any, visit: Visits) -> None:
+def test_the_number_beside_incidents_is_the_length_of_their_list(site: Any, visit: Visits) -> None:
     site.do("plan", run="undecided", tasks=2)
     site.do("force", machine="task", entity_id="undecided-t1", to_state="failed")
-    page, overview = visit("/stuck/"), visit("/")
-    expect(page.locator("body")).to_have_attribute("data-connection", "live")
-    expect(page.locator("main")).to_contain_text("needs a decision")
+    site.do("sweep")
+    page, overview = visit("/incidents/"), visit("/")
+    expect(page.locator("main")).to_contain_text("Task undecided-t1 failed")
     listed = page.locator("tbody tr").count()
 
-    expect(page.locator("[data-tally=stuck]")).to_have_text(str(listed))
-    expect(overview.locator("[data-figure='stuck.listed']")).to_have_text(str(listed))
-    # With the workstream alone the run would need the decision next, and the count would stay the same.
-    site.do("force", machine="run", entity_id="undecided", to_state="canceled")
-    expect(page.locator("[data-outdated-by]")).to_be_visible()
+    expect(page.locator("[data-tally=incidents]")).to_have_text(str(listed))
+    expect(overview.locator("[data-figure='incidents.open']")).to_have_text(str(listed))
+    expect(overview.locator("[data-worst]")).to_contain_text("No worker for gpu")
 
 
 def test_a_restarted_server_leaves_no_gap_and_no_repeat(site: Any, visit: Visits) -> None:

@@ -35,7 +35,7 @@ def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, vi
     assert len(codes) == 8
     assert violations(page) == []
 
-    other = visit("/login/?next=/stuck/", who="stranger")
+    other = visit("/login/?next=/incidents/", who="stranger")
     log_in(other, "careful")
     expect(other.get_by_role("heading", level=1)).to_have_text("Authentication code")
     for theme in ("light", "dark"):
@@ -77,7 +77,7 @@ def test_markup_in_any_field_stays_text(site: Any, visit: Visits) -> None:
         "/audit/?entity=evil-t1",
         "/machines/tasks/evil-t1/",
         "/runs/evil/",
-        "/stuck/",
+        "/incidents/",
         "/admin/",
     ):
         each = visit(path, who="admin")

@@ -56,8 +56,9 @@ FULL = """() => {
     const states = [...tile.querySelectorAll(".counts [data-state]")].map((each) => each.dataset.state);
     counts[tile.dataset.machine] = Object.fromEntries(states.map((state) => [state, 98765]));
   }
-  const stuck = { listed: 1234 }, alerts = { critical: 1234 };
-  window.tell("/ws/board/", { type: "delta", counts, stuck, alerts, rates: { transitions_per_minute: 12345.6 } });
+  const incidents = { open: 1234, worst: [] }, alerts = { critical: 1234 };
+  const rates = { transitions_per_minute: 12345.6 };
+  window.tell("/ws/board/", { type: "delta", counts, today: counts, incidents, alerts, rates });
 }"""
 # Boxes whose content overflows or is cut off.
 CUT = """() => [...document.querySelectorAll(".key-figure, [data-page]:not([hidden]) .tile")].flatMap((box) => {

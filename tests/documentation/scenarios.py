@@ -30,8 +30,9 @@ from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.operations import backup
+from statecore.operations.incidents import sweep
 from statecore.project import commands
-from statecore.records import Patch
+from statecore.records import Incident, Patch
 from statecore.scheduling import breakers
 from statecore_client.transparency.witness import create_witness_key
 from tests.agent.process import state, submit, wait_for_state
@@ -106,6 +107,18 @@ def a_stuck_plan(workspace: Workspace, page: str) -> Iterator[None]:
         submit({"id": "t1", "timeout_sec": 7200}, {"id": "t2", "depends_on": ["t1"]})
         scheduling.claim(world.idle_worker(id="build7-1f0c2a9e").pk, actor=world.AGENT)
     scheduling.record_heartbeat("build7-1f0c2a9e", actor=world.AGENT)
+    yield
+
+
+@contextmanager
+def an_incident(workspace: Workspace, page: str) -> Iterator[None]:
+    """Incident 1: task t1 has failed, t2 waits for it, and an account that can be assigned."""
+    User.objects.create_user("operator")
+    submit({"id": "t1"}, {"id": "t2", "depends_on": ["t1"]})
+    scheduling.claim(world.idle_worker().pk, actor=world.AGENT)
+    world.forced(Task.objects.get(pk="t1"), "failed")
+    Incident.objects.create(pk=1, key="task t1", rule="", severity="warning", cause="", since=now(), opened_at=now())
+    sweep()
     yield
 
 
@@ -330,6 +343,7 @@ SCENARIOS: dict[str, Scenario] = {
     "docs/how-to/back-up-and-restore.md": a_journal,
     "docs/how-to/require-a-second-person.md": a_second_person_is_required,
     "docs/how-to/force-a-transition.md": a_stuck_plan,
+    "docs/how-to/handle-incidents.md": an_incident,
     "docs/how-to/recover-with-playbooks.md": entities_to_recover,
     "docs/how-to/archive-old-events.md": archivable_events,
     "docs/how-to/prove-an-event.md": a_signed_journal,
