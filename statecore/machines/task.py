@@ -257,9 +257,14 @@ class Task(LinkedEntity, HeartbeatEntity):
     workstream = models.ForeignKey("statecore.Workstream", models.PROTECT, related_name="tasks")
     # Copied from the workstream, so that events and lists can be filtered without a join.
     run = models.ForeignKey("statecore.Run", models.PROTECT, related_name="tasks", editable=False)
-    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False)
-    worker = models.ForeignKey("statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks")
-    patch = models.ForeignKey("statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks")
+    # Every transition writes all indexes, so these three have none or one without nulls. Phases are not deleted.
+    phase = models.ForeignKey("statecore.Phase", models.PROTECT, related_name="+", editable=False, db_index=False)
+    worker = models.ForeignKey(
+        "statecore.Worker", models.PROTECT, null=True, editable=False, related_name="tasks", db_index=False
+    )
+    patch = models.ForeignKey(
+        "statecore.PatchLedger", models.PROTECT, null=True, blank=True, related_name="tasks", db_index=False
+    )
     # The name of the agent that runs it, which holds it.
     # The worker of the last attempt, kept when the task has left it.
     last_worker = models.CharField(max_length=ID_LENGTH, default="", db_default="", editable=False)
@@ -344,6 +349,8 @@ class Task(LinkedEntity, HeartbeatEntity):
                 condition=Q(state=State.BLOCKED, dependency_due_at__isnull=False),
                 name="task_by_dependency_due",
             ),
+            models.Index(fields=("worker",), condition=Q(worker__isnull=False), name="task_by_worker"),
+            models.Index(fields=("patch",), condition=Q(patch__isnull=False), name="task_by_patch"),
             # For counting how many use a tool.
             models.Index(fields=("tool",), condition=Q(state=State.RUNNING) & ~Q(tool=""), name="task_using_tool"),
         )

@@ -303,7 +303,7 @@ def _update_heartbeat(
     values = [at, worker_id, *([actor.identity] if is_agent else ()), *proof.params, *query.params]
     asynchronous = connection.vendor == "postgresql" and not connection.in_atomic_block
     statement = _update_sql(connection.vendor, query.sql, proof.sql, is_agent=is_agent, asynchronous=asynchronous)
-    cursor = ready_cursor()
+    cursor = ready_cursor(connection)
     cursor.execute(statement, values)
     for state, draining, value in cursor.fetchall():
         return state, bool(draining), query.parse(value)

@@ -8,6 +8,8 @@ Accounts, epochs and holds have no row of a machine; their entries must follow t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.apps import apps
 from django.db.models import Model
 
@@ -19,6 +21,7 @@ GENESIS = "0" * 64
 ACCOUNT, JOURNAL, HOLD = "account", "journal", "hold"
 ENTRY_TYPES = (ACCOUNT, JOURNAL, HOLD)
 TIMESTAMP = """to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+PREFIX_END = '","details":'
 DECLARE = "DECLARE each_type text; checked text[] := '{}'; "
 _SAME_EVENT = "{0}.entity_type = n.entity_type AND {0}.entity_id = n.entity_id AND {0}.sequence = n.sequence"
 
@@ -100,11 +103,11 @@ def _check_added_events(guarded: GuardedTable) -> str:
     checks = {flow.entity_type: _check_claims(guarded, flow.entity_type, flow.model) for flow in registry.flows()}
     checks |= {each: refuse(guarded.insertion_error, _find_unconnected_entries(each)) for each in ENTRY_TYPES}
     branches = "".join(f"WHEN {quote(entity_type)} THEN {check} " for entity_type, check in checks.items())
-    differs = refuse(f"columns, body and hash of a row of {guarded.table} differ", _find_other_than_body())
+    differs = refuse(f"columns, body and hash of a row of {guarded.table} differ")
     return (
-        f"{differs} FOREACH each_type IN ARRAY ARRAY(SELECT n.entity_type FROM new_rows AS n) LOOP "
-        f"CONTINUE WHEN each_type = ANY (checked); checked := checked || each_type; "
-        f"CASE each_type {branches}ELSE {refuse(guarded.insertion_error)} END CASE; END LOOP;"
+        f"FOREACH each_type IN ARRAY ARRAY({_select_types()}) LOOP CONTINUE WHEN each_type = ANY (checked); "
+        f"checked := checked || each_type; CASE each_type {branches}WHEN '' THEN {differs} "
+        f"ELSE {refuse(guarded.insertion_error)} END CASE; END LOOP;"
     )
 
 
@@ -114,20 +117,30 @@ def _check_claims(guarded: GuardedTable, entity_type: str, model: type[Model]) -
     return f"IF EXISTS ({_find_other_than_heads(entity_type, model)}) THEN {refusal} END IF;"
 
 
-def _find_other_than_body() -> str:
-    digest, prefix = "encode(sha256(convert_to(n.body, 'UTF8')), 'hex')", build_body_prefix(TIMESTAMP)
-    return f"SELECT 1 FROM new_rows AS n WHERE n.hash <> {digest} OR NOT starts_with(n.body, {prefix})"
+def _select_types() -> str:
+    """Selects the entity type of each new event, or an empty text if its columns, body and hash differ.
+
+    One query, because each costs more than reading one event.
+    """
+    digest, prefix = "encode(sha256(convert_to(n.body, 'UTF8')), 'hex')", format_body_prefix(TIMESTAMP)
+    differs = f"n.hash <> {digest} OR NOT starts_with(n.body, {prefix})"
+    return f"SELECT CASE WHEN {differs} THEN '' ELSE n.entity_type END FROM new_rows AS n"
 
 
-def build_body_prefix(timestamp: str) -> str:
-    """Returns an SQL expression: the beginning of the body of an event, from its columns."""
+def format_body_prefix(timestamp: str) -> str:
+    """Returns an expression for the beginning of the body of an event; format() takes half the time of operators."""
+    texts, values = zip(*list_body_prefix(timestamp), strict=True)
+    return f"format({quote('%s'.join([*texts, PREFIX_END]))}, {', '.join(values)})"
+
+
+def list_body_prefix(timestamp: str) -> Iterator[tuple[str, str]]:
+    """Yields how the body of an event begins, before PREFIX_END: a text, then the value of a column in SQL."""
     fields = [field.column for field in apps.get_model("statecore", "Event")._meta.concrete_fields]
-    prefix, glue = "'{", ""
+    glue = "{"
     for name in fields[: fields.index("body")]:
         mark = "" if name == "sequence" else '"'
-        prefix += f"""{glue}"{name}":{mark}' || {timestamp if name == "timestamp" else name} || '{mark}"""
-        glue = ","
-    return f"""{prefix},"details":'"""
+        yield f'{glue}"{name}":{mark}', timestamp if name == "timestamp" else name
+        glue = f"{mark},"
 
 
 def _find_other_than_heads(entity_type: str, model: type[Model]) -> str:

@@ -121,9 +121,12 @@ def persistent_cursor(connection: BaseDatabaseWrapper) -> Any:
     return cursors
 
 
-def ready_cursor() -> Any:
-    """Returns the persistent cursor of a checked connection, for a single statement outside a transaction."""
-    connection = connections[DEFAULT_DB_ALIAS]
+def ready_cursor(connection: BaseDatabaseWrapper | None = None) -> Any:
+    """Returns the persistent cursor of a checked connection, for a single statement outside a transaction.
+
+    Looking up the connection takes as long as checking it, so a caller that has it gives it.
+    """
+    connection = connection or connections[DEFAULT_DB_ALIAS]
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     database_clock.follow(connection)

@@ -36,9 +36,9 @@ _querying: set[tuple[type[Entity], str]] = set()
 def attempt(model: type[Entity], entity_id: str, trigger: str, change: ChangeLoaded) -> Outcome | None:
     """Return the outcome; None if the transition needs a transaction, in which case nothing has been written."""
     connection = connections[DEFAULT_DB_ALIAS]
-    if connection.in_atomic_block or (model, trigger) in _querying:
+    if connection.vendor != "postgresql" or connection.in_atomic_block or (model, trigger) in _querying:
         return None
-    work = UnitOfWork(connection, ready_cursor())
+    work = UnitOfWork(connection, ready_cursor(connection))
     try:
         outcome = _change_unlocked(work, model, entity_id, change)
     except NeedsTransaction:

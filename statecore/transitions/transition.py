@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
 from ..journal import Entry
 from ..kernel.actors import Actor
@@ -54,7 +53,7 @@ def transition(
 
     with counting_refusals(model.flow.entity_type):
         validate_reason_and_metadata(reason, metadata or {}, params or {})
-        if connection.vendor == "postgresql" and request is None and within is None and not dry_run:
+        if request is None and within is None and not dry_run:
             outcome = optimistic.attempt(model, entity_id, trigger, change)
             if outcome is not None:
                 return outcome

@@ -165,7 +165,8 @@ def test_a_leader_with_a_cut_connection_leads_again(home: Path) -> None:
         assert Numbering.objects.get().head == Event.objects.count()
 
 
-def test_a_deposed_leader_keeps_its_successors_wake_up_socket(home: Path) -> None:
+def test_a_deposed_leader_keeps_its_successors_wake_up_socket(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeup, "SPARED_SECONDS", 0.0)  # as if this process had sent none for a while
     deposed = WakeupListener()
     successor = WakeupListener()
     deposed.close()

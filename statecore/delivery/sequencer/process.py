@@ -19,12 +19,11 @@ from .feed import Feed, feed_sinks
 from .leadership import Leadership
 from .numbering import Numberer
 from .takeover import start_epoch_if_needed
-from .wakeup import WakeupListener
+from .wakeup import GATHER_SECONDS, WakeupListener
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 0.2  # the longest delay that a lost wake-up can cause
-GATHER_SECONDS = 0.01  # under load, so that several events share a round
 STANDBY_SECONDS = 0.5
 TICK_SECONDS = 5.0
 
@@ -67,9 +66,13 @@ class Sequencer:
         wakeups = WakeupListener()
         try:
             self.take_over()
+            is_woken = False
             while not self.stopping.is_set() and self.leadership.is_held:
-                is_busy = self.run_round()
-                wakeups.wait(GATHER_SECONDS if is_busy else POLL_SECONDS)
+                # A wake-up also announces the events that follow it soon (SPARED_SECONDS), so two rounds follow it.
+                is_busy = self.run_round() or is_woken
+                if is_busy:
+                    self.stopping.wait(GATHER_SECONDS)
+                is_woken = wakeups.wait(0 if is_busy else POLL_SECONDS)
         finally:
             wakeups.close()
             for feed in self.feeds:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import select
 import socket
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,9 @@ from pathlib import Path
 from django.conf import settings
 
 NAME = "sequencer.sock"
+GATHER_SECONDS = 0.005  # from one round of the sequencer to the next, so that several events share a round
+# A process that has sent a wake-up less than this ago sends none: a round follows each wake-up after GATHER_SECONDS.
+SPARED_SECONDS = GATHER_SECONDS / 2
 MAX_PATH_BYTES = 107  # the kernel's limit for the path of a socket
 
 
@@ -33,8 +37,15 @@ def _get_sending_socket() -> socket.socket:
     return sender
 
 
+_last_sent = 0.0
+
+
 def wake_sequencer() -> None:
     """Wakes the sequencer; called after each commit. Errors are ignored: if the queue is full, a wake-up is pending."""
+    global _last_sent
+    if (moment := time.monotonic()) - _last_sent < SPARED_SECONDS:
+        return
+    _last_sent = moment
     if path := _get_socket_path(settings.STATECORE_HOME):
         with suppress(OSError):
             _get_sending_socket().sendto(b"!", str(path))
@@ -51,12 +62,13 @@ class WakeupListener:
             self.path.unlink(missing_ok=True)
             self.socket.bind(str(self.path))
 
-    def wait(self, seconds: float) -> None:
-        """Returns on a wake-up or after the time-out, and discards all wake-ups that have arrived."""
-        select.select([self.socket], [], [], seconds)
+    def wait(self, seconds: float) -> bool:
+        """Returns whether a wake-up has arrived before the time-out, and discards all that have."""
+        woken, _, _ = select.select([self.socket], [], [], seconds)
         with suppress(BlockingIOError):
             while self.socket.recv(64):
                 pass
+        return bool(woken)
 
     def close(self) -> None:
         """Closes the socket and leaves its path in place, because the next leader may already use it."""

@@ -23,15 +23,13 @@ from .findings import ERROR, Finding
 CHUNK = 2_000
 MARKS = '"evidence":"', '","evidence_before":"'
 DIGEST_LENGTH = 64
-TIMESTAMP = {
-    "postgresql": journal_rules.TIMESTAMP,
-    # Django omits a fraction of zero. A value in any other format gets a `?`, so that it does not match.
-    "sqlite": (
-        "substr(timestamp, 1, 10) || CASE substr(timestamp, 11, 1) WHEN ' ' THEN 'T' ELSE '?' END "
-        "|| substr(timestamp, 12, 8) || CASE length(timestamp) WHEN 19 THEN '.000000' "
-        "WHEN 26 THEN substr(timestamp, 20) ELSE '?' END || 'Z'"
-    ),
-}
+# SQLite's timestamps as bodies have them. Django omits a fraction of zero. A value in any other format gets a `?`, so
+# that it does not match.
+TIMESTAMP = (
+    "substr(timestamp, 1, 10) || CASE substr(timestamp, 11, 1) WHEN ' ' THEN 'T' ELSE '?' END "
+    "|| substr(timestamp, 12, 8) || CASE length(timestamp) WHEN 19 THEN '.000000' "
+    "WHEN 26 THEN substr(timestamp, 20) ELSE '?' END || 'Z'"
+)
 
 
 class Row(NamedTuple):
@@ -182,5 +180,9 @@ def _build_query(where: str, *, anchored: bool) -> str:
 
 def _build_column_comparison() -> str:
     """Returns an SQL condition: the body starts with the values of the columns."""
-    prefix = journal_rules.build_body_prefix(TIMESTAMP[connection.vendor])
-    return f"starts_with(body, {prefix})" if connection.vendor == "postgresql" else f"instr(body, {prefix}) = 1"
+    if connection.vendor == "postgresql":
+        prefix = journal_rules.format_body_prefix(journal_rules.TIMESTAMP)
+        return f"starts_with(body, {prefix.replace('%', '%%')})"
+    # Not printf(), which ends a text at its first NUL.
+    parts = [f"'{text}' || {value}" for text, value in journal_rules.list_body_prefix(TIMESTAMP)]
+    return f"instr(body, {' || '.join(parts)} || '{journal_rules.PREFIX_END}') = 1"
