@@ -135,7 +135,7 @@ def format_body_prefix(timestamp: str) -> str:
 
 def list_body_prefix(timestamp: str) -> Iterator[tuple[str, str]]:
     """Yields how the body of an event begins, before PREFIX_END: a text, then the value of a column in SQL."""
-    fields = [field.column for field in apps.get_model("statecore", "Event")._meta.concrete_fields]
+    fields = [str(field.column) for field in apps.get_model("statecore", "Event")._meta.concrete_fields]
     glue = "{"
     for name in fields[: fields.index("body")]:
         mark = "" if name == "sequence" else '"'
