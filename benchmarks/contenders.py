@@ -37,7 +37,7 @@ def _peer(name: str) -> Contender:
 
 
 def _statecore_or_raw(name: str) -> Contender:
-    from benchmarks import raw, transition_service, verify
+    from benchmarks import processor, raw, transition_service, verify
 
     return {
         "raw": raw.finish,
@@ -48,6 +48,7 @@ def _statecore_or_raw(name: str) -> Contender:
         "Statecore, guards with queries": transition_service.queue,
         "Statecore batch": transition_service.finish_many,
         "memory": transition_service.memory,
+        "processor time": processor.measure_share,
         "fill journal": verify.fill,
         "verify_chain": verify.verify,
         "verify_tree": verify.verify_tree,
