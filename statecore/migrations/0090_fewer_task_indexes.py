@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
     )
 
     dependencies = [
-        ("statecore", "0082_process_reports"),
+        ("statecore", "0115_incidents"),
     ]
 
     operations = [
