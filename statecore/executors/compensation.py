@@ -32,6 +32,7 @@ from ..machines.patch_ledger import PatchLedger, State
 from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
+from ..records.executor_work import is_done_by_executors
 from ..storage.keyset_scan import next_by_id
 from ..storage.links import CountRows, related_column
 from ..transitions import rights
@@ -39,7 +40,7 @@ from ..transitions.change import check_not_retried, validate_reason_and_metadata
 from ..transitions.entity_reader import not_found
 from ..transitions.outcome import counting_refusals
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
-from . import allowed_commands, command, repository, reverts, verification
+from . import command, repository, reverts, verification
 from .compensation_plan import digest as digest_of
 from .compensation_plan import read_plan
 from .errors import GitFailed, RepositoryBusy, RollbackFailed, WorkerStopping
@@ -68,7 +69,7 @@ def default_plan(entry: PatchLedger) -> dict[str, Any]:
         actions.append({"action": "notify", "channels": [], "recipients": []})
     gates = (
         TestGate.objects.filter(workstream=entry.workstream_id, successor=None)
-        if allowed_commands.are_enabled()
+        if is_done_by_executors(TestGate.flow)
         else ()
     )
     return {
@@ -76,7 +77,7 @@ def default_plan(entry: PatchLedger) -> dict[str, Any]:
         "actions": actions,
         "validation": {
             "required_gates": sorted({gate.gate_type for gate in gates}),
-            "verify_clean_state": repository.is_enabled(),
+            "verify_clean_state": is_done_by_executors(FLOW),
         },
     }
 

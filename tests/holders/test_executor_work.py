@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from statecore.executors import compensation
 from statecore.kernel.refusals import PermissionDenied
 from statecore.operations.doctor import services
 from statecore.project import startup
@@ -37,6 +38,14 @@ def test_an_integrator_runs_gates_where_no_executors_are() -> None:
 def test_a_process_without_the_settings_of_the_executors_refuses_integrators() -> None:
     with pytest.raises(PermissionDenied, match="executors only"):
         start_gate()
+
+
+@pytest.mark.usefixtures("declared")
+def test_the_default_plan_of_a_rollback_has_the_checks_of_executors_elsewhere() -> None:
+    patch = world.forced(world.patch(), "committed")
+    world.gate(workstream=patch.workstream)
+    expected = {"required_gates": ["UNIT"], "verify_clean_state": False}
+    assert compensation.default_plan(patch)["validation"] == expected
 
 
 @pytest.mark.usefixtures("declared")
