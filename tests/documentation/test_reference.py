@@ -23,7 +23,8 @@ from tests.support.site import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 CODE = ("statecore", "api", "dashboard", "client")
 # Variables of Django and the system, and a member of a WSGI request's `environ`.
-NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "PYTHONPATH", "HOME", "SCRIPT_NAME"}
+# NOTIFY_SOCKET is set by systemd.
+NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "PYTHONPATH", "HOME", "SCRIPT_NAME", "NOTIFY_SOCKET"}
 
 
 def page(name: str) -> str:
