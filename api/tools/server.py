@@ -125,4 +125,5 @@ def _to_text(value: Any) -> mcp_types.TextContent:
 
 
 def _build_error(problem: dict[str, Any]) -> mcp_types.CallToolResult:
-    return mcp_types.CallToolResult(content=[_to_text(problem)], structured_content=problem, is_error=True)
+    """Only text: clients compare structured content with the output schema also if the call was refused."""
+    return mcp_types.CallToolResult(content=[_to_text(problem)], is_error=True)
