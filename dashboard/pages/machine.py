@@ -16,6 +16,7 @@ from statecore.dashboard.queries.time_limit import TimedOut
 from statecore.journal.position import head
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
+from statecore.machines.run import Run
 
 from .lookup import get_machine
 from .query_params import get_text
@@ -57,6 +58,7 @@ def _list_context(request: HttpRequest, flow: Flow, parsed: search.Search) -> di
         "is_first": not after,
         "parent_heading": entities.parent_heading(flow),
         "has_last_error": entities.has_last_error(flow),
+        "has_progress": flow is Run.flow,
         "first": f"?{urlencode({'q': typed, 'order': order})}",
     }
     try:

@@ -34,6 +34,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     context = {
         "run": found,
         "flow": Run.flow,
+        "tab": "graph",
         "part_count": sum(sum(by_state.values()) for by_state in counts.values()),
         "looks": runs.describe_states(),
         "ended": sum(count for state, count in tasks.items() if state in FINAL),

@@ -6,7 +6,7 @@ Without a search the most recently changed come first. Their order is read from 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -14,11 +14,14 @@ from django.db.models import Q, QuerySet
 
 from statecore.journal import Anchor, Event, EventKind
 from statecore.journal.commit_order import EVENTS, POSITIONS
+from statecore.kernel.clock import now
 from statecore.kernel.constraints import is_live
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
+from statecore.machines.run import Run
 from statecore.read_models.distrust import find_unverified
 
+from . import run_progress
 from .search import Search
 from .time_limit import time_limit
 
@@ -49,6 +52,13 @@ class Row:
     last_error: str
     is_forced: bool = False
     is_unverified: bool = False
+    progress: run_progress.Progress | None = None  # of a run
+
+    @property
+    def ran(self) -> timedelta | None:
+        """How long a run took, or has been running."""
+        started = getattr(self.entity, "started_at", None)
+        return None if started is None else (getattr(self.entity, "completed_at", None) or now()) - started
 
 
 @dataclass(slots=True)
@@ -70,6 +80,10 @@ def list_page(flow: Flow, search: Search, *, after: str = "", order: str = "") -
         Row(entity, list_parents(entity), _first_error_line(entity), entity.pk in forced, entity.pk in unverified)
         for entity in entities
     ]
+    if flow is Run.flow:
+        progress = run_progress.read_progress(entities)
+        for row in rows:
+            row.progress = progress.get(row.entity.pk)
     return Page(rows, following, order, orders)
 
 

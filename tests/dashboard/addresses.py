@@ -66,6 +66,8 @@ LISTED = [
     Page("run", VIEW, ("scene",)),
     Page("run_parts", VIEW, ("scene",)),
     Page("run_estimate", VIEW, ("scene",)),
+    Page("run_tasks", VIEW, ("scene",)),
+    Page("run_compare", VIEW, ("scene",)),
     Page("run_journal", VIEW, ("scene",)),
     Page("run_working", VIEW, ("scene",)),
     Page("receipt", VIEW, "forced event"),
