@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from statecore import transitions
 from statecore.bulk import Request, count_caused, resolve
+from statecore.bulk.actions import Name
 from statecore.bulk.results import describe_caused
 from statecore.dashboard import labels, permissions, rendering
 from statecore.dashboard.navigation import machine_name
@@ -33,7 +34,9 @@ def transition(request: HttpRequest, collection: str, entity_id: str, trigger: s
     if request.method != "POST":
         context = _context(request, entity, declared)
         if rendering.is_fragment(request):
-            return rendering.render(request, PREVIEW, {**context, **_preview(request, entity, declared[0])})
+            return rendering.render(
+                request, PREVIEW, {**context, **_preview(request, entity, Request(trigger=trigger))}
+            )
         return rendering.render(request, TRANSITION, context)
     outcome, refusal = forms.call(lambda: _fire(request, entity, declared[0]))
     if outcome is not None and outcome.changed:
@@ -59,15 +62,15 @@ def _fire(request: HttpRequest, entity: Entity, declared: Transition) -> transit
     )
 
 
-def _preview(request: HttpRequest, entity: Entity, declared: Transition) -> dict[str, Any]:
-    """What the transition would cause, counted, or why it would be refused; loaded after the page.
+def _preview(request: HttpRequest, entity: Entity, wanted: Request) -> dict[str, Any]:
+    """What an action would cause, counted, or why it would be refused; loaded after the page.
 
     The cascade of a large run takes seconds.
     """
-    action = forms.fill_in(resolve(entity.flow, Request(trigger=declared.trigger)))
+    action = forms.fill_in(resolve(entity.flow, wanted))
     (result,) = action.apply([entity.pk], actor=permissions.get_actor(request), dry_run=True)
     if result.refusal is not None:
-        return {"refusal_text": labels.refusal_text(result.refusal.as_dict(), entity.flow, declared.trigger)}
+        return {"refusal_text": labels.refusal_text(result.refusal.as_dict(), entity.flow, wanted.trigger)}
     visible = permissions.visible_types(request)
     counts = describe_caused(count_caused([result]))
     caused = [each for each in counts if each["entity_type"] in visible]
@@ -101,6 +104,9 @@ def retry(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
     entity = get_entity(request, collection, entity_id, "operate")
     context = _entity_context(request, entity)
     if request.method != "POST":
+        if rendering.is_fragment(request):
+            preview = _preview(request, entity, Request(action=Name.RETRY))
+            return rendering.render(request, PREVIEW, {**context, **preview})
         return rendering.render(request, RETRY, context)
     outcome, refusal = forms.call(
         lambda: transitions.retry(

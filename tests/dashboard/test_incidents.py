@@ -195,6 +195,21 @@ def test_a_decision_has_a_button_for_each_action_that_the_user_may_take(
     assert (reverse("console:retry", args=["tasks", task.pk]) in why.content.decode()) == bool(labels)
 
 
+def test_the_retry_that_is_suggested_shows_what_will_follow(people: dict[str, Any], client: Client) -> None:
+    tasks = [{"id": "lost"}, {"id": "after", "depends_on": ["lost"]}]
+    plan = {"phase": world.phase().pk, "start": True, "workstreams": [{"id": "preview-w", "tasks": tasks}]}
+    scheduling.submit_plan(plan, actor=world.operator())
+    world.forced(Task.objects.get(pk="lost"), "failed")
+    client.force_login(people["operator"])
+    place = reverse("console:retry", args=["tasks", "lost"])
+    preview = client.get(place, headers={"HX-Request": "true"}).content.decode()
+    assert "Preview, dry run just now" in preview
+    assert not Task.objects.filter(retry_of="lost").exists()
+    client.post(place)
+    again = client.get(place, headers={"HX-Request": "true"}).content.decode()
+    assert "Would be refused" in again
+
+
 def test_the_runbook_of_its_rule_is_on_the_page(people: dict[str, Any], scene: Scene, client: Client) -> None:
     world.open_breaker("aider")
     with time_machine.travel(now() + timedelta(days=1)):
