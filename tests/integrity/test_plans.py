@@ -1,4 +1,4 @@
-"""The cost of the invariant sweep depends on its batch, not on the finished rows or the planner's statistics."""
+"""The cost of a check depends on its batch, not on the finished rows, older events or the planner's statistics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.workstream import Workstream
 from statecore.operations import integrity
-from statecore.operations.integrity import invariants
+from statecore.operations.integrity import invariants, tree
 from statecore.reactions import gates, tasks
 from statecore.reactions.evaluation import TABLES
 from tests.support import world
-from tests.support.plans import STATISTICS, insert_copies, reads_per_statement, set_statistics, vacuum_tables
+from tests.support.plans import (
+    STATISTICS,
+    explain_query,
+    insert_copies,
+    reads_per_statement,
+    set_statistics,
+    vacuum_tables,
+)
 
 # The rows are brought into their states one by one; reactions would queue the tasks first.
 pytestmark = [pytest.mark.usefixtures("machines_in_isolation"), pytest.mark.django_db]
@@ -108,3 +115,13 @@ def test_the_situation_query_reads_no_links_of_finished_rows(
     for statistics in ("never analyzed", "vacuumed and not analyzed", "up to date"):
         set_statistics(statistics)
         assert exceeding(ROWS, read_situation) == [], statistics
+
+
+@pytest.mark.postgres
+def test_verifying_a_large_range_of_the_tree_reads_only_events_within_its_bounds() -> None:
+    # Without nested loops, which a range of thousands makes too expensive.
+    plan = explain_query(tree.ON_POSTGRESQL, [1, tree.RANGE_SIZE, "evt_01", "evt_02"], without=("nestloop",))
+
+    assert "(event_id)::text >= 'evt_01'" in plan, plan
+    assert "(event_id)::text <= 'evt_02'" in plan, plan
+    assert "Seq Scan on statecore_event" not in plan, plan
