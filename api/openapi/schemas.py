@@ -234,10 +234,9 @@ def _fields_of_action(flow: Flow, action: str) -> tuple[dict[str, Schema], dict[
         return {"to_state": {"type": "string", "enum": list(flow.states)}, **category}, {"metadata": ANY_OBJECT}
     if action == Name.WAIVE:
         return category, {"expires_at": nullable(TIME)}
-    trigger = resolve(flow, BulkRequest(action)).request.trigger
-    fired = next((each for each in flow.transitions if each.trigger == trigger), None)
-    params = fired.params if fired else ()
-    return {}, {param.name: param_schema(param) for param in params} | ({"metadata": ANY_OBJECT} if fired else {})
+    found = resolve(flow, BulkRequest(action))
+    params = {param.name: param_schema(param) for param in found.fields()}
+    return {}, params | ({"metadata": ANY_OBJECT} if "metadata" in found.takes else {})
 
 
 def _bulk_shape(required: dict[str, Schema], more: dict[str, Schema]) -> Schema:

@@ -170,7 +170,7 @@ class Calls(AgentCalls, ArtifactCalls, IncidentCalls, OperatorCalls, ScheduleCal
         request_id: str | None = None,
         **fields: Any,
     ) -> Call[Json]:
-        """Cancels, retries, overrides, waives, pauses, resumes, drains or fires a trigger for many.
+        """Cancels, retries, overrides, waives, pauses, resumes, drains, acknowledges, assigns or fires for many.
 
         `fields` are those of the action, such as `reason`, `trigger`, `to_state` and `category`. Returns a result for
         each entity, or the job that works through them.

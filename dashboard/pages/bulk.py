@@ -29,6 +29,7 @@ from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Refusal
 from statecore.records import BulkJob
+from statecore.records.incident import IncidentEntity
 from statecore.tasks import run_bulk_job
 from statecore.transitions import Category
 
@@ -53,6 +54,8 @@ def select(request: HttpRequest, collection: str) -> HttpResponse:
     try:
         if request.POST.get("all"):
             ids = _matching_ids(flow, query)
+        elif incident := request.POST.get("incident", ""):
+            ids = _ids_of_incident(flow, incident)
         else:
             ids = jobs.check_ids(request.POST.getlist("ids"))[:MAX_SELECTED]
     except (Refusal, TimedOut):
@@ -94,6 +97,13 @@ def _matching(flow: Flow, query: str) -> QuerySet[Any]:
 def _matching_ids(flow: Flow, query: str) -> list[str]:
     with time_limit():
         return list(_matching(flow, query).order_by("pk").values_list("pk", flat=True)[:MAX_SELECTED])
+
+
+def _ids_of_incident(flow: Flow, incident_id: str) -> list[str]:
+    """The entities of one machine that hang on an incident."""
+    number = int(incident_id) if incident_id.isascii() and incident_id.isdigit() and len(incident_id) < 18 else 0
+    hanging = IncidentEntity.objects.filter(incident=number, entity_type=flow.entity_type).order_by("due_at", "pk")
+    return list(hanging.values_list("entity_id", flat=True)[:MAX_SELECTED])
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -138,7 +148,7 @@ def _redirect_to_job(job_id: str) -> HttpResponse:
 
 def _start_job(request: HttpRequest, selection: Selection, chosen: BulkAction) -> tuple[BulkJob | None, Refusal | None]:
     """The job, or why its fields were refused; a selection that is submitted twice gets one job."""
-    params = forms.read_fields(forms.list_fields(chosen), request.POST)
+    params = forms.read_fields(chosen.fields(), request.POST)
     reason, category = request.POST.get("reason", ""), request.POST.get("category", "")
     action = replace(chosen, request=replace(chosen.request, reason=reason, category=category, params=params))
     user = permissions.get_user(request)
@@ -193,7 +203,7 @@ def _context(
         "preview": preview,
         "label": labels.bulk_label(chosen, preview.get("would", 0) or count),
         "is_override": chosen.permission != "operate",
-        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in forms.list_fields(chosen)],
+        "fields": [(param, request.POST.get(f"field_{param.name}", "")) for param in chosen.fields()],
     }
 
 

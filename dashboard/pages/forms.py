@@ -88,15 +88,9 @@ def read_fields(params: tuple[Param, ...], given: Mapping[str, str]) -> dict[str
     return {param.name: _convert(param, text) for param, text in texts.items() if text or param.required}
 
 
-def list_fields(action: BulkAction) -> tuple[Param, ...]:
-    """The fields of the trigger that an action fires."""
-    declared = (each for each in action.flow.transitions if each.trigger == action.request.trigger)
-    return next((each.params for each in declared), ())
-
-
 def fill_in(action: BulkAction) -> BulkAction:
     """The action with texts for the fields that the user has yet to fill in."""
-    params = {param.name: DRY_RUN_REASON for param in list_fields(action) if param.required}
+    params = {param.name: DRY_RUN_REASON for param in action.fields() if param.required}
     category = str(Category.OTHER) if "category" in action.takes else ""
     return replace(action, request=replace(action.request, reason=DRY_RUN_REASON, category=category, params=params))
 

@@ -15,7 +15,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from statecore.dashboard import permissions, rendering
 from statecore.dashboard.queries import alert_links, incident_actions, runbook
+from statecore.kernel import registry
 from statecore.kernel.clock import now
+from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import NotFound, Refusal, StaleVersion
 from statecore.read_models import incidents as read_model
 from statecore.read_models import stuck
@@ -115,6 +117,7 @@ def _build_context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "actions": incident_actions.list_actions(request, incident),
         "is_group": incident_actions.is_group(incident),
         "items": [_build_item(request, item) for item in page.items],
+        "changeable": _list_changeable(request, incident),
         "more": page.next_after,
         "is_first": after is None,
         "alerts": [(each, alert_links.find_url(request.user, each)) for each in alerts],
@@ -124,6 +127,13 @@ def _build_context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "owners": _list_owners() if permissions.may_write(request, CHANGE) else [],
         "given": {"note": "", "owner": incident.owner, "minutes": "60", **request.POST.dict()},
     }
+
+
+def _list_changeable(request: HttpRequest, incident: Incident) -> list[tuple[Flow, int]]:
+    """The machines whose entities hang on an open incident and that the user may operate, each with the number."""
+    counts = {} if incident.resolved_at else incident.counts
+    flows = [flow for flow in registry.flows() if permissions.is_allowed(request.user, flow, "operate")]
+    return [(flow, counts[flow.entity_type]) for flow in flows if counts.get(flow.entity_type)]
 
 
 def _build_item(request: HttpRequest, item: stuck.Item) -> dict[str, Any]:

@@ -21,17 +21,21 @@ from ..kernel.entity import Entity
 from ..kernel.flow import Flow
 from ..kernel.refusals import (
     ApprovalRequired,
+    GuardFailed,
     Invalid,
     PermissionDenied,
     Refusal,
     TerminalState,
     UnknownTrigger,
+    Unmet,
 )
-from ..kernel.transition import validate_params
+from ..kernel.transition import Param, validate_params
 from ..machines.run import Run
 from ..machines.worker import Worker
 from ..machines.workstream import PAUSABLE, Workstream
 from ..machines.workstream import State as WorkstreamState
+from ..records import incident as incidents
+from ..records.incident import IncidentEntity
 from ..scheduling import drain_worker, pauses
 from ..transitions import rights
 from ..transitions.change import validate_reason_and_metadata
@@ -40,6 +44,8 @@ from ..transitions.retry import require_retry
 from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 from ..transitions.waivers import check_waiver
 from .results import Result
+
+CHANGE_INCIDENT = "statecore.change_incident"
 
 
 class Name(StrEnum):
@@ -51,6 +57,8 @@ class Name(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     DRAIN = "drain"
+    ACKNOWLEDGE = "acknowledge"
+    ASSIGN = "assign"
 
 
 # The first word of the transitions that an action fires where the machine declares them for operators.
@@ -112,6 +120,10 @@ class BulkAction:
             raise PermissionDenied(f"only an operator may {self.request.action} many", required=required)
         rights.require(actor, self.flow, self.permission)
 
+    def fields(self) -> tuple[Param, ...]:
+        """The fields that `params` may have."""
+        return ()
+
     def states(self) -> Collection[str]:
         """The states in which the action is open."""
         return self.flow.live
@@ -154,6 +166,10 @@ class Fire(BulkAction):
     def check_request(self, actor: Actor) -> None:
         rights.require(actor, self.flow, "operate")
         _check_trigger(self.flow, self.request.trigger, self.request.params)
+
+    def fields(self) -> tuple[Param, ...]:
+        fired = (each for each in self.flow.transitions if each.trigger == self.request.trigger)
+        return next((each.params for each in fired), ())
 
     def states(self) -> Collection[str]:
         fired = [each for each in self.flow.transitions if each.trigger == self.request.trigger]
@@ -297,6 +313,75 @@ class DrainWorker(BulkAction):
         return Result(entity_id, not was_draining or own is not None, own, tuple(filter(None, caused)))
 
 
+class Acknowledge(BulkAction):
+    """Acknowledge the open incidents on which the entities hang, each once."""
+
+    portion = 500
+    at_once = 500
+
+    def check_request(self, actor: Actor) -> None:
+        super().check_request(actor)
+        if not actor.has_permission(CHANGE_INCIDENT):
+            raise PermissionDenied(f"{actor.name} may not change incidents", required=CHANGE_INCIDENT)
+
+    def states(self) -> Collection[str]:
+        return self.flow.states
+
+    def select(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.filter(pk__in=self.find_open().values("entity_id"))
+
+    def find_open(self) -> QuerySet[IncidentEntity]:
+        """The rows of the entities of this machine whose incidents the action changes."""
+        return self.find_entities().filter(incident__acknowledged_at=None)
+
+    def find_entities(self) -> QuerySet[IncidentEntity]:
+        return IncidentEntity.objects.filter(entity_type=self.flow.entity_type, incident__resolved_at=None)
+
+    def apply(
+        self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
+    ) -> list[Result]:
+        def change(_work: UnitOfWork) -> list[Result]:
+            hanging = dict(self.find_entities().filter(entity_id__in=ids).values_list("entity_id", "incident_id"))
+            open_ids = set(self.find_open().filter(entity_id__in=ids).values_list("incident_id", flat=True))
+            for incident_id in sorted(open_ids):
+                self.change_incident(incident_id, actor)
+            return [self._describe(pk, hanging.get(pk), open_ids) for pk in ids]
+
+        return run_in_transaction(change, within=within, dry_run=dry_run)
+
+    def change_incident(self, incident_id: int, actor: Actor) -> None:
+        incidents.acknowledge(incident_id, actor.name, note=self.request.reason)
+
+    def _describe(self, entity_id: str, incident_id: int | None, changed: set[int]) -> Result:
+        if incident_id is None:
+            about = f"{self.flow.entity_type} {entity_id} hangs on no open incident"
+            return Result(entity_id, refusal=GuardFailed(self.request.action, [Unmet("no_incident", about)]))
+        return Result(entity_id, incident_id in changed)
+
+
+class Assign(Acknowledge):
+    """Set the owner of the incidents; an empty name removes it."""
+
+    takes = ("params",)
+
+    def check_request(self, actor: Actor) -> None:
+        super().check_request(actor)
+        validate_params(self.fields(), self.request.params)
+
+    def fields(self) -> tuple[Param, ...]:
+        return (Param("owner", str, nullable=False, required=False),)
+
+    def find_open(self) -> QuerySet[IncidentEntity]:
+        return self.find_entities().exclude(incident__owner=self.owner)
+
+    @property
+    def owner(self) -> str:
+        return str(self.request.params.get("owner", ""))
+
+    def change_incident(self, incident_id: int, actor: Actor) -> None:
+        incidents.assign(incident_id, actor.name, self.owner, note=self.request.reason)
+
+
 def resolve(flow: Flow, request: Request) -> BulkAction:
     """Return the action that a request names; raises Invalid if the machine has none of that name."""
     if request.action == Name.TRANSITION:
@@ -325,7 +410,11 @@ def list_actions(flow: Flow) -> list[BulkAction]:
 
 
 def _actions_beside_triggers(flow: Flow) -> dict[str, type[BulkAction]]:
-    found: dict[str, type[BulkAction]] = {Name.OVERRIDE: Override}
+    found: dict[str, type[BulkAction]] = {
+        Name.OVERRIDE: Override,
+        Name.ACKNOWLEDGE: Acknowledge,
+        Name.ASSIGN: Assign,
+    }
     if flow.final:
         found[Name.RETRY] = Retry
     if flow.may_be_waived():

@@ -11,6 +11,7 @@ from statecore.bulk import Request, jobs, resolve
 from statecore.machines.task import Task
 from tests.dashboard.scene import Scene
 from tests.support import world
+from tests.transitions.test_bulk_actions import incident_of
 
 
 def chosen(client: Client, **words: Any) -> str:
@@ -146,6 +147,18 @@ def test_forcing_needs_a_reason_and_shows_what_follows(people: dict[str, Any], s
     job = client.post(address, {**force, "reason": "seen to be wrong by hand", "category": "other"})["Location"]
     assert client.get(job).context["job"].changed == 2
     assert "Force 2 tasks to failed" in client.get(reverse("console:bulk_jobs")).content.decode()
+
+
+def test_the_entities_of_an_incident_are_selected(people: dict[str, Any], scene: Scene, client: Client) -> None:
+    incident = incident_of("scene-t1", "scene-t2")
+    client.force_login(people["operator"])
+    page = client.get(reverse("console:incident", args=[incident.pk])).content.decode()
+    assert "Change 2 tasks…" in page
+    select = reverse("console:select", args=["tasks"])
+    page = client.get(client.post(select, {"incident": str(incident.pk)})["Location"])
+    assert page.context["selection"].ids == ["scene-t1", "scene-t2"]
+    assert "Acknowledge 2 tasks" in page.content.decode()
+    assert client.post(select, {"incident": "x"})["Location"] == "/machines/tasks/"
 
 
 def test_a_job_is_stopped_by_those_who_may_operate(people: dict[str, Any], scene: Scene, client: Client) -> None:

@@ -13,13 +13,15 @@ from statecore import scheduling
 from statecore.bulk import Request, jobs, list_names, resolve
 from statecore.journal import Event
 from statecore.kernel.actors import Actor, Channel
+from statecore.kernel.clock import now
 from statecore.kernel.refusals import Invalid, PermissionDenied
 from statecore.machines.run import Run
 from statecore.machines.task import Task
 from statecore.machines.test_gate import TestGate
 from statecore.machines.worker import Worker
 from statecore.machines.workstream import Workstream
-from statecore.records import Approval, AuditNote, BulkPortion
+from statecore.records import Approval, AuditNote, BulkPortion, Incident
+from statecore.records.incident import IncidentEntity
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +168,37 @@ def test_gates_are_waived_runs_paused_and_workers_drained(ada: User, settings: A
     assert Worker.objects.get(pk=idle).state == "shutdown"
 
 
+def incident_of(*ids: str) -> Incident:
+    at = now()
+    found = Incident.objects.create(
+        key=f"by hand {ids}", rule="stuck", severity="error", cause="no worker", since=at, opened_at=at,
+        counts={"task": len(ids)},
+    )  # fmt: skip
+    fields = {"incident": found, "entity_type": "task", "kind": "overdue", "since": at, "due_at": at, "checked_at": at}
+    for each in ids:
+        IncidentEntity.objects.create(entity_id=each, **fields)
+    return found
+
+
+def test_the_incidents_of_entities_are_acknowledged_and_assigned_each_once(ada: User) -> None:
+    ids = submit(4)
+    both, one = incident_of(*ids[:2]), incident_of(ids[2])
+    found = jobs.preview(resolve(Task.flow, Request(action="acknowledge")), ids, actor(ada))
+    assert (found.applicable, found.refused) == (3, 0)
+    assert Incident.objects.filter(acknowledged_at=None).count() == 2
+
+    seen = begin(ids, ada, action="acknowledge", reason="on it")
+    assigned = begin(ids[:2], ada, action="assign", params={"owner": "ada"})
+    jobs.run(seen.pk), jobs.run(assigned.pk)
+    both.refresh_from_db(), one.refresh_from_db(), seen.refresh_from_db()
+    assert (seen.changed, seen.refused) == (3, 1)
+    assert (both.acknowledged_by, one.acknowledged_by, both.owner) == ("ada", "ada", "ada")
+    assert [entry.action for entry in both.history.order_by("pk")] == ["acknowledged"]
+    again = resolve(Task.flow, Request(action="assign", params={"owner": "nobody"}))
+    with pytest.raises(Invalid):
+        again.apply(ids, actor=actor(ada))
+
+
 def test_what_every_entity_would_refuse_is_refused_before_a_job_exists(ada: User) -> None:
     for request in (
         {"action": "override", "to_state": "failed"}, {"action": "override", "to_state": "x", **FORCED},
@@ -178,7 +211,16 @@ def test_what_every_entity_would_refuse_is_refused_before_a_job_exists(ada: User
     with pytest.raises(PermissionDenied):
         begin(["t"], viewer, action="override", to_state="failed", **FORCED)
     assert AuditNote.objects.filter(kind="override_refused").count() == 1
-    assert list_names(Run.flow) == ["transition", "cancel", "retry", "override", "pause", "resume"]
+    assert list_names(Run.flow) == [
+        "transition",
+        "cancel",
+        "retry",
+        "override",
+        "pause",
+        "resume",
+        "acknowledge",
+        "assign",
+    ]
 
 
 @pytest.mark.parametrize(("request_", "most"), [({"action": "cancel"}, 1.0), ({"action": "retry"}, 40.0)])

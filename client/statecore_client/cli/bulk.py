@@ -13,7 +13,7 @@ from .errors import CommandError, Exit
 from .reading import parse_pair
 
 POLL_SECONDS = 0.5
-ACTIONS = ("cancel", "retry", "override", "waive", "pause", "resume", "drain")
+ACTIONS = ("cancel", "retry", "override", "waive", "pause", "resume", "drain", "acknowledge", "assign")
 TRANSITION = "transition"
 
 
@@ -35,6 +35,7 @@ def add_commands(commands: Any) -> None:
     bulk.add_argument("--to-state", metavar="STATE", help="with `override`: the target state")
     bulk.add_argument("--category", help="with `override` and `waive`: stuck, crashed_worker, infrastructure, …")
     bulk.add_argument("--hours", type=float, metavar="H", help="with `waive`: the waivers end after H hours (never)")
+    bulk.add_argument("--owner", help="with `assign`: the account that takes care of the incidents")
     bulk.add_argument("--reason", help="recorded in the journal")
     bulk.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     bulk.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -76,7 +77,7 @@ def _request_bulk(options: Namespace, context: Context, *, dry_run: bool) -> Jso
     ends = None if options.hours is None else (datetime.now(UTC) + timedelta(hours=options.hours)).isoformat()
     fields = {
         "trigger": trigger, "to_state": options.to_state, "category": options.category, "reason": options.reason,
-        "expires_at": ends,
+        "expires_at": ends, "owner": options.owner,
     }  # fmt: skip
     given = {name: value for name, value in fields.items() if value is not None}
     return context.client.apply_to_many(
