@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from statecore.bulk.actions import Fire
+from statecore.bulk import jobs
+from statecore.bulk.actions import Fire, Override
 from statecore.machines.pipeline_job import PipelineJob
 from statecore.records import BulkJob
 from tests.api import server
@@ -42,7 +43,7 @@ def test_two_servers_count_one_callers_calls_together(redis_server: str, tmp_pat
 
 
 @contextmanager
-def worker(redis: str, log: Path) -> Iterator[None]:
+def worker(redis: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["celery", "--app=statecore.project", "worker", "--pool=solo", "--without-gossip", "--without-mingle"]
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -53,7 +54,7 @@ def worker(redis: str, log: Path) -> Iterator[None]:
             stderr=out,
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
@@ -73,3 +74,18 @@ def test_a_large_bulk_call_is_worked_off_by_a_celery_worker(redis_server: str, t
     answer = expect_ok(operator.get(f"bulk-jobs/{job}/"))
     assert (answer["done"], answer["refused"], answer["finished"]) == (len(ids), 0, True)
     assert set(PipelineJob.objects.values_list("version", flat=True)) == {2}
+
+
+def test_a_bulk_job_whose_worker_is_killed_changes_each_entity_once(redis_server: str, tmp_path: Path) -> None:
+    ids = [world.created("PipelineJob", id=f"k{number:03}").pk for number in range(4 * Override.portion)]
+    body = {"ids": ids, "action": "override", "to_state": "FAILED", "reason": "its source is gone", "category": "other"}
+    with worker(redis_server, tmp_path / "worker.log") as process:
+        job = expect_ok(Caller("override").post("pipeline-jobs/bulk/", body), 202)["job"]["id"]
+        until(lambda: BulkJob.objects.get(pk=job).done > 0, 60)
+        process.kill()
+        process.wait(10)
+    jobs.run_due()
+
+    found = BulkJob.objects.get(pk=job)
+    assert (found.done, found.changed, found.finished_at is not None) == (len(ids), len(ids), True)
+    assert set(PipelineJob.objects.filter(pk__in=ids).values_list("state", "version")) == {("FAILED", 2)}
