@@ -19,6 +19,7 @@ from ..kernel.ids import ID_LENGTH
 from ..kernel.refusals import AlreadyInState, Invalid, NotFound, StaleVersion
 from ..kernel.transition import Severity
 from ..kernel.validation import text_error
+from .alert import Alert
 
 KEY_LENGTH, NOTE_LENGTH = 200, 2_000
 MAX_ID = 2**63 - 1
@@ -210,6 +211,8 @@ def snooze(
         words = f"until {format_utc(until)}" if until else ""
         action = Action.SNOOZED if until else Action.WOKEN
         _change(incident, name, action, ": ".join(filter(None, (words, note))), snoozed_until=until)
+        silence = {"silenced_until": until, "silenced_by": name if until else ""}
+        Alert.objects.filter(incident=incident, resolved_at=None).update(**silence)
     return incident
 
 

@@ -106,6 +106,19 @@ def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Visits) -> None
     assert shown[4] == ["98.8k", "98765"]
 
 
+@pytest.mark.parametrize("layout", ["1x1", "2x1", "3x3"])
+@pytest.mark.parametrize("size", [(1920, 1080), (1080, 1920)], ids=["landscape", "portrait"])
+def test_every_layout_fits_with_incidents(layout: str, size: tuple[int, int], site: Any, visit: Visits) -> None:
+    site.do("sweep")
+    page = visit(f"/wall/?layout={layout}", viewport={"width": size[0], "height": size[1]})
+    expect(page.locator("[data-worst]")).to_contain_text("No worker for gpu")
+    expect(page.locator(".tile h2").first).to_have_text("Tasks")
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    assert page.evaluate(CUT) == []
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 @pytest.mark.parametrize("machines", ["task", "task,run", "task,run,worker", "task,run,worker,test_gate"])
 def test_few_tiles_fill_the_display(machines: str, visit: Visits) -> None:
     page = visit(f"/wall/?machines={machines}", viewport={"width": 1920, "height": 1080})

@@ -123,6 +123,10 @@ def test_an_alert_about_an_entity_is_its_incident(later) -> None:
     (found,) = open_incidents().values()
     assert (found.key, found.severity, found.rule) == ("circuit_breaker aider", "critical", "breaker_open")
     assert Alert.objects.get().incident == found
+    incident.snooze(found.pk, "ada", now() + timedelta(hours=1))
+    assert Alert.objects.get().is_silenced(now())
+    incident.snooze(found.pk, "ada", None)
+    assert not Alert.objects.get().is_silenced(now())
     world.forced(world.model("CircuitBreaker").objects.get(pk="aider"), "CLOSED")
     catch_up(Counters(), Alerts())
     assert open_incidents() == {}
