@@ -9,6 +9,8 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, path, re_path
 from django.urls.resolvers import RoutePattern
 
+from statecore.kernel import extensions
+
 from . import (
     agents,
     approvals,
@@ -69,6 +71,12 @@ SPECIFIC = [
 ]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    *group_by_prefix([*(each for module in SPECIFIC for each in collect_routes(module)), *collections.routes()]),
+    *group_by_prefix(
+        [
+            *(each for module in SPECIFIC for each in collect_routes(module)),
+            *extensions.api_routes,
+            *collections.routes(),
+        ]
+    ),
     re_path("", UnknownUrl.as_view()),
 ]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
 
@@ -12,7 +12,11 @@ class DashboardConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        post_migrate.connect(_create_groups, sender=self)
+        from . import groups
+
+        # After each application, because Django creates the permissions of one at a time.
+        for label in groups.list_labels():
+            post_migrate.connect(_create_groups, sender=apps.get_app_config(label))
 
 
 def _create_groups(using: str, **_: Any) -> None:

@@ -41,6 +41,11 @@ RECORDS = (
 )
 
 
+def list_labels() -> set[str]:
+    """Returns the applications that have permissions of the groups: ours, and those with machines of other packages."""
+    return {"dashboard", *(flow.model._meta.app_label for flow in registry.flows())}
+
+
 def create_groups(using: str = "default") -> None:
     if DefaultGrant._meta.db_table not in connections[using].introspection.table_names():
         return  # after a part of the migrations
@@ -80,4 +85,4 @@ def _grant(group: Group, permission: Permission) -> None:
 
 
 def _project_permissions(using: str) -> Iterable[Permission]:
-    return Permission.objects.using(using).filter(content_type__app_label__in=("statecore", "dashboard"))
+    return Permission.objects.using(using).filter(content_type__app_label__in=list_labels())

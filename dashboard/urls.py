@@ -2,6 +2,7 @@
 
 from django.urls import path, register_converter
 
+from statecore.kernel import extensions
 from statecore.kernel.ids import ID_PATTERN
 
 from .pages import (
@@ -140,4 +141,5 @@ urlpatterns = [
     path(f"{ENTITY}force/", force.force, name="force"),
     path(f"{ENTITY}waive/", waive.waive, name="waive"),
     path(f"{ENTITY}transition/<slug:trigger>/", transition.transition, name="transition"),
+    *(each.route for each in extensions.pages),
 ]

@@ -1,5 +1,6 @@
 """The Django application: registers checks and reactions, and installs the database triggers after each migrate."""
 
+from types import ModuleType
 from typing import Any
 
 from django.apps import AppConfig
@@ -12,6 +13,10 @@ from django.db.models.signals import post_migrate, pre_save
 class StatecoreConfig(AppConfig):
     name = "statecore"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def __init__(self, name: str, module: ModuleType) -> None:
+        super().__init__(name, module)
+        _complete_settings()
 
     def ready(self) -> None:
         from . import reactions
@@ -39,6 +44,18 @@ class StatecoreConfig(AppConfig):
         post_migrate.connect(_install_triggers, sender=self)
         post_migrate.connect(_install_commit_order, sender=self)
         post_migrate.connect(_grant_rights, sender=self)
+
+
+def _complete_settings() -> None:
+    """Sets what a project with settings of its own lacks; those of an installation have everything."""
+    if hasattr(settings, "STATECORE_HOME"):
+        return
+    from .project import defaults
+
+    for name, value in vars(defaults).items():
+        if name.isupper() and not hasattr(settings, name):
+            setattr(settings, name, value)
+    settings.STORAGES = {"artifacts": defaults.STATECORE_ARTIFACT_STORAGE, **settings.STORAGES}
 
 
 def _install_triggers(using: str, **_: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from statecore.delivery.sinks.alert_rules import ENTRY_RULES, get_limit
+from statecore.delivery.sinks.alert_rules import get_limit, list_entry_rules
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.flow import Flow
@@ -21,8 +21,6 @@ from statecore.records import Alert
 from statecore.records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 
 from .search import MAX_LENGTH
-
-ENTITIES = {rule.name: rule.flow for rule in ENTRY_RULES}
 
 
 class Link(NamedTuple):
@@ -38,9 +36,13 @@ def find_url(user: Any, alert: Alert) -> str:
 
 def find_link(alert: Alert) -> Link | None:
     """None for a rule that counts nothing a page could list."""
-    if (flow := ENTITIES.get(alert.rule)) is not None:
+    if (flow := _find_machine(alert.rule)) is not None:
         return Link(reverse("console:entity", args=[flow.collection, alert.key]), flow.permission("view"))
     return LISTS[alert.rule](alert) if alert.rule in LISTS else None
+
+
+def _find_machine(rule: str) -> Flow | None:
+    return next((each.flow for each in list_entry_rules() if each.name == rule), None)
 
 
 def _failures(alert: Alert) -> Link:

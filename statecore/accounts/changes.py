@@ -8,20 +8,23 @@ these models records its own entry.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from axes.signals import user_locked_out
+from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
+from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 from django.http import HttpRequest
-from django_otp.plugins.otp_static.models import StaticDevice
-from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from ..journal.accounts import UNKNOWN, Account, Action, record
 from ..kernel.actors import Actor, Kind
 from .caller import get_current_actor, get_request_actor
+
+if TYPE_CHECKING:
+    from django_otp.plugins.otp_static.models import StaticDevice
+    from django_otp.plugins.otp_totp.models import TOTPDevice
 
 # Not the e-mail address: it gives no rights, and the journal keeps what it is given for good.
 FIELDS = ("username", "is_active", "is_staff", "is_superuser")
@@ -30,8 +33,7 @@ M2M_ACTIONS = {"post_add": ADDED, "post_remove": REMOVED, "pre_clear": REMOVED}
 
 
 def connect() -> None:
-    for model in (User, TOTPDevice, StaticDevice):
-        setattr(model, "save_base", transaction.atomic(model.save_base))  # noqa: B010 - mypy refuses the assignment
+    _save_in_transactions(User)
     pre_save.connect(_remember_stored_user, sender=User)
     post_save.connect(_record_user, sender=User)
     post_delete.connect(_record_deleted_user, sender=User)
@@ -39,13 +41,35 @@ def connect() -> None:
     m2m_changed.connect(_record_permissions, sender=User.user_permissions.through)
     m2m_changed.connect(_record_permissions, sender=Group.permissions.through)
     post_delete.connect(_record_deleted_group, sender=Group)
+    user_logged_in.connect(_record_login)
+    user_logged_out.connect(_record_logout)
+    user_login_failed.connect(_record_failed_login)
+    # A project with logins of its own need not have these.
+    if apps.is_installed("django_otp.plugins.otp_totp"):
+        _connect_second_factors()
+    if apps.is_installed("axes"):
+        _connect_lockouts()
+
+
+def _save_in_transactions(model: type[Model]) -> None:
+    setattr(model, "save_base", transaction.atomic(model.save_base))  # noqa: B010 - mypy refuses the assignment
+
+
+def _connect_second_factors() -> None:
+    from django_otp.plugins.otp_static.models import StaticDevice
+    from django_otp.plugins.otp_totp.models import TOTPDevice
+
+    for model in (TOTPDevice, StaticDevice):
+        _save_in_transactions(model)
     pre_save.connect(_remember_confirmation, sender=TOTPDevice)
     post_save.connect(_record_enrolment, sender=TOTPDevice)
     post_delete.connect(_record_removed_factor, sender=TOTPDevice)
     post_save.connect(_record_recovery_codes, sender=StaticDevice)
-    user_logged_in.connect(_record_login)
-    user_logged_out.connect(_record_logout)
-    user_login_failed.connect(_record_failed_login)
+
+
+def _connect_lockouts() -> None:
+    from axes.signals import user_locked_out
+
     user_locked_out.connect(_record_lockout)
 
 
@@ -132,7 +156,7 @@ def _codename(permission: Any) -> str:
 
 
 def _remember_confirmation(sender: Any, instance: TOTPDevice, **_: Any) -> None:
-    instance.__dict__["_was_confirmed"] = TOTPDevice.objects.filter(pk=instance.pk, confirmed=True).exists()
+    instance.__dict__["_was_confirmed"] = sender.objects.filter(pk=instance.pk, confirmed=True).exists()
 
 
 def _record_enrolment(sender: Any, instance: TOTPDevice, **_: Any) -> None:

@@ -7,15 +7,23 @@ from typing import Any
 
 from django.db import models
 
-from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
-from ..kernel.clock import format_utc
-from ..kernel.constraints import live_by_state
-from ..kernel.entity import HeartbeatEntity
-from ..kernel.fields import StateField
-from ..kernel.flow import Flow, Rest
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
+from ..framework.declarations import (
+    AGENT,
+    OPERATOR,
+    SYSTEM,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Rest,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    format_utc,
+    live_by_state,
+    the_attempt_is_current,
+    transition,
+)
 
 CREATED = "job_created"
 

@@ -8,14 +8,21 @@ from typing import Any
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from ..kernel import constraints
-from ..kernel.actors import IDENTITY_LENGTH, OPERATOR, SYSTEM
-from ..kernel.clock import format_utc
-from ..kernel.entity import Entity
-from ..kernel.fields import StateField
-from ..kernel.flow import Flow, Rest
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
+from ..framework.declarations import (
+    IDENTITY_LENGTH,
+    OPERATOR,
+    SYSTEM,
+    Entity,
+    Facts,
+    Flow,
+    Rest,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    format_utc,
+    transition,
+)
 
 
 class State(models.TextChoices):

@@ -8,16 +8,26 @@ from typing import Any
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM, Kind
-from ..kernel.clock import format_utc
-from ..kernel.constraints import live_by_state
-from ..kernel.entity import HeartbeatEntity
-from ..kernel.fields import StateField
-from ..kernel.flow import Flow, Rest
-from ..kernel.limits import ANY, AtMost
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, the_attempt_is_current, transition
+from ..framework.declarations import (
+    AGENT,
+    ANY,
+    OPERATOR,
+    SYSTEM,
+    AtMost,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Kind,
+    Rest,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    format_utc,
+    live_by_state,
+    the_attempt_is_current,
+    transition,
+)
 
 STALLED_AFTER = timedelta(seconds=600)
 RETRY_DELAY_SECONDS = 60

@@ -10,15 +10,29 @@ from django.db import models
 from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import In
 
-from ..kernel import constraints
-from ..kernel.actors import IDENTITY_LENGTH, INTEGRATOR, OPERATOR, SYSTEM
-from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
-from ..kernel.entity import Entity
-from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow, Succession
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
-from ..storage.links import has_no_successor, has_part, related_column
+from ..framework.declarations import (
+    IDENTITY_LENGTH,
+    INTEGRATOR,
+    OPERATOR,
+    SYSTEM,
+    Entity,
+    Facts,
+    Flow,
+    Invariant,
+    Severity,
+    StateField,
+    Succession,
+    Unmet,
+    awaited_by_state,
+    constraints,
+    has_no_successor,
+    has_part,
+    live_by_state,
+    open_by_parent,
+    related,
+    related_column,
+    transition,
+)
 
 APPLY_RETRIES = 3
 

@@ -10,17 +10,29 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import OuterRef, Q
 
-from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
-from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, SqlLiteral, is_live, live_by_state
-from ..kernel.entity import Entity
-from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow, Succession
-from ..kernel.limits import ANY
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
-from ..storage.links import has_no_successor, has_part
+from ..framework.declarations import (
+    AGENT,
+    ANY,
+    OPERATOR,
+    SYSTEM,
+    Entity,
+    Facts,
+    Flow,
+    Invariant,
+    Severity,
+    SqlLiteral,
+    StateField,
+    Succession,
+    Unmet,
+    constraints,
+    format_utc,
+    has_no_successor,
+    has_part,
+    is_live,
+    live_by_state,
+    related,
+    transition,
+)
 
 
 class State(models.TextChoices):

@@ -8,14 +8,23 @@ from typing import Any
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from ..kernel import clock, constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
-from ..kernel.constraints import live_by_state
-from ..kernel.entity import HeartbeatEntity
-from ..kernel.fields import StateField
-from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
+from ..framework.declarations import (
+    AGENT,
+    OPERATOR,
+    SYSTEM,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Rest,
+    Severity,
+    StateField,
+    Succession,
+    Unmet,
+    clock,
+    constraints,
+    live_by_state,
+    transition,
+)
 
 
 class State(models.TextChoices):

@@ -12,28 +12,49 @@ from django.db import models
 from django.db.models import F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan
 
-from ..kernel import clock, constraints
-from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM
-from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent
-from ..kernel.entity import HeartbeatEntity, LinkedEntity
-from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.ids import ID_LENGTH, IdField
-from ..kernel.limits import ANY, AtMost, BytesAtMost
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, TransitionKind, the_attempt_is_current, transition
-from ..kernel.validation import validate_exit_codes, validate_tool, validate_word_list
-from ..records.hold import Hold, select_active
-from ..storage.links import (
+from ..framework.declarations import (
+    ACTOR_NAME_LENGTH,
+    AGENT,
+    ANY,
+    ID_LENGTH,
+    OPERATOR,
+    SYSTEM,
+    AtMost,
+    BytesAtMost,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Hold,
+    IdField,
+    Invariant,
     Linked,
+    LinkedEntity,
+    Rest,
+    Severity,
+    SqlLiteral,
+    StateField,
+    Succession,
+    TransitionKind,
+    Unmet,
     all_inside,
     all_outside,
     cached_for_batch,
+    clock,
+    constraints,
     first_outside,
+    format_utc,
     has_linked,
     has_rows,
+    live_by_state,
+    lost_by_parent,
+    related,
     related_column,
+    select_active,
+    the_attempt_is_current,
+    transition,
+    validate_exit_codes,
+    validate_tool,
+    validate_word_list,
 )
 
 
@@ -268,7 +289,7 @@ class Task(LinkedEntity, HeartbeatEntity):
     # The name of the agent that runs it, which holds it.
     # The worker of the last attempt, kept when the task has left it.
     last_worker = models.CharField(max_length=ID_LENGTH, default="", db_default="", editable=False)
-    claimed_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
+    claimed_by = models.CharField(max_length=ACTOR_NAME_LENGTH, default="", editable=False)
     depends_on = models.ManyToManyField("self", symmetrical=False, related_name="dependents", blank=True)
     gates = models.ManyToManyField("statecore.TestGate", related_name="exit_of", blank=True)
     entry_gates = models.ManyToManyField("statecore.TestGate", related_name="entry_of", blank=True)

@@ -10,19 +10,37 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
-from ..kernel import constraints
-from ..kernel.actors import INTEGRATOR, OPERATOR, SYSTEM, Kind
-from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, awaited_by_state, live_by_state, open_by_parent
-from ..kernel.entity import HeartbeatEntity, LinkedEntity
-from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.ids import ID_LENGTH, IdField
-from ..kernel.limits import ANY, AtMost, ListedProgram
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
-from ..kernel.validation import validate_tool
-from ..storage.links import first_outside, has_linked, read_links
+from ..framework.declarations import (
+    ANY,
+    ID_LENGTH,
+    INTEGRATOR,
+    OPERATOR,
+    SYSTEM,
+    AtMost,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    IdField,
+    Invariant,
+    LinkedEntity,
+    ListedProgram,
+    Rest,
+    Severity,
+    StateField,
+    Succession,
+    Unmet,
+    awaited_by_state,
+    constraints,
+    first_outside,
+    format_utc,
+    has_linked,
+    live_by_state,
+    open_by_parent,
+    read_links,
+    related,
+    transition,
+    validate_tool,
+)
 
 TIMED_OUT = 124  # the exit code of timeout(1)
 # States of a task before its work is done; `validating` and the final ones follow.

@@ -9,16 +9,23 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from ..kernel import constraints
-from ..kernel.actors import AGENT, OPERATOR, SYSTEM
-from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, live_by_state
-from ..kernel.entity import HeartbeatEntity
-from ..kernel.fields import StateField
-from ..kernel.flow import Flow
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, transition
-from ..kernel.validation import validate_affinity
+from ..framework.declarations import (
+    AGENT,
+    OPERATOR,
+    SYSTEM,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Invariant,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    format_utc,
+    live_by_state,
+    transition,
+    validate_affinity,
+)
 
 SILENCE_LIMIT = timedelta(seconds=120)
 # How long a worker without heartbeats stays in quarantine before it is given up, counted from its last heartbeat.

@@ -11,17 +11,30 @@ from django.db import models
 from django.db.models import OuterRef, Q
 from django.db.models.lookups import GreaterThan
 
-from ..kernel import constraints
-from ..kernel.actors import AGENT, NAME_LENGTH, OPERATOR, SYSTEM, Actor
-from ..kernel.clock import format_utc
-from ..kernel.constraints import Invariant, live_by_state
-from ..kernel.entity import HeartbeatEntity
-from ..kernel.fields import StateField, related
-from ..kernel.flow import Flow, Rest
-from ..kernel.refusals import Unmet
-from ..kernel.transition import Facts, Severity, future_time_error, transition
-from ..kernel.validation import validate_affinity, validate_word_list
-from ..storage.links import CountRows
+from ..framework.declarations import (
+    ACTOR_NAME_LENGTH,
+    AGENT,
+    OPERATOR,
+    SYSTEM,
+    Actor,
+    CountRows,
+    Facts,
+    Flow,
+    HeartbeatEntity,
+    Invariant,
+    Rest,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    format_utc,
+    future_time_error,
+    live_by_state,
+    related,
+    transition,
+    validate_affinity,
+    validate_word_list,
+)
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
 SILENCE_LIMIT = 2 * HEARTBEAT_INTERVAL
@@ -125,7 +138,7 @@ class Worker(HeartbeatEntity):
     commands_told = models.PositiveIntegerField(default=0, editable=False)
     last_heartbeat = models.DateTimeField(editable=False)
     # The name of the agent that registered it, which holds it.
-    registered_by = models.CharField(max_length=NAME_LENGTH, default="", editable=False)
+    registered_by = models.CharField(max_length=ACTOR_NAME_LENGTH, default="", editable=False)
     shutdown_at = models.DateTimeField(null=True, editable=False)
 
     class Meta(HeartbeatEntity.Meta):

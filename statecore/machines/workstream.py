@@ -10,18 +10,42 @@ from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Count, F, OuterRef, Q
 
-from ..kernel import constraints
-from ..kernel.actors import OPERATOR, SYSTEM
-from ..kernel.clock import rfc3339
-from ..kernel.constraints import Invariant, SqlLiteral, live_by_state, lost_by_parent, open_by_parent
-from ..kernel.entity import Entity, LinkedEntity
-from ..kernel.fields import STATE_LENGTH, StateField, related
-from ..kernel.flow import Flow, Rest, Succession
-from ..kernel.limits import ANY, AtMost
-from ..kernel.refusals import GuardFailed, Unmet
-from ..kernel.repositories import DEFAULT, NAME_LENGTH
-from ..kernel.transition import Facts, Severity, TransitionKind, future_time_error, transition
-from ..storage.links import first_outside, has_linked, has_no_successor, has_part, has_rows, related_column
+from ..framework.declarations import (
+    ANY,
+    DEFAULT_REPOSITORY,
+    OPERATOR,
+    REPOSITORY_NAME_LENGTH,
+    STATE_LENGTH,
+    SYSTEM,
+    AtMost,
+    Entity,
+    Facts,
+    Flow,
+    GuardFailed,
+    Invariant,
+    LinkedEntity,
+    Rest,
+    Severity,
+    SqlLiteral,
+    StateField,
+    Succession,
+    TransitionKind,
+    Unmet,
+    constraints,
+    first_outside,
+    future_time_error,
+    has_linked,
+    has_no_successor,
+    has_part,
+    has_rows,
+    live_by_state,
+    lost_by_parent,
+    open_by_parent,
+    related,
+    related_column,
+    rfc3339,
+    transition,
+)
 
 
 class State(models.TextChoices):
@@ -196,7 +220,9 @@ class Workstream(LinkedEntity, Entity):
     # The number of tasks it waits for before it becomes ready; NULL to wait for none.
     expected_tasks = models.PositiveIntegerField(null=True, blank=True)
     # The name of the repository that its gates test and its patches are committed to.
-    repository = models.CharField(max_length=NAME_LENGTH, default=DEFAULT, db_default=DEFAULT)
+    repository = models.CharField(
+        max_length=REPOSITORY_NAME_LENGTH, default=DEFAULT_REPOSITORY, db_default=DEFAULT_REPOSITORY
+    )
     # How often it accepts a task that repairs a failed final gate, and how often it did.
     max_repairs = models.PositiveSmallIntegerField(default=0, db_default=0, validators=[MaxValueValidator(100)])
     repairs = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)

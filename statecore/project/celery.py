@@ -43,6 +43,16 @@ def prepare_process(**_: Any) -> None:
 
 
 @beat_init.connect
+def schedule_extensions(**_: Any) -> None:
+    """Adds the work of other packages, which register it after Celery has read the settings."""
+    from statecore.kernel import extensions
+
+    for sweep in extensions.sweeps:
+        options = {"expires": sweep.every.total_seconds(), "queue": sweep.queue}
+        app.conf.beat_schedule[sweep.task] = {"task": sweep.task, "schedule": sweep.every, "options": options}
+
+
+@beat_init.connect
 def report_beat(**_: Any) -> None:
     from statecore.operations.process_reporter import ProcessReporter
 

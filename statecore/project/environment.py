@@ -380,6 +380,12 @@ class Environment(BaseSettings):
         " `STATECORE_HOME`",
     )
 
+    apps: Annotated[tuple[str, ...], Words] = network(
+        "STATECORE_APPS",
+        "Django applications that add machines, sinks, alert rules, pages or calls, separated by commas; those of"
+        " installed distributions with an entry point of the group `statecore.plugins` are added too",
+    )
+
     public_hosts: Annotated[list[str], Words] = access(
         "STATECORE_ALLOWED_HOSTS",
         "host names under which the site is reached, separated by commas; loopback and `HOST` are always allowed",

@@ -84,7 +84,7 @@ def main() -> None:
     preflight.check_distribution()
     env = environment.read(os.environ)
     os.environ["STATECORE_HOME"] = str(env.home)
-    os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
     home.create(env.home)
     metrics_folder.choose(env.home)
     if given.process == PREPARE:

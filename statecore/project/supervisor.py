@@ -154,7 +154,7 @@ def main() -> int:
         startup.check_port(env.host, env.port)
         # A relative path would mean another directory in processes that change theirs.
         os.environ["STATECORE_HOME"] = str(env.home)
-        os.environ["DJANGO_SETTINGS_MODULE"] = "statecore.project.settings"
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
         metrics_folder.prepare(env.home)
         django.setup()
         startup.check_declarations()

@@ -1,5 +1,6 @@
 """Consumers of numbered events: one module per sink, each with a deliver() method."""
 
+from ...kernel import extensions
 from .alerts import Alerts
 from .counters import Counters
 from .journal_file import JournalFile
@@ -12,7 +13,8 @@ from .workstream_archive import WorkstreamArchive
 
 def create_sinks() -> list[Sink]:
     """Returns all sinks in the order of delivery: alerts read the counts that the counters have written."""
-    return [Tree(), JournalFile(), Counters(), Live(), Alerts(), WorkstreamArchive(), Metrics()]
+    ours = [Tree(), JournalFile(), Counters(), Live(), Alerts(), WorkstreamArchive(), Metrics()]
+    return [*ours, *(create() for create in extensions.sinks)]
 
 
 __all__ = ["Sink", "create_sinks"]

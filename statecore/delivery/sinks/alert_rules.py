@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet, Sum
 
-from ...kernel import registry
+from ...kernel import extensions, registry
 from ...kernel.clock import format_utc
 from ...kernel.flow import Flow
 from ...kernel.transition import Severity
@@ -294,3 +294,16 @@ FINDING_RULES = (
 )
 
 RULES = (*COUNT_RULES, *ENTRY_RULES, *FINDING_RULES)
+
+
+def list_count_rules() -> list[CountRule]:
+    """Returns our rules and those of other packages."""
+    return [*COUNT_RULES, *(rule for rule in extensions.alert_rules if isinstance(rule, CountRule))]
+
+
+def list_entry_rules() -> list[EntryRule]:
+    return [*ENTRY_RULES, *(rule for rule in extensions.alert_rules if isinstance(rule, EntryRule))]
+
+
+def list_rules() -> list[CountRule | EntryRule | FindingRule]:
+    return [*list_count_rules(), *list_entry_rules(), *FINDING_RULES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import cache
 
 from django.db import transaction
 from django.db.models import Count
@@ -15,14 +16,22 @@ from ...kernel.transition import Severity
 from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
 from ...records.alert import EPOCH, find_silence
-from .alert_rules import COUNT_RULES, ENTRY_RULES, RULES, CountRule, Violation, get_limit
+from .alert_rules import (
+    CountRule,
+    EntryRule,
+    Violation,
+    get_limit,
+    list_count_rules,
+    list_entry_rules,
+    list_rules,
+)
 from .notices import store_opened, store_resolved
 from .sink import Batch, NumberedEvent, Sink
 
-RULES_BY_MACHINE = {
-    entity_type: [rule for rule in ENTRY_RULES if rule.flow.entity_type == entity_type]
-    for entity_type in {rule.flow.entity_type for rule in ENTRY_RULES}
-}
+
+@cache
+def _list_rules_of(entity_type: str) -> list[EntryRule]:
+    return [rule for rule in list_entry_rules() if rule.flow.entity_type == entity_type]
 
 
 class OpenAlerts(DatabaseGauge):
@@ -33,7 +42,7 @@ class OpenAlerts(DatabaseGauge):
     def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Includes rules without open alerts, so that Prometheus sees an alert resolve instead of disappear."""
         found = dict(Alert.objects.filter(resolved_at=None).values_list("rule").annotate(count=Count("pk")))
-        for rule in RULES:
+        for rule in list_rules():
             yield (rule.name, str(rule.severity)), found.get(rule.name, 0)
 
 
@@ -52,7 +61,7 @@ def _evaluate_entry_rules(event: NumberedEvent) -> None:
     entry = event.entry
     if entry.kind not in TRANSITION_KINDS:
         return
-    for rule in RULES_BY_MACHINE.get(entry.entity_type, ()):
+    for rule in _list_rules_of(entry.entity_type):
         if entry.to_state == rule.state:
             detail = rule.detail.format(entry.entity_id)
             violation = Violation(entry.entity_id, detail, {"event_id": entry.event_id})
@@ -69,9 +78,9 @@ def _evaluate_entry_rules(event: NumberedEvent) -> None:
 
 def evaluate(at: datetime) -> None:
     """Evaluates the count rules, and resolves alerts that expire after some minutes or with their acknowledgement."""
-    for rule in COUNT_RULES:
+    for rule in list_count_rules():
         _evaluate_count_rule(rule, at)
-    for entry_rule in ENTRY_RULES:
+    for entry_rule in list_entry_rules():
         if entry_rule.minutes:
             cutoff = at - timedelta(minutes=get_limit(entry_rule.minutes))
             expired = Alert.objects.filter(rule=entry_rule.name, resolved_at=None, opened_at__lte=cutoff)

@@ -1,0 +1,39 @@
+"""What other packages have added besides machines; `statecore.framework.extensions` fills it at start-up.
+
+Each list is read by the part of Statecore that uses it, so that no part imports those above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the console: its route, its title in the navigation, and the permission to see it there."""
+
+    route: URLPattern
+    title: str
+    permission: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A Celery task that beat starts again and again, and the queue whose workers execute it."""
+
+    task: str
+    every: timedelta
+    queue: str
+
+
+sinks: list[Callable[[], Any]] = []
+alert_rules: list[Any] = []
+api_routes: list[URLPattern] = []
+pages: list[Page] = []
+sweeps: list[Sweep] = []
