@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render as render_template
 from django.utils.cache import patch_vary_headers
 
+from statecore.kernel import extensions
 from statecore.kernel.flow import Flow
 from statecore.read_models.distrust import is_any_data_unverified
 
@@ -86,6 +87,12 @@ class FrameContext:
 
     def machines(self) -> list[tuple[str, list[tuple[Flow, str]]]]:
         return navigation.group_machines(self.request.user)
+
+    def extension_pages(self) -> list[tuple[str, str]]:
+        """The names and titles of the pages of other packages that the user may see."""
+        user: Any = self.request.user
+        visible = [page for page in extensions.pages if user.has_perm(page.permission)]
+        return [(f"console:{page.route.name}", page.title) for page in visible]
 
     def unverified_data(self) -> bool:
         return is_any_data_unverified()

@@ -49,13 +49,13 @@ from ..storage.links import (
 )
 
 __all__ = [
-    "ACTOR_NAME_LENGTH", "AGENT", "ANY", "DEFAULT_REPOSITORY", "IDENTITY_LENGTH", "ID_LENGTH", "INTEGRATOR", "OPERATOR",
-    "REPOSITORY_NAME_LENGTH", "STATE_LENGTH", "SYSTEM", "Actor", "AtMost", "BytesAtMost", "CountRows", "Entity", "Facts",
-    "Flow", "GuardFailed", "HeartbeatEntity", "Hold", "IdField", "Invariant", "Kind", "Linked", "LinkedEntity",
-    "ListedProgram", "Rest", "Severity", "SqlLiteral", "StateField", "Succession", "TransitionKind", "Unmet",
-    "all_inside", "all_outside", "awaited_by_state", "cached_for_batch", "clock", "constraints", "first_outside",
-    "format_utc", "future_time_error", "has_linked", "has_no_successor", "has_part", "has_rows", "is_live", "is_valid_id",
-    "live_by_state", "lost_by_parent", "open_by_parent", "read_links", "related", "related_column", "rfc3339",
-    "select_active", "the_attempt_is_current", "transition", "validate_affinity", "validate_exit_codes", "validate_tool",
-    "validate_word_list",
+    "ACTOR_NAME_LENGTH", "AGENT", "ANY", "DEFAULT_REPOSITORY", "IDENTITY_LENGTH", "ID_LENGTH", "INTEGRATOR",
+    "OPERATOR", "REPOSITORY_NAME_LENGTH", "STATE_LENGTH", "SYSTEM", "Actor", "AtMost", "BytesAtMost", "CountRows",
+    "Entity", "Facts", "Flow", "GuardFailed", "HeartbeatEntity", "Hold", "IdField", "Invariant", "Kind", "Linked",
+    "LinkedEntity", "ListedProgram", "Rest", "Severity", "SqlLiteral", "StateField", "Succession", "TransitionKind",
+    "Unmet", "all_inside", "all_outside", "awaited_by_state", "cached_for_batch", "clock", "constraints",
+    "first_outside", "format_utc", "future_time_error", "has_linked", "has_no_successor", "has_part", "has_rows",
+    "is_live", "is_valid_id", "live_by_state", "lost_by_parent", "open_by_parent", "read_links", "related",
+    "related_column", "rfc3339", "select_active", "the_attempt_is_current", "transition", "validate_affinity",
+    "validate_exit_codes", "validate_tool", "validate_word_list",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from datetime import timedelta
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
+from .. import transitions
 from ..api.access import actor_of
 from ..api.request import Request
 from ..api.request_body import Body, RequestBody
@@ -21,8 +22,10 @@ from ..dashboard.rendering import render
 from ..delivery.sinks.alert_rules import CountRule, EntryRule, Violation
 from ..delivery.sinks.sink import Batch, NumberedEvent, Sink
 from ..kernel import extensions, registry
+from ..kernel.actors import THE_SYSTEM as SYSTEM_ACTOR
 from ..kernel.registry import EditReaction, Reaction
 from ..kernel.transition import Severity
+from ..transitions.change import Change
 from ..transitions.unit_of_work import UnitOfWork
 
 
@@ -65,8 +68,8 @@ def add_page(route: str, view: Callable[..., HttpResponse], *, name: str, title:
 
 
 __all__ = [
-    "ApiView", "Batch", "Body", "CountRule", "EntryRule", "HttpRequest", "HttpResponse", "NumberedEvent", "Request",
-    "RequestBody", "Severity", "Sink", "UnitOfWork", "Violation", "actor_of", "add_alert_rule", "add_api_call",
-    "add_edit_reaction", "add_executor", "add_page", "add_reaction", "add_sink", "get_actor", "json_response", "render",
-    "require_permission",
+    "SYSTEM_ACTOR", "ApiView", "Batch", "Body", "Change", "CountRule", "EntryRule", "HttpRequest", "HttpResponse",
+    "NumberedEvent", "Request", "RequestBody", "Severity", "Sink", "UnitOfWork", "Violation", "actor_of",
+    "add_alert_rule", "add_api_call", "add_edit_reaction", "add_executor", "add_page", "add_reaction", "add_sink",
+    "get_actor", "json_response", "render", "require_permission", "transitions",
 ]  # fmt: skip

@@ -31,6 +31,11 @@ class Sweep:
     every: timedelta
     queue: str
 
+    def as_entry(self) -> dict[str, Any]:
+        """Returns the entry of the beat schedule. What no worker took in time expires; the next one does its work."""
+        options = {"expires": self.every.total_seconds(), "queue": self.queue}
+        return {"task": self.task, "schedule": self.every, "options": options}
+
 
 sinks: list[Callable[[], Any]] = []
 alert_rules: list[Any] = []

@@ -43,13 +43,11 @@ def prepare_process(**_: Any) -> None:
 
 
 @beat_init.connect
-def schedule_extensions(**_: Any) -> None:
-    """Adds the work of other packages, which register it after Celery has read the settings."""
+def schedule_extensions(sender: Any, **_: Any) -> None:
+    """Adds the work of other packages to the schedule of the settings."""
     from statecore.kernel import extensions
 
-    for sweep in extensions.sweeps:
-        options = {"expires": sweep.every.total_seconds(), "queue": sweep.queue}
-        app.conf.beat_schedule[sweep.task] = {"task": sweep.task, "schedule": sweep.every, "options": options}
+    sender.scheduler.update_from_dict({sweep.task: sweep.as_entry() for sweep in extensions.sweeps})
 
 
 @beat_init.connect

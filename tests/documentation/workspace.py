@@ -92,7 +92,8 @@ class Workspace:
         self, tmp_path: Path, installation: Installation, replacements: dict[str, str], **environ: str
     ) -> None:
         self.tmp_path, self.replacements = tmp_path, replacements
-        self.folder, self.home = installation.folder, tmp_path / "state"
+        self.folder, self.python = installation.folder, installation.environment / "bin" / "python"
+        self.home = tmp_path / "state"
         self.terminals: dict[str, Terminal] = {}
         (tmp_path / "user").mkdir()
         inherited = {"PATH": f"{installation.programs}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}

@@ -6,13 +6,20 @@ from datetime import datetime, timedelta
 
 from django.db import models
 
-from statecore.kernel import constraints
-from statecore.kernel.actors import AGENT, OPERATOR, SYSTEM
-from statecore.kernel.entity import Entity
-from statecore.kernel.fields import StateField
-from statecore.kernel.flow import Flow, Rest
-from statecore.kernel.refusals import Unmet
-from statecore.kernel.transition import Facts, Severity, transition
+from statecore.framework.declarations import (
+    AGENT,
+    OPERATOR,
+    SYSTEM,
+    Entity,
+    Facts,
+    Flow,
+    Rest,
+    Severity,
+    StateField,
+    Unmet,
+    constraints,
+    transition,
+)  # fmt: skip
 
 
 class State(models.TextChoices):
