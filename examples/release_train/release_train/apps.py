@@ -10,15 +10,15 @@ class ReleaseTrainConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from statecore.framework import extensions
+        from statecore.framework import console, extensions, rest
 
         from . import alerts, calls, pages, reactions, sinks
 
         extensions.add_reaction("run", reactions.load_trains)
         extensions.add_sink(sinks.Departures)
         extensions.add_alert_rule(alerts.TRAIN_LATE)
-        extensions.add_executor("release_train.tasks.depart", every=timedelta(seconds=2))
-        extensions.add_api_call("timetable/", calls.Timetable, name="timetable")
-        extensions.add_page(
+        extensions.add_executor("release_train.tasks.depart", every=timedelta(seconds=5))
+        rest.add_call("timetable/", calls.Timetable, name="timetable")
+        console.add_page(
             "timetable/", pages.timetable, name="timetable", title="Timetable", permission=pages.PERMISSION
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statecore.framework.extensions import ApiView, HttpResponse, Request, json_response
+from statecore.framework.rest import ApiView, HttpResponse, Request, json_response
 
 from .models import State, Train
 

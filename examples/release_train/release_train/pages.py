@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statecore.framework.extensions import HttpRequest, HttpResponse, render, require_permission
+from statecore.framework.console import HttpRequest, HttpResponse, render, require_permission
 
 from .models import Departure, Train
 
