@@ -6,6 +6,8 @@ from django.http import HttpResponse
 from django.urls import path
 
 from ..api.access import actor_of
+from ..api.openapi.operation import operation, query
+from ..api.openapi.schemas import array, obj
 from ..api.request import Request
 from ..api.request_body import Body, RequestBody
 from ..api.responses import json_response
@@ -13,11 +15,12 @@ from ..api.views import ApiView
 from ..kernel import extensions
 
 
-def add_call(route: str, view: type[ApiView], *, name: str) -> None:
-    """Serves a view below /api/v1/; the OpenAPI document describes it by the docstrings of its methods."""
-    extensions.api_routes.append(path(route, view.as_view(), name=name))
+def add_call(view: type[ApiView]) -> None:
+    """Serves a view below /api/v1/ at its `route`; its methods declare their calls with `operation`."""
+    extensions.api_routes.append(path(view.route, view.as_view(), name=view.name or None))
 
 
 __all__ = [
-    "ApiView", "Body", "HttpResponse", "Request", "RequestBody", "actor_of", "add_call", "json_response",
+    "ApiView", "Body", "HttpResponse", "Request", "RequestBody", "actor_of", "add_call", "array", "json_response",
+    "obj", "operation", "query",
 ]  # fmt: skip

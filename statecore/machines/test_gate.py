@@ -22,6 +22,7 @@ from ..framework.declarations import (
     HeartbeatEntity,
     IdField,
     Invariant,
+    Kind,
     LinkedEntity,
     ListedProgram,
     Rest,

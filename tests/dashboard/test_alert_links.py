@@ -39,7 +39,7 @@ def open_list(client: Client, alert: Alert) -> Any:
 
 def test_every_rule_links_what_it_counts() -> None:
     names = {rule.name for rule in alert_rules.RULES}
-    linked = set(alert_links.ENTITIES) | set(alert_links.LISTS) | alert_links.WITHOUT_LINK
+    linked = {rule.name for rule in alert_rules.ENTRY_RULES} | set(alert_links.LISTS) | alert_links.WITHOUT_LINK
     assert names == linked, "name a new rule in dashboard/queries/alert_links.py"
 
 
