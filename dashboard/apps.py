@@ -14,8 +14,8 @@ class DashboardConfig(AppConfig):
     def ready(self) -> None:
         from . import groups
 
-        # After each application, because Django creates the permissions of one at a time.
-        for label in groups.list_labels():
+        # Django creates the permissions of one application at a time, and those of other packages after ours.
+        for label in groups.list_labels() - {"statecore"}:
             post_migrate.connect(_create_groups, sender=apps.get_app_config(label))
 
 
