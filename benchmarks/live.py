@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import psutil
 
 from benchmarks import seed
+from benchmarks.http_clients import free_port, wait_for
 from benchmarks.listeners import Receipt, connect
 from benchmarks.report import Report, Target
 from benchmarks.sequencer import ROOT, running, wait_until_delivered
@@ -66,7 +66,7 @@ def make_token() -> str:
 
     from statecore.records import token
 
-    return token.make("bench", User.objects.create_superuser("bench"), "read")[1]
+    return token.make("bench-reader", User.objects.create_superuser("bench"), "read")[1]
 
 
 @contextmanager
@@ -74,31 +74,17 @@ def web(settings: Environ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Runs the web server like scripts/up does."""
     from statecore.project.commands import WEB
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, *WEB[1:], "--host", "127.0.0.1", "--port", str(port)]
     process = subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "STATECORE_STREAMS_PER_ACCOUNT": "5000", **settings}
     )
     try:
-        _wait_for(port)
+        wait_for(("127.0.0.1", port), process)
         yield process, port
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the web server does not answer")
 
 
 def measure_latency(

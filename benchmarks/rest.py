@@ -8,19 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 from benchmarks import prefect_peer
-from benchmarks.http_clients import Address, Request, free_port, post
+from benchmarks.http_clients import Address, Request, free_port, post, wait_for
 from benchmarks.report import Lines, Report, Target
 from benchmarks.support import Environ, environ, postgres, ratio, run_in_process
 
@@ -104,7 +101,7 @@ def create_operator_token() -> str:
 
     user = User.objects.create_user("bench")
     user.groups.add(Group.objects.get(name="operator"))
-    _token, text = tokens.make("bench", user, "agent")
+    _token, text = tokens.make("bench-agent", user, "agent")
     return text
 
 
@@ -190,23 +187,11 @@ def server(application: str, given: Environ) -> Iterator[Address]:
         env={**os.environ, **given},
     )
     try:
-        _await(address, process)
+        wait_for(address, process)
         yield address
     finally:
         process.terminate()
         process.wait(20)
-
-
-def _await(address: Any, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(address, 1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError(f"{process.args!r} does not answer")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def migrate() -> None:
 def prepare(running: int, pending: int, workers: int) -> None:
     """Creates the schema and the rows for each contender, each with its creation event."""
     migrate()
-    _templates()
+    create_templates()
     from statecore.storage import triggers
 
     with triggers.disabled(connection), connection.cursor() as cursor:
@@ -48,7 +48,7 @@ def prepare(running: int, pending: int, workers: int) -> None:
         cursor.execute("CHECKPOINT" if _on_postgres() else "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _templates() -> None:
+def create_templates() -> None:
     """Creates one entity of each kind through the transition service, as templates for the copies."""
     from statecore import transitions
     from statecore.kernel.actors import THE_SYSTEM

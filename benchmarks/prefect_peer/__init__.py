@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,25 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.http_clients import Address, Request, free_port
+from benchmarks.peer_python import python
 
 HERE = Path(__file__).parent
 REQUIREMENTS, SERVER = HERE / "requirements.txt", HERE / "server.py"
-FOLDER = HERE.parent / ".peers" / "prefect"
 BODY = b'{"state": {"type": "RUNNING"}}'
 PATIENCE = 120.0
-
-
-def python() -> str:
-    """Returns the interpreter of Prefect's environment, which is rebuilt when the requirements change."""
-    own = str(FOLDER / "bin" / "python")
-    stamp = FOLDER / REQUIREMENTS.name
-    if not stamp.exists() or stamp.read_text() != REQUIREMENTS.read_text():
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", FOLDER], check=True)
-        pip = [own, "-m", "pip", "install", "--quiet", "--no-input", "--requirement", str(REQUIREMENTS)]
-        subprocess.run(pip, check=True)
-        shutil.copy(REQUIREMENTS, stamp)
-    return own
 
 
 @contextmanager
@@ -53,7 +38,7 @@ def server(home: Path, database: str) -> Iterator[Address]:
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
     }
     # -P: otherwise the script's folder would shadow its packages.
-    command = [python(), "-P", str(SERVER), address[0], str(address[1])]
+    command = [python("prefect", REQUIREMENTS), "-P", str(SERVER), address[0], str(address[1])]
     process = subprocess.Popen(command, env=os.environ | given)
     try:
         _await(address, process)
