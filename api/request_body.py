@@ -19,7 +19,7 @@ from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import Invalid, TooLarge
 from statecore.kernel.validation import text_error
 from statecore.transitions import Outcome, RequestKey
-from statecore.transitions.idempotency import answer_once, forget
+from statecore.transitions.idempotency import answer_once
 from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
 
 from .refusals import UnsupportedMediaType
@@ -198,9 +198,6 @@ def respond_once(
         return execute(None)
 
     def execute_once(work: UnitOfWork) -> Outcome:
-        outcome = answer_once(key, actor, execute, work)
-        if not outcome.replayed and not is_kept(outcome.answer):
-            forget(key, actor)
-        return outcome
+        return answer_once(key, actor, execute, work, is_kept=lambda outcome: is_kept(outcome.answer))
 
     return run_in_transaction(execute_once)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import QuerySet
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from prometheus_client import Counter
 
 from ..journal import ENDPOINT_LENGTH, KEY_LENGTH, IdempotencyRecord
@@ -28,15 +27,28 @@ requests_total = Counter(
 )
 W = TypeVar("W")  # the unit of work
 RECORDS = IdempotencyRecord._meta.db_table
-# One statement where the ORM takes five: agents send a key with every request.
-RESERVE = f"""
-INSERT INTO {RECORDS} (actor, actor_kind, key, endpoint, body_hash, created_at, expires_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s)
+# Statements where the ORM takes five: agents send a key with every request.
+STORE = f"""
+INSERT INTO {RECORDS} (actor, actor_kind, key, endpoint, body_hash, response, created_at, expires_at)
+VALUES (%s, %s, %s, %s, %s, {{json}}, %s, %s)
 ON CONFLICT (actor, actor_kind, key) DO UPDATE SET endpoint = excluded.endpoint, body_hash = excluded.body_hash,
-    response = NULL, created_at = excluded.created_at, expires_at = excluded.expires_at
+    response = excluded.response, created_at = excluded.created_at, expires_at = excluded.expires_at
 WHERE {RECORDS}.expires_at <= excluded.created_at
 RETURNING id
 """
+FIND = f"""
+SELECT {{lock}}, record.endpoint, record.body_hash, record.response FROM (SELECT 1) AS one
+LEFT JOIN {RECORDS} AS record ON record.actor = %s AND record.actor_kind = %s AND record.key = %s
+    AND record.expires_at > %s
+"""
+KEY_LOCK = "advisory_xact_lock(hashtextextended(%s, 9))"
+JSON = {"postgresql": "%s::jsonb", "sqlite": "%s"}
+# On SQLite transactions never run at the same time.
+TRY_LOCK = {"postgresql": f"pg_try_{KEY_LOCK}", "sqlite": "%s IS NOT NULL"}
+
+
+class KeyInUse(OperationalError):
+    """Another request has stored a response under the same key in the meantime: the step is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,54 +65,72 @@ class RequestKey:
             raise Invalid({"idempotency_key": [complaint]})
 
 
-def answer_once(request: RequestKey, actor: Actor, step: Callable[[W], Outcome], work: W) -> Outcome:
+def answer_once(
+    request: RequestKey,
+    actor: Actor,
+    step: Callable[[W], Outcome],
+    work: W,
+    *,
+    is_kept: Callable[[Outcome], bool] = lambda outcome: True,
+) -> Outcome:
     """Run the step unless this actor has used the key before; must be called inside the step's transaction.
 
-    The record is inserted first: a second request with the same key waits on the unique index until the first
-    commits, and then finds its response. A refusal rolls the record back with everything else, so it may be repeated.
+    A second request with the same key waits until the first commits, and then finds its response. The record is written
+    once, with the response; an outcome that `is_kept` rejects, and a refusal, leave none, so they may be repeated.
     """
-    while (number := _reserve(request, actor)) is None:
-        # None if the record has expired and been deleted in between.
-        if (record := _records(request, actor).first()) is not None:
-            replayed = _replay(record, request)  # a mismatch is refused, and is no hit
-            requests_total.labels("hit").inc()
-            return replayed
+    if (stored := _find(request, actor)) is not None:
+        replayed = _replay(stored, request)  # a mismatch is refused, and is no hit
+        requests_total.labels("hit").inc()
+        return replayed
     requests_total.labels("miss").inc()
     outcome = step(work)
-    _store(number, outcome)
+    if is_kept(outcome):
+        _store(request, actor, outcome)
     return outcome
 
 
-def forget(request: RequestKey, actor: Actor) -> None:
-    """Delete the record, for a request that found nothing and may be repeated under the same key."""
-    _records(request, actor).delete()
+class Stored(NamedTuple):
+    endpoint: str
+    body_hash: str
+    response: Any
 
 
-def _records(request: RequestKey, actor: Actor) -> QuerySet[IdempotencyRecord]:
-    return IdempotencyRecord.objects.filter(actor=actor.name, actor_kind=actor.kind, key=request.key)
+def _find(request: RequestKey, actor: Actor) -> Stored | None:
+    """Lock the key until the end of the transaction, and return what is stored under it."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    cursor = persistent_cursor(connection)
+    identity = [actor.name, str(actor.kind), request.key]
+    lock, at = "\n".join(identity), connection.ops.adapt_datetimefield_value(now())
+    while True:
+        cursor.execute(FIND.format(lock=TRY_LOCK[connection.vendor]), [lock, *identity, at])
+        ((is_locked, endpoint, body_hash, response),) = cursor.fetchall()
+        if is_locked:
+            break
+        # The record of the request that holds the lock is visible to the next statement only.
+        cursor.execute(f"SELECT pg_{KEY_LOCK} IS NULL", [lock])
+        cursor.fetchall()
+    return None if endpoint is None else Stored(endpoint, body_hash, _read_json(response))
 
 
-def _reserve(request: RequestKey, actor: Actor) -> int | None:
-    """Insert a record, or replace an expired one, and return its id; None if the key is in use."""
+def _read_json(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+def _store(request: RequestKey, actor: Actor, outcome: Outcome) -> None:
+    """Insert the record, or replace an expired one."""
     connection, at = connections[DEFAULT_DB_ALIAS], now()
     adapt: Any = connection.ops.adapt_datetimefield_value
     lifetime = timedelta(seconds=settings.STATECORE_IDEMPOTENCY_SECONDS)
-    identity = [actor.name, str(actor.kind), request.key]
     cursor = persistent_cursor(connection)
-    cursor.execute(RESERVE, [*identity, request.endpoint, request.body_hash, adapt(at), adapt(at + lifetime)])
-    for (number,) in cursor.fetchall():
-        return int(number)
-    return None
-
-
-def _store(number: int, outcome: Outcome) -> None:
-    connection = connections[DEFAULT_DB_ALIAS]
-    given = "%s::jsonb" if connection.vendor == "postgresql" else "%s"
+    identity = [actor.name, str(actor.kind), request.key]
     response = orjson.dumps(outcome.as_dict()).decode()
-    persistent_cursor(connection).execute(f"UPDATE {RECORDS} SET response = {given} WHERE id = %s", [response, number])
+    fields = [request.endpoint, request.body_hash, response, adapt(at), adapt(at + lifetime)]
+    cursor.execute(STORE.format(json=JSON[connection.vendor]), [*identity, *fields])
+    if not cursor.fetchall():
+        raise KeyInUse(f"the key {request.key!r} is in use")
 
 
-def _replay(record: IdempotencyRecord, request: RequestKey) -> Outcome:
-    if (record.endpoint, record.body_hash) != (request.endpoint, request.body_hash):
-        raise IdempotencyMismatch(f"the key {request.key!r} was used for another request", endpoint=record.endpoint)
-    return Outcome(None, None, answer=record.response or {}, replayed=True)
+def _replay(stored: Stored, request: RequestKey) -> Outcome:
+    if (stored.endpoint, stored.body_hash) != (request.endpoint, request.body_hash):
+        raise IdempotencyMismatch(f"the key {request.key!r} was used for another request", endpoint=stored.endpoint)
+    return Outcome(None, None, answer=stored.response or {}, replayed=True)

@@ -25,7 +25,7 @@ from ..storage.sql_params import in_clause, in_param
 from . import write
 from .change import Change
 from .entity_reader import EntityReader, not_found, reader_of
-from .idempotency import RequestKey, answer_once
+from .idempotency import KeyInUse, RequestKey, answer_once
 
 log = structlog.get_logger(__name__)
 
@@ -249,7 +249,7 @@ def retry_transient(attempt: Callable[[], T]) -> T:
 
 def is_transient(error: OperationalError) -> bool:
     sqlstate: Any = getattr(error.__cause__, "sqlstate", None)
-    return isinstance(error, RowsLocked) or sqlstate in TRANSIENT or "database is locked" in str(error)
+    return isinstance(error, RowsLocked | KeyInUse) or sqlstate in TRANSIENT or "database is locked" in str(error)
 
 
 def _run_once(step: Callable[[UnitOfWork], T], connection: BaseDatabaseWrapper, *, dry_run: bool) -> T:
