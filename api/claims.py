@@ -137,7 +137,9 @@ class Claim(ApiView):
             return claim_once(worker_id, body.fields, actor, work)
 
         # An empty claim changed nothing and is not stored: a waiting claim repeats the request under the same key.
-        response = body.respond_once(actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")))
+        response = body.respond_once(
+            actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")), is_one_step=True
+        )
         if seconds and response.content == NOTHING and isinstance(request, WSGIRequest):
             response[PASS_ON] = AT_LIVE
         return response

@@ -16,7 +16,7 @@ from django.http.request import UnreadablePostError
 
 from statecore.journal import KEY_LENGTH
 from statecore.kernel.actors import Actor
-from statecore.kernel.refusals import Invalid, TooLarge
+from statecore.kernel.refusals import ConstraintViolated, Invalid, TooLarge
 from statecore.kernel.validation import text_error
 from statecore.transitions import Outcome, RequestKey
 from statecore.transitions.idempotency import answer_once
@@ -72,9 +72,11 @@ class RequestBody(Generic[Shape]):
         status: int = 200,
         *,
         is_kept: Callable[[Any], bool] = lambda response: True,
+        is_one_step: bool = False,
     ) -> HttpResponse:
         """Respond once per key, for calls that are not a single call of the transition service."""
-        return outcome_response(respond_once(self.key, actor, respond, is_kept=is_kept), status=status)
+        outcome = respond_once(self.key, actor, respond, is_kept=is_kept, is_one_step=is_one_step)
+        return outcome_response(outcome, status=status)
 
 
 # Reading
@@ -184,11 +186,13 @@ def respond_once(
     respond: Respond,
     *,
     is_kept: Callable[[Any], bool] = lambda response: True,
+    is_one_step: bool = False,
 ) -> Outcome:
     """Respond, or repeat the response stored under this key; response and record are one transaction.
 
     `respond` receives the unit of work to pass on as `within`; None without a key. A response that `is_kept` rejects is
-    not stored: the same request is executed again.
+    not stored: the same request is executed again. `is_one_step` saves the savepoint, if `respond` raises all errors of
+    the transition service; it is executed again with one if a constraint is violated.
     """
 
     def execute(work: UnitOfWork | None) -> Outcome:
@@ -198,6 +202,12 @@ def respond_once(
         return execute(None)
 
     def execute_once(work: UnitOfWork) -> Outcome:
+        work.is_one_step = is_one_step
         return answer_once(key, actor, execute, work, is_kept=lambda outcome: is_kept(outcome.answer))
 
-    return run_in_transaction(execute_once)
+    try:
+        return run_in_transaction(execute_once)
+    except ConstraintViolated:
+        if not is_one_step:
+            raise
+        return respond_once(key, actor, respond, is_kept=is_kept)

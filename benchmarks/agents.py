@@ -73,10 +73,11 @@ def _options() -> argparse.Namespace:
 
 
 def _settings(base: Path, url: str) -> dict[str, str]:
-    """Those of an installation. All agents share a token, whose limit of calls and streams they would exceed."""
+    """Those of a deployment. All agents share a token, whose limit of calls and streams they would exceed."""
     settings = environ(base / "home", url, "settings")
     del settings["STATECORE_LOG_LEVEL"]
-    return settings | {"STATECORE_CALLS_PER_MINUTE": "1000000", "STATECORE_STREAMS_PER_ACCOUNT": "5000"}
+    limits = {"STATECORE_CALLS_PER_MINUTE": "1000000", "STATECORE_STREAMS_PER_ACCOUNT": "5000"}
+    return settings | limits | {"STATECORE_LOG_FORMAT": "json"}
 
 
 def prepare(finished: int) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -22,7 +23,7 @@ def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _redact_value(key: object, value: object) -> object:
-    if any(word in str(key).lower() for word in SECRET_WORDS):
+    if _names_secret(str(key)):
         return REDACTED
     if isinstance(value, str):
         return TOKEN.sub(REDACTED, value)
@@ -31,6 +32,11 @@ def _redact_value(key: object, value: object) -> object:
     if isinstance(value, list | tuple):
         return [_redact_value("", item) for item in value]
     return value
+
+
+@lru_cache(maxsize=1024)
+def _names_secret(key: str) -> bool:
+    return any(word in key.lower() for word in SECRET_WORDS)
 
 
 def drop_colors(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

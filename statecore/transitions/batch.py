@@ -103,6 +103,8 @@ def transition_in_turn(
         try:
             return run_in_transaction(partial(step, one_by_one=False), within=within, dry_run=dry_run)
         except ConstraintViolated:
+            if within is not None and within.is_one_step:
+                raise
             # Repeated as a whole: a savepoint around every batch would cost each row a multixact on PostgreSQL.
             return run_in_transaction(partial(step, one_by_one=True), within=within, dry_run=dry_run)
 

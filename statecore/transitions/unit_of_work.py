@@ -77,6 +77,8 @@ class UnitOfWork:
     completing: set[str] = field(default_factory=set)
     # Whether reactions wait for the commit, so that the events recorded so far are not the whole cascade.
     has_postponed: bool = False
+    # Whether an error in any step fails the whole transaction, so that steps need no savepoints.
+    is_one_step: bool = False
 
     def query(self, sql: str, params: Iterable[Any] = (), *, flush: bool = True) -> list[Any]:
         """Run a statement and return all its rows; `flush=False` if staged changes cannot affect its result."""
@@ -221,13 +223,19 @@ def run_in_transaction(
 ) -> T:
     """Run a step in one transaction, repeated after a deadlock; inside `within`, run it in a savepoint instead.
 
+    There it runs without a savepoint if an error fails all of `within` anyway.
+
     After the commit the listeners are notified. A dry run does everything and rolls it back. With a request, a step
     that returns an outcome runs once per actor and key, and a repetition gets the stored outcome.
     """
     if request is not None:
         step = cast("Callable[[UnitOfWork], T]", partial(answer_once, request, actor, cast("Any", step)))
     if within is not None:
-        return _run_in_savepoint(step, within, dry_run=dry_run)
+        if not within.is_one_step or dry_run:
+            return _run_in_savepoint(step, within, dry_run=dry_run)
+        result = step(within)
+        within.flush()
+        return result
     connection = connections[DEFAULT_DB_ALIAS]
     if getattr(connection, "unit_of_work", None) is not None:
         raise RuntimeError("a unit of work is open on this connection: pass it as `within`")
