@@ -17,7 +17,7 @@ from . import entities
 from .access import actor_of, narrow_to_caller, require_visible, visible_types
 from .openapi.fields import ANY_OBJECT, ID, text
 from .openapi.operation import SIZE, operation, query, repeatable
-from .openapi.schemas import APPROVAL, EVENT, EVENTS, FLAG, list_entity_types, obj, page_of
+from .openapi.schemas import APPROVAL, CAUSED, EVENT, FLAG, list_entity_types, obj, page_of
 from .request import Request
 from .request_body import As, Body, RequestBody
 from .responses import json_response, outcome_response
@@ -30,7 +30,7 @@ LIST_PARAMS = [
     query("before", ID, "Return requests with a lower id."),
     SIZE,
 ]
-APPROVED = obj({"changed": FLAG, "event": EVENT, "caused": EVENTS, "entity": ANY_OBJECT, "approval": APPROVAL})
+APPROVED = obj({"changed": FLAG, "event": EVENT, **CAUSED, "entity": ANY_OBJECT, "approval": APPROVAL})
 
 
 class Approvals(ApiView):

@@ -89,7 +89,8 @@ class MachineView(ApiView):
     def created_response(self, outcome: Outcome) -> HttpResponse:
         """Return the new entity with its event and consequences."""
         fields = outcome.as_dict()
-        body = {**self.with_links(dict(fields["entity"])), "event": fields["event"], "caused": fields["caused"]}
+        events = {name: fields[name] for name in ("event", "caused", "caused_count")}
+        body = {**self.with_links(dict(fields["entity"])), **events}
         return outcome_response(outcome, body, 201)
 
 

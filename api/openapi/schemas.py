@@ -24,6 +24,7 @@ from statecore.records.webhook_address import URL_LENGTH
 from statecore.scheduling.plan_document import IMPLIED
 from statecore.transitions import Category, editable_fields
 from statecore.transitions.change import REASON_LIMIT
+from statecore.transitions.outcome import MAX_CAUSED
 
 from ..filters import AS_TEXT, Filter, derive_filters
 from ..request_body import As, Body
@@ -160,7 +161,7 @@ def created_schema(flow: Flow) -> Schema:
     return {
         "allOf": [
             entity_with_links(flow),
-            obj({"event": EVENT, "caused": EVENTS}),
+            obj({"event": EVENT, **CAUSED}),
         ]
     }
 
@@ -418,10 +419,19 @@ BULK_JOB = component(
 )  # fmt: skip
 
 
+CAUSED: dict[str, Schema] = {
+    "caused": {
+        **EVENTS,
+        "maxItems": MAX_CAUSED,
+        "description": f"The first {MAX_CAUSED} events of the cascade, causes before effects.",
+    },
+    "caused_count": {**COUNT, "description": "All events of the cascade. The list of events has those left out."},
+}
+
+
 def result_schema(flow: Flow) -> Schema:
-    caused = EVENTS
     event: Schema = {"anyOf": [EVENT, {"type": "null"}]}
-    return obj({"changed": FLAG, "event": event, "caused": caused, "entity": entity_with_links(flow)})
+    return obj({"changed": FLAG, "event": event, **CAUSED, "entity": entity_with_links(flow)})
 
 
 def list_refusal_classes() -> list[type[Refusal]]:

@@ -87,6 +87,7 @@ class Fired(Result):
     changed: bool
     event: dict[str, Any] | None
     caused: list[dict[str, Any]]
+    caused_count: int
     entity: Entity
 
 

@@ -118,6 +118,7 @@ def read_outcome(response: DecodedResponse) -> Outcome:
         changed=bool(body.get("changed")),
         event=to_record(Event, made) if made else None,
         caused=[to_record(Event, each) for each in body.get("caused") or ()],
+        caused_count=body.get("caused_count", 0),
         entity=to_record(Entity, moved) if moved else None,
         approval=to_record(Approval, requested) if requested else None,
         replayed=response.replayed,

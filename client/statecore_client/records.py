@@ -236,13 +236,15 @@ class Schedule(Record, kw_only=True):
 class Outcome(Record, kw_only=True):
     """The result of a transition: the event, the events it caused, and the entity afterwards.
 
-    `approval` is the request of an override that waits for a second person, or the one that was approved. `replayed` is
-    true if this is the stored answer to an earlier request with the same key.
+    `caused` has the first hundred of these events, `caused_count` counts them all. `approval` is the
+    request of an override that waits for a second person, or the one that was approved. `replayed` is true if this is
+    the stored answer to an earlier request with the same key.
     """
 
     changed: bool
     event: Event | None = None
     caused: list[Event] = []
+    caused_count: int = 0
     entity: Entity | None = None
     approval: Approval | None = None
     replayed: bool = False

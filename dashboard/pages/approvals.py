@@ -53,10 +53,7 @@ def preview(request: HttpRequest, approval_id: str) -> HttpResponse:
         outcome = service.preview(found, permissions.get_actor(request))
     except Refusal as refusal:
         return rendering.render(request, PREVIEW, {"impossible": refusal})
-    result, visible = outcome.as_dict(), permissions.visible_types(request)
-    caused = [event for event in result["caused"] if event["entity_type"] in visible]
-    has_unseen = len(caused) < len(result["caused"])
-    return rendering.render(request, PREVIEW, {"preview": result["event"], "caused": caused, "has_unseen": has_unseen})
+    return rendering.render(request, PREVIEW, forms.describe_preview(request, outcome))
 
 
 DECISIONS = {"approve": service.approve, "deny": service.deny}

@@ -62,14 +62,18 @@ def redirect_after_force(outcome: Outcome) -> HttpResponse:
 
 
 def preview_context(request: HttpRequest, outcome: Outcome, policies: list[Policy]) -> dict[str, Any]:
-    """What a dry run has caused, as far as the user may see it, and the policies that protect it."""
-    result, visible = outcome.as_dict(), permissions.visible_types(request)
-    caused = [event for event in result["caused"] if event["entity_type"] in visible]
+    """What a dry run has caused, and the policies that protect it."""
+    return {**describe_preview(request, outcome), "policies": policies}
+
+
+def describe_preview(request: HttpRequest, outcome: Outcome) -> dict[str, Any]:
+    """What a dry run has caused, as far as the user may see it."""
+    visible = permissions.visible_types(request)
+    caused = [entry for entry in outcome.caused if entry.entity_type in visible]
     return {
-        "preview": result["event"],
+        "preview": outcome.as_dict()["event"],
         "caused": caused,
-        "has_unseen": len(caused) < len(result["caused"]),
-        "policies": policies,
+        "has_unseen": len(caused) < len(outcome.caused),
     }
 
 

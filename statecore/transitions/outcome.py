@@ -13,6 +13,9 @@ from ..journal import Entry
 from ..kernel.entity import Entity
 from ..kernel.refusals import Refusal
 
+# Events of a cascade in an answer: a run of 10,000 tasks that is cancelled would otherwise make one of 8 MB.
+MAX_CAUSED = 100
+
 refusals_total = Counter("statecore_refusals_total", "Refused changes", ["entity_type", "code"])
 
 
@@ -33,11 +36,11 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         if self.replayed:
             return self.answer
-        caused = [entry.as_dict() for entry in self.caused]
         return {
             "changed": self.entry is not None,
             "event": self.entry.as_dict() if self.entry else None,
-            "caused": caused,
+            "caused": [entry.as_dict() for entry in self.caused[:MAX_CAUSED]],
+            "caused_count": len(self.caused),
             "entity": self.entity.as_dict() if self.entity else None,
         }
 

@@ -3,6 +3,7 @@
 import pytest
 import time_machine
 
+from statecore.journal import Event
 from statecore.machines.patch_ledger import PatchLedger
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
@@ -78,6 +79,16 @@ def test_an_invalid_plan_stores_nothing(change: dict, place: str, sentence: str,
 def test_a_plan_whose_id_is_taken_is_a_conflict(agent: Caller, phase: Phase) -> None:
     expect_ok(agent.post("runs/submit/", PLAN), 201)
     expect_refusal(agent.post("runs/submit/", PLAN), 409, "duplicate_id")
+
+
+def test_a_large_cascade_is_counted_and_its_first_events_are_returned(agent: Caller, phase: Phase) -> None:
+    run = expect_ok(agent.post("runs/submit/", {**PLAN, **tasks(*({"id": f"t{n}"} for n in range(120)))}), 201)["id"]
+    operator, cancel = Caller("operate"), {"trigger": "run_canceled", "request_id": "k"}
+    reply, again = (expect_ok(operator.post(f"runs/{run}/transitions/", cancel)) for _ in range(2))
+    cancelled = Event.objects.filter(to_state="cancelled").count()
+    assert (len(reply["caused"]), reply["caused_count"]) == (100, cancelled)
+    assert cancelled > 120
+    assert again == reply
 
 
 def test_a_worker_is_idle_as_soon_as_it_is_registered(agent: Caller) -> None:

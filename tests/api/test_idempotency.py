@@ -1,5 +1,6 @@
 """A repeated POST is one change and one answer, on every call that accepts a key."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ from django.db import OperationalError, connection
 
 from statecore.bulk import jobs
 from statecore.bulk.actions import Fire
-from statecore.journal import Event
+from statecore.journal import Event, IdempotencyRecord
+from statecore.machines.task import Task
 from statecore.records import BulkJob, Phase
 from tests.api.callers import Caller, expect_ok, expect_refusal, member
 from tests.support import world
@@ -86,6 +88,31 @@ def test_a_refused_request_may_be_tried_again_with_its_key(operator: Caller) -> 
     expect_refusal(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key), 404, "not_found")
     world.created("PipelineJob", id="nope")
     expect_ok(operator.post("pipeline-jobs/nope/transitions/", {"trigger": "analyze"}, **key))
+
+
+def test_a_report_that_the_database_refuses_is_refused_alone_also_under_a_key() -> None:
+    """A constraint that no guard checks: a task ends after it started."""
+    agent, worker = Caller(), world.idle_worker(max_concurrent_tasks=3)
+    for _ in range(2):
+        world.queued_task()
+    held = expect_ok(agent.post(f"workers/{worker.pk}/claim/", {"max": 2}))["tasks"]
+    late, sound = (Task.objects.get(pk=task["id"]) for task in held)
+    world.touched(late, started_at=late.started_at + timedelta(days=400), lease_expires_at=None)
+    report = {"trigger": "execution_failed", "attempt": 1, "error": "x", "retry": False}
+    body = {"reports": [{"task": task.pk, **report} for task in (late, sound)]}
+    key = {"Idempotency-Key": "k"}
+    reply, again = (expect_ok(agent.post(f"workers/{worker.pk}/claim/", body, **key)) for _ in range(2))
+    assert [each["refusal"] and each["refusal"]["code"] for each in reply["reports"]] == ["constraint_violated", None]
+    assert again == reply
+
+
+def test_an_empty_claim_is_not_stored() -> None:
+    agent, worker = Caller(), world.idle_worker()
+    key = {"Idempotency-Key": "k"}
+    assert expect_ok(agent.post(f"workers/{worker.pk}/claim/", {}, **key))["tasks"] == []
+    assert not IdempotencyRecord.objects.exists()
+    world.queued_task()
+    assert expect_ok(agent.post(f"workers/{worker.pk}/claim/", {}, **key))["tasks"]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201])

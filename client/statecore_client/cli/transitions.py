@@ -95,6 +95,8 @@ def print_outcome(context: Context, outcome: Outcome, prefix: str = "") -> None:
         context.print_line(
             f"{mark}{prefix}{event.entity_type} {event.entity_id}: {before} → {event.to_state} ({event.trigger})"
         )
+    if (more := outcome.caused_count - len(outcome.caused)) > 0:
+        context.print_line(f"  → and {more} more")
 
 
 def create_successor(options: Namespace, context: Context) -> None:
