@@ -154,10 +154,8 @@ class Run:
         start = time.perf_counter()
         with psycopg.connect(self.database, autocommit=True) as connection:
             first, self.raw_rows = self.raw_rows, self.raw_rows + self.count
-            insert = (
             rows = "SELECT 'r' || n, 'queued' FROM generate_series(%s::int, %s::int) AS n"
             connection.execute(f"INSERT INTO raw_row (id, state) {rows}", [first + 1, self.raw_rows])
-            connection.execute(insert, [first + 1, self.raw_rows])
         return time.perf_counter() - start
 
     async def _await_quiet(self) -> None:
