@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -204,6 +205,17 @@ def test_a_slow_reader_delays_no_other_and_catches_up_from_the_journal(app: InPr
     until(lambda: slow.positions[-1:] == [51])
     assert slow.positions == [*range(1, 52)]
     assert not slow.of_type("resnapshot")
+
+
+def test_an_event_in_memory_takes_little_more_than_its_text() -> None:
+    (event,) = world.events_of(world.run())
+    tracemalloc.start()
+    try:
+        kept = [ring.StreamEvent.serialize(position, event) for position in range(100)]
+        size, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 2 * sum(len(each.text) for each in kept)
 
 
 @pytest.mark.parametrize("portion", [7, 500])

@@ -12,8 +12,8 @@ from .workstream_archive import WorkstreamArchive
 
 
 def create_sinks() -> list[Sink]:
-    """Returns all sinks in the order of delivery: alerts read the counts that the counters have written."""
-    ours = [Tree(), JournalFile(), Counters(), Live(), Alerts(), WorkstreamArchive(), Metrics()]
+    """Returns all sinks in the order of delivery: agents wait for events; alerts read the counts of the counters."""
+    ours = [Live(), Tree(), JournalFile(), Counters(), Alerts(), WorkstreamArchive(), Metrics()]
     return [*ours, *(create() for create in extensions.sinks)]
 
 
