@@ -34,7 +34,7 @@ def find_workers_to_wake(worker_ids: Sequence[str]) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(list_claimable_sql(connection.vendor, MAX_TASKS), claimable_params(connection, now()))
         unassigned = Counter((tuple(json.loads(required)), workstream) for required, workstream in cursor.fetchall())
-    # Every queued task is matched to all waiting workers, which the ORM would take twice as long to read.
+    # Every queued task is matched to all waiting workers, which the ORM takes three times as long to read.
     workers = {worker.pk: worker for worker in read_entities(Worker.objects.filter(pk__in=worker_ids))}
     return [pk for pk in worker_ids if pk not in workers or _assign(workers[pk], unassigned)]
 
