@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.urls import URLResolver, get_resolver, resolve, set_script_prefix
 
 from statecore.api import token_fastpath
+from statecore.project import asgi_handler
 from statecore.project.wsgi_handler import Handler
 from tests.support import world
+from tests.support.web import bearer
 
 
 def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
@@ -62,7 +65,7 @@ def handler() -> Iterator[Handler]:
     set_script_prefix("/")  # the last call's value is kept per thread
 
 
-def called(handler: Handler, path: str, **more: str) -> tuple[str, dict[str, str], bytes]:
+def called(handler: Handler, path: str, **more: Any) -> tuple[str, dict[str, str], bytes]:
     environ: dict[str, Any] = {
         "REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": "", "SERVER_NAME": "localhost", "SERVER_PORT": "80",
         "HTTP_HOST": "localhost", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
@@ -87,8 +90,47 @@ def test_the_fast_path_sends_the_same_headers(handler: Handler) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_post_gets_the_same_response_under_asgi(handler: Handler) -> None:
+    agent, under_asgi = bearer("agent", "program"), asgi_handler.Handler()
+    try:
+        for headers, body in ((agent, b"[]"), (agent, b'{"max": 0}'), ({"Authorization": "Bearer none"}, b"{}")):
+            status, own, answer = asyncio.run(posted(under_asgi, headers, body))
+            more = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body))}
+            more |= {"HTTP_AUTHORIZATION": headers["Authorization"], "wsgi.input": io.BytesIO(body)}
+            usual_status, usual, usual_answer = called(handler, "/api/v1/workers/w/claim/", **more)
+            assert (status, answer) == (int(usual_status[:3]), usual_answer)
+            assert own.keys() == usual.keys()
+            assert {name for name in own if own[name] != usual[name]} == {"X-Request-ID"}
+    finally:
+        under_asgi.threads.submit(connections.close_all).result()
+        under_asgi.threads.shutdown()
+
+
+async def posted(
+    handler: asgi_handler.Handler, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    given = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/v1/workers/w/claim/", "query_string": b"", "scheme": "http",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
+    }  # fmt: skip
+    request = iter([{"type": "http.request", "body": body, "more_body": False}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(request, None) or await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await handler(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, b"".join(each["body"] for each in sent[1:])
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_program_is_sent_to_https_where_that_is_wanted(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handler.security, "redirect", True)
+    monkeypatch.setattr(handler.calls.security, "redirect", True)
 
     status, headers, _body = called(handler, "/api/v1/tasks/", HTTP_AUTHORIZATION="Bearer none")
 
