@@ -6,6 +6,7 @@ savepoint, so that policies, guards and refusals are those of the single call.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -46,6 +47,7 @@ from ..transitions.waivers import check_waiver
 from .results import Result
 
 CHANGE_INCIDENT = "statecore.change_incident"
+TRY_SECONDS = 2.0  # of a dry run that tries one entity after the other, with the locks that it takes
 
 
 class Name(StrEnum):
@@ -93,8 +95,8 @@ class BulkAction:
 
     model: type[Entity]
     request: Request
-    # How many entities are one transaction, and how many are changed within a request.
-    portion: ClassVar[int] = 50
+    # How many entities are one transaction, whose locks delay others, and how many are changed within a request.
+    portion: ClassVar[int] = 20
     at_once: ClassVar[int] = 100
     permission: ClassVar[str] = "operate"
     # The fields of a request that it takes, beside `action` and `reason`.
@@ -146,6 +148,19 @@ class BulkAction:
 
         return run_in_transaction(apply_to_each, within=within, dry_run=dry_run)
 
+    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
+        """Apply the action and roll it back; where it takes long, only to the first entities."""
+
+        def try_each(work: UnitOfWork) -> list[Result]:
+            ends, results = time.monotonic() + TRY_SECONDS, []
+            for entity_id in ids:
+                results.append(self._attempt(work, entity_id, actor))
+                if time.monotonic() > ends:
+                    break
+            return results
+
+        return run_in_transaction(try_each, dry_run=True)
+
     def _attempt(self, work: UnitOfWork, entity_id: str, actor: Actor) -> Result:
         try:
             return run_in_transaction(partial(self.apply_to_one, entity_id, actor), within=work)
@@ -190,6 +205,9 @@ class Fire(BulkAction):
         except ApprovalRequired:  # for some of them, so each is tried on its own
             return super().apply(ids, actor=actor, dry_run=dry_run, within=within)
         return [Result.of_item(item) for item in items]
+
+    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
+        return self.apply(ids, actor=actor, dry_run=True)
 
     def apply_to_one(self, entity_id: str, actor: Actor, work: UnitOfWork) -> Result:
         request = self.request
@@ -348,6 +366,9 @@ class Acknowledge(BulkAction):
             return [self._describe(pk, hanging.get(pk), open_ids) for pk in ids]
 
         return run_in_transaction(change, within=within, dry_run=dry_run)
+
+    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
+        return self.apply(ids, actor=actor, dry_run=True)
 
     def change_incident(self, incident_id: int, actor: Actor) -> None:
         incidents.acknowledge(incident_id, actor.name, note=self.request.reason)

@@ -94,7 +94,7 @@ def preview(action: BulkAction, ids: list[str], actor: Actor) -> Preview:
     rows = find_applicable(action, action.model.objects.filter(pk__in=ids)).order_by("pk")
     sample = list(rows.values_list("pk", flat=True)[: action.at_once + 1])
     total = len(sample) if len(sample) <= action.at_once else rows.count()
-    return Preview(total, action.apply(sample[: action.at_once], actor=actor, dry_run=True))
+    return Preview(total, action.try_out(sample[: action.at_once], actor=actor))
 
 
 # Jobs

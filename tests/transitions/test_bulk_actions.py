@@ -10,7 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from statecore import scheduling
-from statecore.bulk import Request, jobs, list_names, resolve
+from statecore.bulk import Request, actions, jobs, list_names, resolve
+from statecore.bulk.actions import Override
 from statecore.journal import Event
 from statecore.kernel.actors import Actor, Channel
 from statecore.kernel.clock import now
@@ -79,7 +80,7 @@ def test_a_killed_job_continues_without_repeating_anything(ada: User) -> None:
     job = begin(ids, ada, action="override", to_state="failed", **FORCED)
     jobs.run(job.pk, portions=1)  # killed after the first portion; the sweep resumes it
     job.refresh_from_db()
-    assert (job.done, job.finished_at) == (50, None)
+    assert (job.done, job.finished_at) == (Override.portion, None)
     jobs.run_due()
     job.refresh_from_db()
 
@@ -97,8 +98,8 @@ def test_a_stopped_job_changes_nothing_more(ada: User) -> None:
     jobs.run_due()
 
     job.refresh_from_db()
-    assert (job.done, job.total, job.stopped_by) == (50, 120, "ada")
-    assert Task.objects.filter(pk__in=ids, state="queued").count() == 70
+    assert (job.done, job.total, job.stopped_by) == (Override.portion, 120, "ada")
+    assert Task.objects.filter(pk__in=ids, state="queued").count() == 120 - Override.portion
     assert not jobs.stop(job, actor(ada))
 
 
@@ -132,6 +133,14 @@ def test_the_preview_counts_what_follows_and_changes_nothing(ada: User) -> None:
     jobs.run(job.pk)
     job.refresh_from_db()
     assert job.caused == found.caused
+
+
+def test_a_slow_preview_ends_after_a_while(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = submit(5)
+    monkeypatch.setattr(actions, "TRY_SECONDS", -1.0)
+    override = resolve(Task.flow, Request(action="override", to_state="failed", **FORCED))
+    found = jobs.preview(override, ids, actor(ada))
+    assert (found.applicable, found.tried) == (5, 1)
 
 
 def test_only_actions_that_apply_are_offered_with_how_many(ada: User) -> None:
