@@ -47,6 +47,7 @@ def test_a_release_is_complete_and_the_same_wherever_it_is_made(tmp_path: Path) 
     with ZipFile(dist / WHEEL) as wheel:
         names = set(wheel.namelist())
     wanted = {"statecore/migrations/0001_initial.py", "statecore/requirements.lock"}
+    wanted |= {"statecore/framework/machine_template/app_name/models.py-tpl"}
     wanted |= list_tree("api") | list_tree("dashboard") | list_tree("static") | list_tree("templates")
     assert wanted - names == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)
