@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db import models
+from django.db import connection, models
+
+from ..storage.sql_params import in_clause, in_param
 
 
 class SinkCursor(models.Model):
@@ -26,4 +28,10 @@ def get_position(sink: str) -> int:
 
 
 def set_position(sinks: Sequence[str], position: int) -> None:
-    SinkCursor.objects.filter(sink__in=sinks).update(position=position)
+    """In SQL, because the sequencer does this in each round, and the ORM takes several times as long."""
+    condition = f"sink {in_clause(connection.vendor, len(sinks))}"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {SinkCursor._meta.db_table} SET position = %s WHERE {condition}",  # noqa: S608
+            [position, in_param(list(sinks), connection.vendor)],
+        )
