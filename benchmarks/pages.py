@@ -1,6 +1,6 @@
 """Measures the console's pages at two table sizes, and the size and time of a first load in a browser.
 
-python -m benchmarks.pages [--quick] [--tasks N]
+python -m benchmarks.pages [--quick] [--tasks N] [--runs]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from benchmarks import seed
+from benchmarks import run_pages, seed
 from benchmarks.live import web
 from benchmarks.report import Lines, Report, Target
 from benchmarks.sequencer import running
@@ -90,22 +90,39 @@ def main() -> None:
         with postgres(base / "pg", log="2GB") as database:
             settings = environ(base / "home", database("pages"), "settings")
             run_in_process(settings, prepare)
+            if options.runs:
+                measure_runs(report, base / "home", settings)
+                report.write(RESULTS, "run_pages", "Run page benchmark")
+                return
             before = run_in_process(settings, measure, "done", options.tasks // SMALL)
             after = run_in_process(settings, measure, "more", options.tasks - options.tasks // SMALL)
             _report_pages(report, before, after)
             _report_late(report, run_in_process(settings, measure_late))
             with running(base / "home", settings, with_sequencer=False), web(settings) as (_process, port):
                 _report_first_load(report, first_load(port))
+            measure_runs(report, base / "home", settings)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not options.quick:
         report.write(RESULTS, "pages", "Console page benchmark")
 
 
+def measure_runs(report: Report, home: Path, settings: dict[str, str]) -> None:
+    """The pages of runs of 100 to 10,000 tasks, in the middle of their work."""
+    run_in_process(settings, run_pages.prepare)
+    server = run_in_process(settings, run_pages.measure_server)
+    with running(home, settings, with_sequencer=False), web(settings) as (_process, port), _browser() as browser:
+        found = run_pages.measure_browser(browser, port, _logged_in(browser, port))
+    run_pages.report_runs(report, server, found)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rows; writes no results")
     parser.add_argument("--tasks", type=int, help="finished tasks with five events each (default 10,000,000)")
+    parser.add_argument(
+        "--runs", action="store_true", help="only the pages of runs, whose results are in a file of their own"
+    )
     options = parser.parse_args()
     options.tasks = options.tasks or (200_000 if options.quick else 10_000_000)
     return options
@@ -238,17 +255,31 @@ def _cost(client: Any, path: str) -> Cost:
     """Requests a page repeatedly; the first requests fill the caches and are not counted."""
     found = Cost([], [], [], 0)
     for number in range(ROUNDS + 5):
-        with query_times() as times:
-            start, busy = time.perf_counter(), time.process_time()
-            answer = client.get(path)
-            seconds, busy = time.perf_counter() - start, time.process_time() - busy
-        assert answer.status_code == 200, path  # noqa: S101 - error pages would distort the times
+        request = time_request(client, path)
         if number >= 5:
-            found.total.append(seconds)
-            found.process.append(busy)
-            found.database.append(sum(times))
-            found = found._replace(queries=max(found.queries, len(times)))
+            found.total.append(request.seconds)
+            found.process.append(request.process)
+            found.database.append(request.database)
+            found = found._replace(queries=max(found.queries, request.queries))
     return found
+
+
+class Request(NamedTuple):
+    """Elapsed, process CPU and database seconds of one request, and the number of its queries."""
+
+    seconds: float
+    process: float
+    database: float
+    queries: int
+
+
+def time_request(client: Any, path: str) -> Request:
+    with query_times() as times:
+        start, busy = time.perf_counter(), time.process_time()
+        answer = client.get(path)
+        seconds, busy = time.perf_counter() - start, time.process_time() - busy
+    assert answer.status_code == 200, path  # noqa: S101 - error pages would distort the times
+    return Request(seconds, busy, sum(times), len(times))
 
 
 @contextmanager
@@ -271,14 +302,20 @@ def query_times() -> Iterator[list[float]]:
 
 def first_load(port: int) -> dict[str, float]:
     """Loads the overview three times on a throttled CPU. Returns the most bytes and the fewest seconds until live."""
+    with _browser() as browser:
+        state = _logged_in(browser, port)
+        loads = [_load(browser, port, state) for _ in range(3)]
+    return {"bytes": max(size for size, _seconds in loads), "seconds": min(seconds for _size, seconds in loads)}
+
+
+@contextmanager
+def _browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**chromium.options())
-        state = _logged_in(browser, port)
-        loads = [_load(browser, port, state) for _ in range(3)]
+        yield browser
         browser.close()
-    return {"bytes": max(size for size, _seconds in loads), "seconds": min(seconds for _size, seconds in loads)}
 
 
 def _logged_in(browser: Any, port: int) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from statecore.dashboard import permissions, rendering
@@ -86,11 +87,13 @@ def estimate(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 @require_safe
+@gzip_page  # a fifth of the bytes, and nothing in them repeats what the request has
 def parts(request: HttpRequest, run_id: str) -> JsonResponse:
     return JsonResponse(runs.list_parts(get_run(request, run_id)))
 
 
 @require_safe
+@gzip_page
 def journal(request: HttpRequest, run_id: str) -> JsonResponse:
     found = runs.read_journal(get_run(request, run_id), get_number(request, "after") or 0)
     return JsonResponse(runs.encode_journal(found))
