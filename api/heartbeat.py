@@ -19,7 +19,7 @@ from statecore.kernel.validation import text_error
 from statecore.machines.worker import Worker
 from statecore.records.proof import proof
 from statecore.records.token import Token
-from statecore.scheduling import task_logs
+from statecore.scheduling import log_writer
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import known_tokens, throttling
@@ -139,12 +139,12 @@ class Heartbeat(ApiView):
 
 def _append(reported: ReportedTask, actor: Actor, work: UnitOfWork | None) -> dict[str, Any]:
     """Append lines to the log of a task; a refusal of the lines is part of the response and not of the heartbeat."""
-    lines = [line.as_log_line() for line in reported.logs or ()]
+    lines = [line.as_new_line() for line in reported.logs or ()]
     task_id, attempt, offset = reported.id, reported.attempt, reported.log_offset
     try:
         return {
             "id": task_id,
-            "next": task_logs.append(task_id, attempt, lines, actor=actor, offset=offset, within=work),
+            "next": log_writer.append(task_id, attempt, lines, actor=actor, offset=offset, within=work),
         }
     except Refusal as refusal:
         return {"id": task_id, "refusal": refusal.as_dict()}

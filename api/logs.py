@@ -17,7 +17,7 @@ from statecore.read_models import task_logs
 from statecore.records.proof import proof
 from statecore.records.token import Token
 from statecore.scheduling.log_statement import append_with_token
-from statecore.scheduling.task_logs import MAX_LINES, Encoded, LogLine, append
+from statecore.scheduling.log_writer import MAX_LINES, Encoded, NewLine, append
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, known_tokens, throttling
@@ -44,21 +44,21 @@ LINE = obj(
 )
 
 
-class Line(Body):
+class SentLine(Body):
     """A line of text, the stream it was written to, and the time at the agent."""
 
     text: str
     stream: Literal["stdout", "stderr"] = "stdout"
     at: Annotated[datetime, Meta(tz=True)] | None = None
 
-    def as_log_line(self) -> LogLine:
+    def as_new_line(self) -> NewLine:
         try:
-            return LogLine(self.stream, self.text, None if self.at is None else rfc3339(self.at))
+            return NewLine(self.stream, self.text, None if self.at is None else rfc3339(self.at))
         except OverflowError:
             raise Invalid({"at": ["is out of range."]}) from None
 
 
-Lines = Annotated[list[Line], Meta(max_length=MAX_LINES)]
+Lines = Annotated[list[SentLine], Meta(max_length=MAX_LINES)]
 Offset = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -69,8 +69,8 @@ class LogFields(Body):
     lines: Lines
     offset: Offset | None = None
 
-    def list_lines(self) -> list[LogLine]:
-        return [line.as_log_line() for line in self.lines]
+    def list_lines(self) -> list[NewLine]:
+        return [line.as_new_line() for line in self.lines]
 
 
 class Logs(ApiView):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from statecore.machines.task import Task
 from statecore.read_models import task_logs
-from statecore.read_models.task_logs import Line, TaskState
+from statecore.read_models.task_logs import StoredLine, TaskState
 
 WINDOW = 1_000  # lines of a page without scripts; with them, up to ten times as many are loaded
 
@@ -17,7 +17,7 @@ class LogWindow(NamedTuple):
     attempt: int | None  # None for all attempts
     attempts: list[int]
     search: str
-    lines: list[Line]
+    lines: list[StoredLine]
     earlier: int | None  # the number before which there are more lines
     is_live: bool  # the window has the newest lines, and more will come
 

@@ -148,7 +148,7 @@ class LogGap(Refusal):
 
 
 class LogTooFast(Refusal):
-    """The task writes more log than `STATECORE_LOG_BYTES_PER_SECOND` permits; retry after `retry_after` seconds."""
+    """The log grows faster than `STATECORE_TASK_LOG_BYTES_PER_SECOND` permits; retry after `retry_after` seconds."""
 
     code, status = "log_too_fast", 429
 

@@ -467,16 +467,16 @@ class Environment(BaseSettings):
         " unless the task has a limit of its own; 0: any time",
         "900", ge=0, le=31_536_000,
     )  # fmt: skip
-    log_days: Number = timing(
-        "STATECORE_LOG_DAYS", "days after which the logs of tasks are deleted; 0: never", "14", ge=0, le=36_500
+    task_log_days: Number = timing(
+        "STATECORE_TASK_LOG_DAYS", "days after which the logs of tasks are deleted; 0: never", "14", ge=0, le=36_500
     )
-    log_bytes: Number = timing(
-        "STATECORE_LOG_BYTES",
+    task_log_bytes: Number = timing(
+        "STATECORE_TASK_LOG_BYTES",
         "bytes of log that are kept of one attempt at a task: of a longer log the newest lines are kept",
         "10485760", ge=65_536, le=1_073_741_824,
     )  # fmt: skip
-    log_bytes_per_second: Number = timing(
-        "STATECORE_LOG_BYTES_PER_SECOND",
+    task_log_bytes_per_second: Number = timing(
+        "STATECORE_TASK_LOG_BYTES_PER_SECOND",
         "bytes of log per second that a task may write over a longer time; a burst may have 16 times as many",
         "65536", ge=1_024, le=1_073_741_824,
     )  # fmt: skip

@@ -20,7 +20,7 @@ COLUMNS = ("task_id", "attempt", "first", "last", "at", "body")
 CHUNKS_PER_READ = 100
 
 
-class Line(NamedTuple):
+class StoredLine(NamedTuple):
     number: int
     attempt: int
     stream: str
@@ -39,13 +39,15 @@ class Chunk(NamedTuple):
     at: datetime
     body: str
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[StoredLine]:
         received = rfc3339(self.at)
         if not self.body:
             text = f"{self.last - self.first + 1:,} lines dropped: the log of attempt {self.attempt} was too long"
-            return [Line(self.last, self.attempt, SYSTEM, text, received)]
+            return [StoredLine(self.last, self.attempt, SYSTEM, text, received)]
         numbered = enumerate(msgspec.json.decode(self.body), self.first)
-        return [Line(number, self.attempt, stream, text, at or received) for number, (stream, text, at) in numbered]
+        return [
+            StoredLine(number, self.attempt, stream, text, at or received) for number, (stream, text, at) in numbered
+        ]
 
 
 def select_chunks(task_id: str, attempt: int | None = None) -> QuerySet[Any, Any]:
@@ -53,9 +55,9 @@ def select_chunks(task_id: str, attempt: int | None = None) -> QuerySet[Any, Any
     return (chosen if attempt is None else chosen.filter(attempt=attempt)).values_list(*COLUMNS)
 
 
-def read_after(task_id: str, after: int, limit: int, attempt: int | None = None) -> list[Line]:
+def read_after(task_id: str, after: int, limit: int, attempt: int | None = None) -> list[StoredLine]:
     """Return the first lines after a number, oldest first."""
-    found: list[Line] = []
+    found: list[StoredLine] = []
     rows = select_chunks(task_id, attempt).order_by("last")
     while len(found) < limit:
         chunks = [Chunk(*row) for row in rows.filter(last__gt=after)[:CHUNKS_PER_READ]]
@@ -66,9 +68,9 @@ def read_after(task_id: str, after: int, limit: int, attempt: int | None = None)
     return found[:limit]
 
 
-def read_before(task_id: str, before: int | None, limit: int, attempt: int | None = None) -> list[Line]:
+def read_before(task_id: str, before: int | None, limit: int, attempt: int | None = None) -> list[StoredLine]:
     """Return the last lines before a number, or of the whole log, oldest first."""
-    found: list[Line] = []
+    found: list[StoredLine] = []
     rows = select_chunks(task_id, attempt).order_by("-last")
     while len(found) < limit:
         chosen = rows if before is None else rows.filter(first__lt=before)
@@ -81,7 +83,7 @@ def read_before(task_id: str, before: int | None, limit: int, attempt: int | Non
     return found[-limit:]
 
 
-def iterate(task_id: str, attempt: int | None = None) -> Iterator[Line]:
+def iterate(task_id: str, attempt: int | None = None) -> Iterator[StoredLine]:
     """Yield all lines, oldest first, in memory that does not depend on their number."""
     after = 0
     while lines := read_after(task_id, after, 1_000, attempt):
@@ -89,7 +91,7 @@ def iterate(task_id: str, attempt: int | None = None) -> Iterator[Line]:
         after = lines[-1].number
 
 
-def search(task_id: str, text: str, limit: int, attempt: int | None = None) -> list[Line]:
+def search(task_id: str, text: str, limit: int, attempt: int | None = None) -> list[StoredLine]:
     """Return the last lines that contain a text, upper and lower case alike."""
     wanted = text.casefold()
     found = [line for line in iterate(task_id, attempt) if wanted in line.text.casefold()]

@@ -76,9 +76,9 @@ DELETE_LOGS = (
 
 def forget() -> int:
     """Delete the chunks that are older than the setting, in batches, and return their number."""
-    if not settings.STATECORE_LOG_DAYS:
+    if not settings.STATECORE_TASK_LOG_DAYS:
         return 0
-    until = connection.ops.adapt_datetimefield_value(now() - timedelta(days=settings.STATECORE_LOG_DAYS))
+    until = connection.ops.adapt_datetimefield_value(now() - timedelta(days=settings.STATECORE_TASK_LOG_DAYS))
     deleted = 0
     with connection.cursor() as cursor:
         for _batch in range(MAX_BATCHES):

@@ -1,7 +1,7 @@
 """Appends lines with one statement on PostgreSQL, which also checks the token of the agent.
 
 It is the common case: the agent holds the attempt, repeats nothing, and is within its limits. In any other case the
-statement changes nothing, and `task_logs.append` does the work or refuses it.
+statement changes nothing, and `log_writer.append` does the work or refuses it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..kernel.clock import now
 from ..kernel.ids import is_valid_id
 from ..records.proof import Proof
 from ..storage.rows import ready_cursor
-from .task_logs import BURST_SECONDS, Encoded
+from .log_writer import BURST_SECONDS, Encoded
 
 
 def append_with_token(
@@ -26,7 +26,7 @@ def append_with_token(
     """Check the token and append the lines; return the number of the next line, None if nothing was done."""
     if connections[DEFAULT_DB_ALIAS].vendor != "postgresql" or not is_valid_id(task_id) or not lines.number:
         return None
-    seconds = lines.size / settings.STATECORE_LOG_BYTES_PER_SECOND
+    seconds = lines.size / settings.STATECORE_TASK_LOG_BYTES_PER_SECOND
     at, cost = now(), timedelta(seconds=seconds)
     allowed = at + timedelta(seconds=max(BURST_SECONDS, seconds))
     count, size = lines.number, lines.size
@@ -37,7 +37,7 @@ def append_with_token(
             task_id, attempt, actor.identity, offset, offset, *proof.params,
             count, size, at + cost, at,
             count, size, at, cost,
-            offset, offset, at, cost, allowed, size, settings.STATECORE_LOG_BYTES,
+            offset, offset, at, cost, allowed, size, settings.STATECORE_TASK_LOG_BYTES,
             task_id, attempt, count, at, lines.body, size,
         ],
     )  # fmt: skip

@@ -169,13 +169,13 @@ def log(task: str, texts: Sequence[str], stream: str = "stdout") -> int:
     """Writes lines to the log of a running task, as its agent would."""
     from statecore.delivery import log_news
     from statecore.machines.task import Task
-    from statecore.scheduling import task_logs
+    from statecore.scheduling import log_writer
     from tests.support import world as people
 
-    lines = [task_logs.LogLine(stream, text, None) for text in texts]
+    lines = [log_writer.NewLine(stream, text, None) for text in texts]
     attempt = Task.objects.get(pk=task).attempt
-    for start in range(0, len(lines), task_logs.MAX_LINES):
-        task_logs.append(task, attempt, lines[start : start + task_logs.MAX_LINES], actor=people.AGENT)
+    for start in range(0, len(lines), log_writer.MAX_LINES):
+        log_writer.append(task, attempt, lines[start : start + log_writer.MAX_LINES], actor=people.AGENT)
     log_news.announce(task)
     return len(lines)
 

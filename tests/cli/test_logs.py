@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from statecore.machines.task import Task
-from statecore.scheduling import task_logs
-from statecore.scheduling.task_logs import LogLine
+from statecore.scheduling import log_writer
+from statecore.scheduling.log_writer import NewLine
 from tests.agent.process import claim_as_w1, submit
 from tests.cli.process import Statecore
 from tests.support import world
 
 
 def write(*texts: str, stream: str = "stdout") -> None:
-    task_logs.append("t1", 1, [LogLine(stream, text, None) for text in texts], actor=world.AGENT)
+    log_writer.append("t1", 1, [NewLine(stream, text, None) for text in texts], actor=world.AGENT)
 
 
 def test_a_log_is_printed_as_text_and_as_json_lines(statecore: Statecore) -> None:

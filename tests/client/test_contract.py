@@ -112,6 +112,10 @@ def list_generic_arguments(name: str, collection: str) -> Iterator[tuple[list[An
             yield from ((["e", each.pop("trigger")], each) for each in triggers)
         case "fire_for_many":
             yield from (([each["trigger"]], {"ids": ["e"]}) for each in triggers if each.keys() == {"trigger"})
+        case "apply_to_many":
+            for each in get_examples(f"{collection}/bulk", "post"):
+                matching = each.pop("filter", None)
+                yield [each.pop("action")], {**each, "matching": matching}
 
 
 # The last parts of the paths of calls that not every collection has.
@@ -124,6 +128,7 @@ PATHS = {
     "renew": "post /{entity_id}/heartbeat",
     "fire": "post /{entity_id}/transitions",
     "fire_for_many": "post /bulk-transitions",
+    "apply_to_many": "post /bulk",
 }
 
 

@@ -116,7 +116,7 @@ def test_a_heartbeat_carries_lines_and_is_recorded_even_if_they_are_refused(agen
 
 
 def test_a_task_that_writes_too_fast_is_slowed_down(agent: Caller, clock: Any, settings: Any) -> None:
-    settings.STATECORE_LOG_BYTES_PER_SECOND = 100
+    settings.STATECORE_TASK_LOG_BYTES_PER_SECOND = 100
     while (answer := write(agent, "x" * 200)).status_code == 200:
         pass
     expect_refusal(answer, 429, "log_too_fast")
@@ -129,7 +129,7 @@ def test_a_task_that_writes_too_fast_is_slowed_down(agent: Caller, clock: Any, s
 
 
 def test_of_a_long_log_the_newest_lines_are_kept_and_the_others_are_counted(agent: Caller, settings: Any) -> None:
-    settings.STATECORE_LOG_BYTES = 2_000
+    settings.STATECORE_TASK_LOG_BYTES = 2_000
     for number in range(40):
         expect_ok(write(agent, f"line {number}", "x" * 50))
     results = expect_ok(agent.get("tasks/t/logs/"))["results"]
@@ -150,9 +150,9 @@ def test_logs_are_deleted_after_some_days(agent: Caller, clock: Any, settings: A
     )
     assert (task_log.forget(), LogChunk.objects.count()) == (0, 1)
     clock.shift(timedelta(days=5))
-    settings.STATECORE_LOG_DAYS = 0
+    settings.STATECORE_TASK_LOG_DAYS = 0
     assert task_log.forget() == 0
-    settings.STATECORE_LOG_DAYS = 14
+    settings.STATECORE_TASK_LOG_DAYS = 14
     assert (task_log.forget(), LogChunk.objects.count(), TaskLog.objects.count()) == (1, 0, 0)
 
 

@@ -54,11 +54,11 @@ def test_every_refusal_is_the_same_after_a_first_call(agent: Caller, settings: A
     expect_refusal(write(agent, "x", offset=2**63), 400, "invalid")
     expect_refusal(write(agent, "x", attempt=2), 409, "lease_lost")
     expect_refusal(write(agent, "x", task="missing"), 404, "not_found")
-    settings.STATECORE_LOG_BYTES_PER_SECOND = 1
+    settings.STATECORE_TASK_LOG_BYTES_PER_SECOND = 1
     while (answer := write(agent, "x" * 500)).status_code == 200:
         pass
     expect_refusal(answer, 429, "log_too_fast")
-    settings.STATECORE_LOG_BYTES_PER_SECOND = 65_536
+    settings.STATECORE_TASK_LOG_BYTES_PER_SECOND = 65_536
     Token.objects.filter(name="agent-1").update(revoked_at=world.now())
     expect_refusal(write(agent, "x"), 401, "not_authenticated")
 

@@ -33,7 +33,7 @@ BURST_SECONDS = 16
 KEPT_PART = 0.9
 
 
-class LogLine(NamedTuple):
+class NewLine(NamedTuple):
     stream: str
     text: str
     at: str | None  # the time at the agent
@@ -47,7 +47,7 @@ class Encoded(NamedTuple):
     size: int
 
     @classmethod
-    def encode(cls, lines: Sequence[LogLine]) -> Encoded:
+    def encode(cls, lines: Sequence[NewLine]) -> Encoded:
         body = msgspec.json.encode([(line.stream, clean_line(line.text), line.at) for line in lines]).decode()
         return cls(len(lines), body, len(body) + CHUNK_OVERHEAD)
 
@@ -55,7 +55,7 @@ class Encoded(NamedTuple):
 def append(
     task_id: str,
     attempt: int,
-    lines: Sequence[LogLine],
+    lines: Sequence[NewLine],
     *,
     actor: Actor,
     offset: int | None = None,
@@ -77,7 +77,7 @@ def _store_in_transaction(store: partial[int]) -> int:
         return store()
 
 
-def _store(task_id: str, attempt: int, lines: Sequence[LogLine], offset: int | None) -> int:
+def _store(task_id: str, attempt: int, lines: Sequence[NewLine], offset: int | None) -> int:
     at = now()
     log = _lock(task_id, attempt, at)
     if offset is not None:
@@ -90,8 +90,8 @@ def _store(task_id: str, attempt: int, lines: Sequence[LogLine], offset: int | N
     LogChunk.objects.create(
         task_id=task_id, attempt=attempt, first=first, last=log.next - 1, at=at, body=body, size=size
     )
-    if log.size > settings.STATECORE_LOG_BYTES:
-        log.size = drop_oldest(log, int(settings.STATECORE_LOG_BYTES * KEPT_PART), at)
+    if log.size > settings.STATECORE_TASK_LOG_BYTES:
+        log.size = drop_oldest(log, int(settings.STATECORE_TASK_LOG_BYTES * KEPT_PART), at)
     log.save(update_fields=["attempt", "first", "next", "size", "paid_until"])
     return log.next
 
@@ -122,7 +122,7 @@ def _count_stored(log: TaskLog, offset: int) -> int:
 
 def _charge(log: TaskLog, size: int, at: datetime) -> None:
     """Count bytes against the rate of the task; raises LogTooFast with the seconds until they are permitted."""
-    rate = settings.STATECORE_LOG_BYTES_PER_SECOND
+    rate = settings.STATECORE_TASK_LOG_BYTES_PER_SECOND
     paid_until = max(log.paid_until, at) + timedelta(seconds=size / rate)
     ahead = (paid_until - at).total_seconds() - max(BURST_SECONDS, size / rate)
     if ahead > 0:
