@@ -66,11 +66,10 @@ def decide(request: HttpRequest, approval_id: str) -> HttpResponse:
         raise Http404("A request for approval is approved or denied.")
     actor, comment = permissions.get_actor(request), request.POST.get("comment", "")
     key = forms.read_request_key(request)
-    outcome, refusal = forms.call(lambda: DECISIONS[decision](found.pk, actor=actor, comment=comment, request=key))
-    if outcome is None:
-        assert refusal is not None  # noqa: S101 - one of the two
+    outcome = forms.call(lambda: DECISIONS[decision](found.pk, actor=actor, comment=comment, request=key))
+    if isinstance(outcome, Refusal):
         context = {"each": _describe(request, _get(request, approval_id)), "comment": comment}
-        return forms.render_refusal(request, PAGE, context, refusal)
+        return forms.render_refusal(request, PAGE, context, outcome)
     if decision == "approve":
         return forms.redirect_to_receipt(outcome)
     messages.success(request, f"Denied: {found}. Nothing was changed.", extra_tags="good")

@@ -34,13 +34,12 @@ def force(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
     if request.method != "POST":
         context = {**_context(request, entity, to_state), **_preview(request, entity, to_state)}
         return rendering.render(request, PREVIEW if rendering.is_fragment(request) else TEMPLATE, context)
-    outcome, refusal = forms.call(lambda: _override(request, entity, to_state))
-    if outcome is not None:
+    outcome = forms.call(lambda: _override(request, entity, to_state))
+    if not isinstance(outcome, Refusal):
         return forms.redirect_after_force(outcome)
-    assert refusal is not None  # noqa: S101 - one of the two
     latest = get_entity(request, collection, entity_id, "override")
     context = {**_context(request, latest, to_state), **_preview(request, latest, to_state)}
-    return forms.render_refusal(request, TEMPLATE, context, refusal)
+    return forms.render_refusal(request, TEMPLATE, context, outcome)
 
 
 def _override(request: HttpRequest, entity: Entity, to_state: str) -> transitions.Outcome:

@@ -42,11 +42,11 @@ def read_expected_version(request: HttpRequest) -> int | None:
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
 
 
-def call(service: Callable[[], Outcome]) -> tuple[Outcome | None, Refusal | None]:
+def call(service: Callable[[], Outcome]) -> Outcome | Refusal:
     try:
-        return service(), None
+        return service()
     except Refusal as refusal:
-        return None, refusal
+        return refusal
 
 
 def redirect_to_receipt(outcome: Outcome) -> HttpResponse:

@@ -15,6 +15,7 @@ from statecore.dashboard import labels, permissions, rendering
 from statecore.dashboard.navigation import machine_name
 from statecore.kernel.actors import Kind
 from statecore.kernel.entity import Entity
+from statecore.kernel.refusals import Refusal
 from statecore.kernel.transition import Transition
 
 from . import forms
@@ -38,15 +39,15 @@ def transition(request: HttpRequest, collection: str, entity_id: str, trigger: s
                 request, PREVIEW, {**context, **_preview(request, entity, Request(trigger=trigger))}
             )
         return rendering.render(request, TRANSITION, context)
-    outcome, refusal = forms.call(lambda: _fire(request, entity, declared[0]))
-    if outcome is not None and outcome.changed:
-        return forms.redirect_to_receipt(outcome)
-    if refusal is None:
+    outcome = forms.call(lambda: _fire(request, entity, declared[0]))
+    if not isinstance(outcome, Refusal):
+        if outcome.changed:
+            return forms.redirect_to_receipt(outcome)
         return rendering.render(request, TRANSITION, {**_context(request, entity, declared), "unchanged": True})
     latest = get_entity(request, collection, entity_id, "operate")
     context = _context(request, latest, declared)
-    context["refusal_text"] = labels.refusal_text(refusal.as_dict(), latest.flow, trigger)
-    return forms.render_refusal(request, TRANSITION, context, refusal)
+    context["refusal_text"] = labels.refusal_text(outcome.as_dict(), latest.flow, trigger)
+    return forms.render_refusal(request, TRANSITION, context, outcome)
 
 
 def _fire(request: HttpRequest, entity: Entity, declared: Transition) -> transitions.Outcome:
@@ -108,7 +109,7 @@ def retry(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
             preview = _preview(request, entity, Request(action=Name.RETRY))
             return rendering.render(request, PREVIEW, {**context, **preview})
         return rendering.render(request, RETRY, context)
-    outcome, refusal = forms.call(
+    outcome = forms.call(
         lambda: transitions.retry(
             type(entity),
             entity.pk,
@@ -117,7 +118,6 @@ def retry(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
             request=forms.read_request_key(request),
         )
     )
-    if outcome is not None:
+    if not isinstance(outcome, Refusal):
         return forms.redirect_to_receipt(outcome)
-    assert refusal is not None  # noqa: S101 - one of the two
-    return forms.render_refusal(request, RETRY, context, refusal)
+    return forms.render_refusal(request, RETRY, context, outcome)

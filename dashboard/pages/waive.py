@@ -31,12 +31,11 @@ def waive(request: HttpRequest, collection: str, entity_id: str) -> HttpResponse
         raise Http404
     if request.method != "POST":
         return rendering.render(request, TEMPLATE, _context(request, entity))
-    outcome, refusal = forms.call(lambda: _waive(request, entity))
-    if outcome is not None:
+    outcome = forms.call(lambda: _waive(request, entity))
+    if not isinstance(outcome, Refusal):
         return forms.redirect_after_force(outcome)
-    assert refusal is not None  # noqa: S101 - one of the two
     latest = get_entity(request, collection, entity_id, "waive")
-    return forms.render_refusal(request, TEMPLATE, _context(request, latest), refusal)
+    return forms.render_refusal(request, TEMPLATE, _context(request, latest), outcome)
 
 
 def _waive(request: HttpRequest, entity: Entity) -> transitions.Outcome:
