@@ -7,6 +7,7 @@ savepoint, so that policies, guards and refusals are those of the single call.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -90,7 +91,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class BulkAction:
+class BulkAction(ABC):
     """An action with its request, for the entities of one machine."""
 
     model: type[Entity]
@@ -138,11 +139,23 @@ class BulkAction:
         """Return the rows, of those in `states`, to which the action applies as far as a query can decide."""
         return rows
 
+    @abstractmethod
     def apply(
         self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
     ) -> list[Result]:
         """Apply the action to each entity and return the results in their order; a refusal changes only its own."""
 
+    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
+        """Apply the action and roll it back."""
+        return self.apply(ids, actor=actor, dry_run=True)
+
+
+class ActionForEach(BulkAction):
+    """An action that is applied to one entity after the other, each in a savepoint."""
+
+    def apply(
+        self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
+    ) -> list[Result]:
         def apply_to_each(work: UnitOfWork) -> list[Result]:
             return [self._attempt(work, entity_id, actor) for entity_id in ids]
 
@@ -167,11 +180,12 @@ class BulkAction:
         except Refusal as refusal:
             return Result(entity_id, refusal=refusal)
 
+    @abstractmethod
     def apply_to_one(self, entity_id: str, actor: Actor, work: UnitOfWork) -> Result:
-        raise NotImplementedError
+        """Apply the action; raises the refusal of the single call."""
 
 
-class Fire(BulkAction):
+class Fire(ActionForEach):
     """Fire a trigger, in one batch."""
 
     portion = 500
@@ -216,7 +230,7 @@ class Fire(BulkAction):
         return Result.of_outcome(entity_id, outcome)
 
 
-class Retry(BulkAction):
+class Retry(ActionForEach):
     def check_request(self, actor: Actor) -> None:
         require_retry(self.model, actor)
 
@@ -231,7 +245,7 @@ class Retry(BulkAction):
         return Result.of_outcome(entity_id, outcome)
 
 
-class Override(BulkAction):
+class Override(ActionForEach):
     permission = "override"
     takes = ("to_state", "category", "metadata")
 
@@ -266,7 +280,7 @@ class Override(BulkAction):
         return Result.of_outcome(entity_id, outcome)
 
 
-class Waive(BulkAction):
+class Waive(ActionForEach):
     permission = "waive"
     takes = ("category", "expires_at")
 
@@ -293,7 +307,7 @@ class Waive(BulkAction):
         return Result.of_outcome(entity_id, outcome)
 
 
-class PauseRun(BulkAction):
+class PauseRun(ActionForEach):
     """Pause the workstreams of runs."""
 
     workstream_states: ClassVar[Collection[str]] = PAUSABLE
@@ -317,7 +331,7 @@ class ResumeRun(PauseRun):
         return _combine(entity_id, pauses.resume_run(entity_id, actor=actor, reason=self.request.reason, within=work))
 
 
-class DrainWorker(BulkAction):
+class DrainWorker(ActionForEach):
     def select(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows.filter(draining=False)
 
@@ -366,9 +380,6 @@ class Acknowledge(BulkAction):
             return [self._describe(pk, hanging.get(pk), open_ids) for pk in ids]
 
         return run_in_transaction(change, within=within, dry_run=dry_run)
-
-    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
-        return self.apply(ids, actor=actor, dry_run=True)
 
     def change_incident(self, incident_id: int, actor: Actor) -> None:
         incidents.acknowledge(incident_id, actor.name, note=self.request.reason)
