@@ -134,7 +134,8 @@ def has_part(parts: Any) -> Q:
 def related_column(model: type[Model], key: str, name: str) -> Subquery:
     """Returns a column of the row that a foreign key refers to."""
     target: Any = related(model, key)
-    return Subquery(target.objects.filter(pk=OuterRef(f"{key}_id")).values(name))
+    # There is one row at most; Django 6.1 requires a slice where the column is compared with a key.
+    return Subquery(target.objects.filter(pk=OuterRef(f"{key}_id")).values(name)[:1])
 
 
 def has_no_successor(model: type[Model]) -> Q:
