@@ -86,6 +86,7 @@ class Artifacts(TaskArtifacts):
 
 class Artifact(TaskArtifacts):
     route = "tasks/<str:task_id>/artifacts/<str:name>"
+    name = "artifact"
 
     @operation(
         "Download an artifact",

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 
+import statecore
 from statecore.dashboard.assets import find_imports
 from statecore.dashboard.templatetags.console import module
 
-SCRIPTS = Path(settings.STATICFILES_DIRS[0]) / "dashboard"
+SCRIPTS = Path(statecore.__file__).with_name("static") / "dashboard"
 
 
 def test_indirect_imports_are_listed_once():
