@@ -134,17 +134,22 @@ class Run:
         return {name: run for name, run in found.items() if not only or any(word in name for word in only)}
 
     async def _work(self, name: str, address: Address, prefix: str, work: Any) -> Round:
+        # New ones for each round: while the others have their turn, the server closes connections that are idle.
+        connections = [await Connection.open(address, self.token) for _ in range(AGENTS)]
         if name not in self.agents:
-            connections = [await Connection.open(address, self.token) for _ in range(AGENTS)]
             self.agents[name] = [Agent(each, f"{prefix}{number}") for number, each in enumerate(connections)]
             if name != RAW:
                 await asyncio.gather(*(agent.register() for agent in self.agents[name]))
+        for agent, connection in zip(self.agents[name], connections, strict=True):
+            agent.connection = connection
         enqueueing = self._enqueue_raw() if name == RAW else await submit(self.agents[name][0].connection, self.count)
         await self._await_quiet()
         before = self.statecore.read_cpu_seconds()
         seconds, calls = await run_agents(self.agents[name], work, self.each)
         await self._await_quiet()
         after = self.statecore.read_cpu_seconds()
+        for connection in connections:
+            connection.close()
         cpu = {part: after[part] - before[part] for part in after}
         return Round(self.count / seconds, self.count / (seconds + enqueueing), calls, cpu)
 

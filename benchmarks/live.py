@@ -96,6 +96,7 @@ def measure_latency(
         target=_run_listeners, args=(there, options.sockets, options.boards, count, token, port)
     )
     listening.start()
+    there.close()  # so that a failed listener ends the run
     first = here.recv()  # all sockets are connected
     before = _cpu_seconds(web), _cpu_seconds(listening.pid)
     committed = run_in_process(settings, write, count, 1 / options.rate)
