@@ -77,12 +77,14 @@ async def run_agents(
     return time.perf_counter() - start, took
 
 
-async def submit(connection: Connection, tasks: int) -> float:
+async def submit(address: Address, token: str, tasks: int) -> float:
     """Submits a plan and starts it. Returns the seconds that the call takes."""
-    body = orjson.dumps(build_plan(tasks))
+    connection, body = await Connection.open(address, token), orjson.dumps(build_plan(tasks))
     start = time.perf_counter()
     await connection.post("/api/v1/runs/submit/", body)
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    connection.close()
+    return seconds
 
 
 def build_plan(tasks: int) -> dict[str, Any]:

@@ -134,24 +134,29 @@ class Run:
         return {name: run for name, run in found.items() if not only or any(word in name for word in only)}
 
     async def _work(self, name: str, address: Address, prefix: str, work: Any) -> Round:
-        # New ones for each round: while the others have their turn, the server closes connections that are idle.
+        enqueueing = self._enqueue_raw() if name == RAW else await submit(self.rest, self.token, self.count)
+        await self._await_quiet()
+        # New ones for each round: the server closes connections that are idle for a while.
         connections = [await Connection.open(address, self.token) for _ in range(AGENTS)]
-        if name not in self.agents:
-            self.agents[name] = [Agent(each, f"{prefix}{number}") for number, each in enumerate(connections)]
-            if name != RAW:
-                await asyncio.gather(*(agent.register() for agent in self.agents[name]))
-        for agent, connection in zip(self.agents[name], connections, strict=True):
-            agent.connection = connection
-        enqueueing = self._enqueue_raw() if name == RAW else await submit(self.agents[name][0].connection, self.count)
-        await self._await_quiet()
+        agents = await self._connect(name, prefix, connections)
         before = self.statecore.read_cpu_seconds()
-        seconds, calls = await run_agents(self.agents[name], work, self.each)
-        await self._await_quiet()
-        after = self.statecore.read_cpu_seconds()
+        seconds, calls = await run_agents(agents, work, self.each)
         for connection in connections:
             connection.close()
+        await self._await_quiet()
+        after = self.statecore.read_cpu_seconds()
         cpu = {part: after[part] - before[part] for part in after}
         return Round(self.count / seconds, self.count / (seconds + enqueueing), calls, cpu)
+
+    async def _connect(self, name: str, prefix: str, connections: list[Connection]) -> list[Agent]:
+        """Returns the contender's agents, which keep the tasks that they hold, with these connections."""
+        is_new = name not in self.agents
+        agents = self.agents.setdefault(name, [Agent(each, f"{prefix}{n}") for n, each in enumerate(connections)])
+        for agent, connection in zip(agents, connections, strict=True):
+            agent.connection = connection
+        if is_new and name != RAW:
+            await asyncio.gather(*(agent.register() for agent in agents))
+        return agents
 
     def _enqueue_raw(self) -> float:
         import psycopg
