@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,5 +61,8 @@ def _process(words: list[str], settings: Environ) -> Iterator[subprocess.Popen[b
 
 def cpu_seconds(pid: int) -> float:
     """Returns the processor time of a process and all its descendants, including those that have ended."""
-    parent = psutil.Process(pid)
-    return sum(sum(each.cpu_times()[:4]) for each in (parent, *parent.children(recursive=True)))
+    parent, seconds = psutil.Process(pid), 0.0
+    for each in (*parent.children(recursive=True), parent):
+        with suppress(psutil.NoSuchProcess):  # one that ends now is part of its parent's time
+            seconds += sum(each.cpu_times()[:4])
+    return seconds
