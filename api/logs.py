@@ -84,8 +84,8 @@ class Logs(ApiView):
         {200: page_of(LINE)},
         params=[AFTER, SIZE, query("attempt", ATTEMPT, "Only the lines of this attempt.")],
         description="With `Accept: text/event-stream` the log is followed until the attempt ends: one event per "
-        "line, whose id is the number of the line, and at last an event `end`. A line of the stream `system` says "
-        "which lines were dropped.",
+        "line, whose id is the number of the line, and at last an event `end`. A line of the stream `system` "
+        "names the lines that were dropped.",
     )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         entities.get_entity(Task, task_id)

@@ -46,7 +46,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class As:
-    """The schema of a field of a body, in its annotation, where its Python type says too little."""
+    """The schema of a field of a body, in its annotation, where its Python type is not enough."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema

@@ -125,7 +125,7 @@ def measure(report: Report, settings: Environ, events: int, count: int, port: in
 
 
 def _wait(arrivals: Arrivals, count: int) -> float:
-    """Waits until the receiver has this many messages; returns how many came per second, and starts anew."""
+    """Waits until the receiver has this many messages; returns how many came per second, and starts a new count."""
     patience = time.monotonic() + PATIENCE_SECONDS
     while arrivals[COUNT] < count:
         if time.monotonic() > patience:

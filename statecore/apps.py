@@ -47,7 +47,7 @@ class StatecoreConfig(AppConfig):
 
 
 def _complete_settings() -> None:
-    """Sets what a project with settings of its own lacks; those of an installation have everything."""
+    """Sets the settings that a project lacks; an installation has all of them."""
     if hasattr(settings, "STATECORE_HOME"):
         return
     from .project import defaults

@@ -15,7 +15,7 @@ from statecore.kernel.refusals import NotFound, PermissionDenied
 from statecore.read_models import incidents, stuck
 from statecore.records import Incident
 from statecore.records import incident as record
-from statecore.records.incident import NOTE_LENGTH
+from statecore.records.incident import CHANGE_PERMISSION, NOTE_LENGTH
 from statecore.records.token import Scope
 from statecore.transitions.unit_of_work import UnitOfWork
 
@@ -28,9 +28,6 @@ from ..request_body import As, Body, RequestBody
 from ..responses import json_response
 from ..views import ApiView
 from .board import INCIDENT_SUMMARY, STUCK
-
-CHANGE_INCIDENT = "statecore.change_incident"
-
 
 _TIMES = dict.fromkeys(("resolved_at", "acknowledged_at", "snoozed_until"), nullable(TIME))
 _FIELDS = {
@@ -220,8 +217,8 @@ def _change(
     request: Request, incident_id: int, shape: type[Any], apply: Callable[[str, Any], Incident]
 ) -> HttpResponse:
     body, actor = RequestBody(request, shape), actor_of(request)
-    if not actor.has_permission(CHANGE_INCIDENT):
-        raise PermissionDenied(f"{actor.name} may not change incidents", required=CHANGE_INCIDENT)
+    if not actor.has_permission(CHANGE_PERMISSION):
+        raise PermissionDenied(f"{actor.name} may not change incidents", required=CHANGE_PERMISSION)
     _get(request, incident_id)
 
     def change(work: UnitOfWork | None) -> dict[str, Any]:

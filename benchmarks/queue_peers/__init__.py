@@ -1,4 +1,4 @@
-"""Other task queues on the same PostgreSQL, each with its own worker in a process of its own.
+"""Other task queues on the same PostgreSQL, each with its own worker in a separate process.
 
 Each program prints `ready`, then reads a number of tasks per line, enqueues them, works them off, and prints a JSON
 object: the `seconds`, and of them those of `enqueue`.

@@ -32,7 +32,6 @@ PAGE, DETAIL, LIST, ROW = (
     "dashboard/incidents.html", "dashboard/incident.html", "dashboard/parts/incidents.html",
     "dashboard/parts/incident_row.html",
 )  # fmt: skip
-CHANGE = "statecore.change_incident"
 PAGE_SIZE, ENTITIES_SIZE, MAX_OWNERS = 50, 50, 200
 SNOOZES = {"15": "15 minutes", "60": "1 hour", "240": "4 hours", "1440": "1 day", "10080": "1 week"}
 VIEWS = {
@@ -80,7 +79,7 @@ def _build_row(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "impact": read_model.describe_impact(shown["counts"], shown["runs"]),
         "action": actions[0] if actions else None,
         "is_snoozed": incident.is_snoozed(now()),
-        "may_change": incident.resolved_at is None and permissions.may_write(request, CHANGE),
+        "may_change": incident.resolved_at is None and permissions.may_write(request, record.CHANGE_PERMISSION),
     }
 
 
@@ -124,7 +123,7 @@ def _build_context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "history": incident.history.order_by("-pk")[:100],
         "runbook": runbook.render_section(incident.rule),
         "snoozes": SNOOZES.items(),
-        "owners": _list_owners() if permissions.may_write(request, CHANGE) else [],
+        "owners": _list_owners() if permissions.may_write(request, record.CHANGE_PERMISSION) else [],
         "given": {"note": "", "owner": incident.owner, "minutes": "60", **request.POST.dict()},
     }
 
@@ -154,7 +153,7 @@ def _list_owners() -> list[str]:
 @require_POST
 def act(request: HttpRequest, incident_id: int) -> HttpResponse:
     """One of the operator's actions. After a conflict the page shows the current state and keeps what was typed."""
-    permissions.require_permission(request, CHANGE)
+    permissions.require_permission(request, record.CHANGE_PERMISSION)
     permissions.require_writable()
     _get(request, incident_id)
     action = ACTIONS.get(request.POST.get("action", ""))

@@ -66,7 +66,7 @@ def _chosen_machines(request: HttpRequest) -> list[Flow]:
 
 
 def _wall_order(flow: Flow) -> tuple[bool, tuple[bool, int]]:
-    """Tasks first: they are what a display is looked at for."""
+    """Tasks come first, because displays are for following the work."""
     return flow is not Task.flow, navigation.menu_order(flow)
 
 

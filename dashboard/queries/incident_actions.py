@@ -24,7 +24,7 @@ class Button(NamedTuple):
 
 
 def is_group(incident: Incident) -> bool:
-    """Whether its entities have no cause in common but their state, so that each needs an action of its own."""
+    """Whether its entities have no cause in common but their state, so that each needs a separate action."""
     return incident.key.startswith(f"{OWN} ")
 
 

@@ -44,7 +44,7 @@ def connect() -> None:
     user_logged_in.connect(_record_login)
     user_logged_out.connect(_record_logout)
     user_login_failed.connect(_record_failed_login)
-    # A project with logins of its own need not have these.
+    # A project with another login need not have these.
     if apps.is_installed("django_otp.plugins.otp_totp"):
         _connect_second_factors()
     if apps.is_installed("axes"):

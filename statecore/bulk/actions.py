@@ -47,7 +47,6 @@ from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
 from ..transitions.waivers import check_waiver
 from .results import Result
 
-CHANGE_INCIDENT = "statecore.change_incident"
 TRY_SECONDS = 2.0  # of a dry run that tries one entity after the other, with the locks that it takes
 
 
@@ -353,8 +352,8 @@ class Acknowledge(BulkAction):
 
     def check_request(self, actor: Actor) -> None:
         super().check_request(actor)
-        if not actor.has_permission(CHANGE_INCIDENT):
-            raise PermissionDenied(f"{actor.name} may not change incidents", required=CHANGE_INCIDENT)
+        if not actor.has_permission(incidents.CHANGE_PERMISSION):
+            raise PermissionDenied(f"{actor.name} may not change incidents", required=incidents.CHANGE_PERMISSION)
 
     def states(self) -> Collection[str]:
         return self.flow.states

@@ -129,7 +129,7 @@ class Entity(models.Model):
 
     @classmethod
     def closed_to_agents(cls, ids: Iterable[str]) -> list[str]:
-        """Returns those of the ids to which agents may not link entities of their own."""
+        """Returns those of the ids to which agents may not link their entities."""
         return []
 
     def lease_is_stale(self, attempt: object) -> bool:

@@ -25,7 +25,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A Celery task that beat starts again and again, and the queue whose workers execute it."""
+    """A Celery task that beat starts repeatedly, and the queue whose workers execute it."""
 
     task: str
     every: timedelta

@@ -33,7 +33,7 @@ HOST = socket.gethostname()
 
 
 class ProcessReporter:
-    """The report of this process. `start` reports in a thread with a connection of its own."""
+    """The report of this process. `start` reports in a thread with a separate connection."""
 
     def __init__(self, role: str, name: str = "") -> None:
         self.role, self.name = role, name or os.environ.get(pulse.NAME) or role

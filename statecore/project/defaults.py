@@ -1,6 +1,6 @@
 """The settings that the code and the processes of Statecore read, from the environment.
 
-`settings` has them for an installation. In a project with settings of its own, the application sets those that the
+`settings` has them for an installation. In a project with other settings, the application sets those that the
 project lacks (`statecore.apps`).
 """
 

@@ -14,7 +14,7 @@ def main() -> None:
     try:
         execute_from_command_line(sys.argv)
     except OperationalError:
-        # A database that cannot be reached is told in one sentence; any other error is a bug.
+        # An unreachable database is reported in one sentence; any other error is a bug.
         preflight.check_database()
         raise
 

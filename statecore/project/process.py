@@ -47,7 +47,7 @@ def command(given: Namespace, env: Environment) -> list[str]:
 
 
 def name(given: Namespace) -> str:
-    """Returns the name under which the process reports: with the port or the name that tells it from others."""
+    """Returns the name under which the process reports: with the port or the name that distinguishes it from others."""
     if given.process in NAMED and given.name:
         return str(given.name)
     return f"{given.process}-{given.port}" if getattr(given, "port", None) else str(given.process)

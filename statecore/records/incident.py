@@ -25,6 +25,7 @@ KEY_LENGTH, NOTE_LENGTH = 200, 2_000
 MAX_ID = 2**63 - 1
 RETENTION = timedelta(days=90)
 SYSTEM = "system"
+CHANGE_PERMISSION = "statecore.change_incident"
 
 
 class Action(models.TextChoices):
@@ -201,7 +202,7 @@ def assign(incident_id: int, name: str, owner: str, *, note: str = "", version: 
 def snooze(
     incident_id: int, name: str, until: datetime | None, *, note: str = "", version: int | None = None
 ) -> Incident:
-    """Keep an incident and its alerts quiet until a moment; None ends that. Its alerts send no notifications."""
+    """Snooze an incident and silence its alerts until a time; None ends both."""
     _check_text("note", note)
     at = now()
     if until is not None and until <= at:

@@ -10,7 +10,7 @@ from ..kernel.clock import now
 
 # A process that has not reported for this long is hung, was killed, or has lost its host or the database.
 SILENT_AFTER = timedelta(seconds=18)
-# A silent process that nobody started again is part of the past.
+# A silent process that was not started again is deleted.
 FORGOTTEN_AFTER = timedelta(hours=1)
 
 

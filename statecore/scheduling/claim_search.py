@@ -72,7 +72,7 @@ IN_QUEUE = (
     "ORDER BY row.state_entered_at, row.id LIMIT {share}"
 )
 ORDER = "ORDER BY queue.priority DESC, queue.turn, queue.id"
-# The queues are ordered in a subquery of their own, because to sort its result the statement would have to lock a task
+# The queues are ordered in a separate subquery, because to sort its result the statement would have to lock a task
 # of each. Its LIMIT has no effect but on the planner, which without it expects to read all queues and sorts them.
 LOCK = " FOR NO KEY UPDATE OF row SKIP LOCKED"
 SEARCH = {

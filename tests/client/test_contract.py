@@ -1,4 +1,4 @@
-"""The client and the tools for language models make every call of the OpenAPI document, and only as it says."""
+"""The client and the tools for language models make every call of the OpenAPI document, and only as it declares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.client.contract import Contract
 URL = "http://127.0.0.1"
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 COLLECTIONS = [*(flow.collection for flow in registry.flows()), "phases", "diffs"]
-# Arguments whose content the annotation does not say.
+# Arguments whose content the annotation does not describe.
 ARGUMENTS: dict[str, Any] = {
     **TEXTS,
     "plan": {"phase": "p", "workstreams": [{"id": "w", "tasks": [{"id": "t"}]}]},

@@ -1,4 +1,4 @@
-"""Statecore as one application of a project that has settings of its own."""
+"""Statecore as one application of a project that has other settings."""
 
 from __future__ import annotations
 

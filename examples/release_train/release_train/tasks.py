@@ -1,4 +1,4 @@
-"""The work that a Celery worker does for trains; `apps.py` says how often."""
+"""The work that a Celery worker does for trains; `apps.py` has the interval."""
 
 from celery import shared_task
 

@@ -277,7 +277,7 @@ FINDING_RULES = (
     FindingRule(
         NO_WORKER,
         Severity.CRITICAL,
-        "tasks have been queued for more than {no_worker_minutes} minutes, and no live worker has their capabilities",
+        "tasks have been queued for more than {no_worker_minutes} min, and no live worker has their capabilities",
     ),
     FindingRule(
         INTEGRITY, Severity.CRITICAL, "stored data does not verify: it was changed in another way than by a transition"

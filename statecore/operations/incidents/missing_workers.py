@@ -19,7 +19,7 @@ ANY = "any"  # the key of tasks that require no capability
 
 
 def alert_missing_workers(at: datetime) -> None:
-    """Opens, updates and resolves the alerts. A moment without a worker, as between two agents, is none."""
+    """Opens, updates and resolves the alerts. A short time without a worker, as between two agents, opens none."""
     patience = timedelta(minutes=get_limit("no_worker_minutes"))
     late = [_describe(each) for each in find_unserved(at) if at - each.since >= patience]
     for violation in late:

@@ -18,7 +18,7 @@ from .lifecycle import open_incident
 
 MAX_ALERTS = 1_000  # that a sweep reads, the oldest first
 FLOWS = {rule.name: rule.flow for rule in ENTRY_RULES}
-WITHOUT_INCIDENT = {"stuck", "blocked_tasks"}  # they sum up entities that hang on incidents of their own
+WITHOUT_INCIDENT = {"stuck", "blocked_tasks"}  # they sum up entities that hang on other incidents
 
 
 def update_alerts(at: datetime) -> None:

@@ -72,7 +72,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_run(run: Run) -> Estimate:
-    """Computed once in some seconds, however many ask."""
+    """Computed once in some seconds for all viewers."""
     key = f"estimate:{run.pk}:{run.version}"
     found: Estimate | None = cache.get(key)
     if found is None:

@@ -98,7 +98,7 @@ def _order_by_urgency(rows: QuerySet[Incident]) -> QuerySet[Incident]:
 
 
 def is_shown(incident: Incident, visible: VisibleMachines) -> bool:
-    """Whether a user may see that there is this incident."""
+    """Whether a user may see that this incident exists."""
     return _may_see_cause(incident, visible) or any(each in (visible or ()) for each in incident.counts)
 
 

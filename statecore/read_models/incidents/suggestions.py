@@ -43,7 +43,7 @@ class Suggestion(NamedTuple):
 
 
 def suggest_actions(entity: Entity, links: list[Link], kind: Kind, at: datetime) -> list[Suggestion]:
-    """Returns the actions for an entity that hangs on a cause, the best one first, whoever may take them.
+    """Returns the actions for an entity that hangs on a cause, the best one first, whatever permissions they need.
 
     To force a state is suggested only if no other action applies.
     """
