@@ -8,9 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from django.db import models
 
+from statecore.bulk import Name, list_names, resolve
 from statecore.bulk import Request as BulkRequest
-from statecore.bulk import list_names, resolve
-from statecore.bulk.actions import Name
 from statecore.journal import KEY_LENGTH, EventKind
 from statecore.kernel import registry
 from statecore.kernel.entity import UNSHOWN

@@ -8,8 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from statecore import transitions
-from statecore.bulk import Request, count_caused, resolve
-from statecore.bulk.actions import Name
+from statecore.bulk import Name, Request, count_caused, resolve
 from statecore.bulk.results import describe_caused
 from statecore.dashboard import labels, permissions, rendering
 from statecore.dashboard.navigation import machine_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def _render_block(lines: list[str]) -> SafeString:
     return format_html("<p>{}</p>", _render_words(" ".join(lines)))
 
 
-def _join(pattern: str, parts: object) -> SafeString:
-    return format_html_join("", pattern, ((part,) for part in parts))  # type: ignore[attr-defined]
+def _join(pattern: str, parts: Iterable[SafeString]) -> SafeString:
+    return format_html_join("", pattern, ((part,) for part in parts))
 
 
 def _render_words(text: str) -> SafeString:

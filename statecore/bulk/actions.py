@@ -6,62 +6,30 @@ savepoint, so that policies, guards and refusals are those of the single call.
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from enum import StrEnum
-from functools import partial
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from .. import transitions
 from ..kernel.actors import Actor, Kind
-from ..kernel.entity import Entity
 from ..kernel.flow import Flow
-from ..kernel.refusals import (
-    ApprovalRequired,
-    GuardFailed,
-    Invalid,
-    PermissionDenied,
-    Refusal,
-    TerminalState,
-    UnknownTrigger,
-    Unmet,
-)
+from ..kernel.refusals import ApprovalRequired, Invalid, TerminalState, UnknownTrigger
 from ..kernel.transition import Param, validate_params
 from ..machines.run import Run
 from ..machines.worker import Worker
 from ..machines.workstream import PAUSABLE, Workstream
 from ..machines.workstream import State as WorkstreamState
-from ..records import incident as incidents
-from ..records.incident import IncidentEntity
 from ..scheduling import drain_worker, pauses
 from ..transitions import rights
-from ..transitions.change import validate_reason_and_metadata
 from ..transitions.override import check_override, recording_refusals
 from ..transitions.retry import require_retry
-from ..transitions.unit_of_work import UnitOfWork, run_in_transaction
+from ..transitions.unit_of_work import UnitOfWork
 from ..transitions.waivers import check_waiver
+from .base import ActionForEach, BulkAction, Name, Request
+from .incident_actions import Acknowledge, Assign
 from .results import Result
-
-TRY_SECONDS = 2.0  # of a dry run that tries one entity after the other, with the locks that it takes
-
-
-class Name(StrEnum):
-    TRANSITION = "transition"
-    CANCEL = "cancel"
-    RETRY = "retry"
-    OVERRIDE = "override"
-    WAIVE = "waive"
-    PAUSE = "pause"
-    RESUME = "resume"
-    DRAIN = "drain"
-    ACKNOWLEDGE = "acknowledge"
-    ASSIGN = "assign"
-
 
 # The first word of the transitions that an action fires where the machine declares them for operators.
 VERBS: dict[str, set[str]] = {
@@ -70,118 +38,6 @@ VERBS: dict[str, set[str]] = {
     Name.RESUME: {"resume"},
     Name.DRAIN: {"drain"},
 }
-
-
-OPTIONS = ("trigger", "to_state", "category", "expires_at", "metadata")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be done to each entity; which of the fields are needed depends on the action."""
-
-    action: str = Name.TRANSITION
-    trigger: str = ""
-    to_state: str = ""
-    reason: str = ""
-    category: str = ""
-    expires_at: datetime | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class BulkAction(ABC):
-    """An action with its request, for the entities of one machine."""
-
-    model: type[Entity]
-    request: Request
-    # How many entities are one transaction, whose locks delay others, and how many are changed within a request.
-    portion: ClassVar[int] = 20
-    at_once: ClassVar[int] = 100
-    permission: ClassVar[str] = "operate"
-    # The fields of a request that it takes, beside `action` and `reason`.
-    takes: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def flow(self) -> Flow:
-        return self.model.flow
-
-    def check(self, actor: Actor) -> None:
-        """Refuse what every entity would refuse."""
-        given = {name for name in OPTIONS if getattr(self.request, name)} | self.request.params.keys()
-        taken = {*self.takes, *(self.request.params if "params" in self.takes else ())}
-        if given - taken:
-            raise Invalid({name: [f"is not a field of {self.request.action}."] for name in sorted(given - taken)})
-        validate_reason_and_metadata(self.request.reason, self.request.metadata, self.request.params)
-        self.check_request(actor)
-
-    def check_request(self, actor: Actor) -> None:
-        """Require an operator with the permission: agents take none of these actions."""
-        if actor.kind is not Kind.OPERATOR:
-            required = self.flow.permission(self.permission)
-            raise PermissionDenied(f"only an operator may {self.request.action} many", required=required)
-        rights.require(actor, self.flow, self.permission)
-
-    def fields(self) -> tuple[Param, ...]:
-        """The fields that `params` may have."""
-        return ()
-
-    def states(self) -> Collection[str]:
-        """The states in which the action is open."""
-        return self.flow.live
-
-    def is_decided_by_state(self) -> bool:
-        """Whether the action applies to every entity in one of its states, so that `select` adds no condition."""
-        return False
-
-    def select(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows, of those in `states`, to which the action applies as far as a query can decide."""
-        return rows
-
-    @abstractmethod
-    def apply(
-        self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
-    ) -> list[Result]:
-        """Apply the action to each entity and return the results in their order; a refusal changes only its own."""
-
-    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
-        """Apply the action and roll it back."""
-        return self.apply(ids, actor=actor, dry_run=True)
-
-
-class ActionForEach(BulkAction):
-    """An action that is applied to one entity after the other, each in a savepoint."""
-
-    def apply(
-        self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
-    ) -> list[Result]:
-        def apply_to_each(work: UnitOfWork) -> list[Result]:
-            return [self._attempt(work, entity_id, actor) for entity_id in ids]
-
-        return run_in_transaction(apply_to_each, within=within, dry_run=dry_run)
-
-    def try_out(self, ids: list[str], *, actor: Actor) -> list[Result]:
-        """Apply the action and roll it back; where it takes long, only to the first entities."""
-
-        def try_each(work: UnitOfWork) -> list[Result]:
-            ends, results = time.monotonic() + TRY_SECONDS, []
-            for entity_id in ids:
-                results.append(self._attempt(work, entity_id, actor))
-                if time.monotonic() > ends:
-                    break
-            return results
-
-        return run_in_transaction(try_each, dry_run=True)
-
-    def _attempt(self, work: UnitOfWork, entity_id: str, actor: Actor) -> Result:
-        try:
-            return run_in_transaction(partial(self.apply_to_one, entity_id, actor), within=work)
-        except Refusal as refusal:
-            return Result(entity_id, refusal=refusal)
-
-    @abstractmethod
-    def apply_to_one(self, entity_id: str, actor: Actor, work: UnitOfWork) -> Result:
-        """Apply the action; raises the refusal of the single call."""
 
 
 class Fire(ActionForEach):
@@ -342,75 +198,6 @@ class DrainWorker(ActionForEach):
         drain_worker(entity_id, actor=actor, reason=self.request.reason, within=work)
         own, *caused = [*work.entries[before:], None]
         return Result(entity_id, not was_draining or own is not None, own, tuple(filter(None, caused)))
-
-
-class Acknowledge(BulkAction):
-    """Acknowledge the open incidents on which the entities hang, each once."""
-
-    portion = 500
-    at_once = 500
-
-    def check_request(self, actor: Actor) -> None:
-        super().check_request(actor)
-        if not actor.has_permission(incidents.CHANGE_PERMISSION):
-            raise PermissionDenied(f"{actor.name} may not change incidents", required=incidents.CHANGE_PERMISSION)
-
-    def states(self) -> Collection[str]:
-        return self.flow.states
-
-    def select(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        return rows.filter(pk__in=self.find_open().values("entity_id"))
-
-    def find_open(self) -> QuerySet[IncidentEntity]:
-        """The rows of the entities of this machine whose incidents the action changes."""
-        return self.find_entities().filter(incident__acknowledged_at=None)
-
-    def find_entities(self) -> QuerySet[IncidentEntity]:
-        return IncidentEntity.objects.filter(entity_type=self.flow.entity_type, incident__resolved_at=None)
-
-    def apply(
-        self, ids: list[str], *, actor: Actor, dry_run: bool = False, within: UnitOfWork | None = None
-    ) -> list[Result]:
-        def change(_work: UnitOfWork) -> list[Result]:
-            hanging = dict(self.find_entities().filter(entity_id__in=ids).values_list("entity_id", "incident_id"))
-            open_ids = set(self.find_open().filter(entity_id__in=ids).values_list("incident_id", flat=True))
-            for incident_id in sorted(open_ids):
-                self.change_incident(incident_id, actor)
-            return [self._describe(pk, hanging.get(pk), open_ids) for pk in ids]
-
-        return run_in_transaction(change, within=within, dry_run=dry_run)
-
-    def change_incident(self, incident_id: int, actor: Actor) -> None:
-        incidents.acknowledge(incident_id, actor.name, note=self.request.reason)
-
-    def _describe(self, entity_id: str, incident_id: int | None, changed: set[int]) -> Result:
-        if incident_id is None:
-            about = f"{self.flow.entity_type} {entity_id} hangs on no open incident"
-            return Result(entity_id, refusal=GuardFailed(self.request.action, [Unmet("no_incident", about)]))
-        return Result(entity_id, incident_id in changed)
-
-
-class Assign(Acknowledge):
-    """Set the owner of the incidents; an empty name removes it."""
-
-    takes = ("params",)
-
-    def check_request(self, actor: Actor) -> None:
-        super().check_request(actor)
-        validate_params(self.fields(), self.request.params)
-
-    def fields(self) -> tuple[Param, ...]:
-        return (Param("owner", str, nullable=False, required=False),)
-
-    def find_open(self) -> QuerySet[IncidentEntity]:
-        return self.find_entities().exclude(incident__owner=self.owner)
-
-    @property
-    def owner(self) -> str:
-        return str(self.request.params.get("owner", ""))
-
-    def change_incident(self, incident_id: int, actor: Actor) -> None:
-        incidents.assign(incident_id, actor.name, self.owner, note=self.request.reason)
 
 
 def resolve(flow: Flow, request: Request) -> BulkAction:

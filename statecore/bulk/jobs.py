@@ -23,7 +23,8 @@ from ..kernel.refusals import Invalid, PermissionDenied, Refusal
 from ..records import BulkJob, BulkPortion, Token
 from ..transitions import rights
 from ..transitions.unit_of_work import retry_transient
-from .actions import BulkAction, Name, Request, list_actions, resolve
+from .actions import list_actions, resolve
+from .base import BulkAction, Name, Request
 from .results import Result, count_caused, describe_caused
 
 MOST = 100_000

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from statecore import scheduling
-from statecore.bulk import Request, actions, jobs, list_names, resolve
+from statecore.bulk import Request, base, jobs, list_names, resolve
 from statecore.bulk.actions import Override
 from statecore.journal import Event
 from statecore.kernel.actors import Actor, Channel
@@ -137,7 +137,7 @@ def test_the_preview_counts_what_follows_and_changes_nothing(ada: User) -> None:
 
 def test_a_slow_preview_ends_after_a_while(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = submit(5)
-    monkeypatch.setattr(actions, "TRY_SECONDS", -1.0)
+    monkeypatch.setattr(base, "TRY_SECONDS", -1.0)
     override = resolve(Task.flow, Request(action="override", to_state="failed", **FORCED))
     found = jobs.preview(override, ids, actor(ada))
     assert (found.applicable, found.tried) == (5, 1)
