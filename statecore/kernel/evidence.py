@@ -65,7 +65,7 @@ def digest_links(links: Mapping[str, Iterable[str]]) -> str:
 
 
 def _digest_ids(ids: Iterable[str]) -> str:
-    """The triggers of PostgreSQL compute the same (storage/link_guards.py). No id contains a comma."""
+    """The triggers of PostgreSQL compute the same (storage/postgresql_guards.py). No id contains a comma."""
     return hashlib.sha256(",".join(sorted(ids)).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Reports that this process runs: every few seconds to the database, and to the program that watches over it.
 
-A process that ends as it should signs off. One that is killed or hangs becomes silent, which the other processes notice
-(`watch.py`), and the supervisor or systemd starts it again.
+A process that ends as it should signs off. One that is killed or hangs becomes silent, which the metric
+`statecore_process_up` shows, and the supervisor or systemd starts it again.
 """
 
 from __future__ import annotations

@@ -42,10 +42,6 @@ def list_processes() -> list[ProcessReport]:
     return list(ProcessReport.objects.order_by("role", "name", "host", "pid"))
 
 
-def select_silent(at: datetime) -> models.QuerySet[ProcessReport]:
-    return ProcessReport.objects.filter(reported_at__lt=at - SILENT_AFTER)
-
-
 def forget() -> int:
     """Delete the reports of processes that ended long ago without signing off, and return their number."""
     return ProcessReport.objects.filter(reported_at__lt=now() - FORGOTTEN_AFTER).delete()[0]
