@@ -23,7 +23,7 @@ from statecore.records.token import Scope, Token
 from statecore.tasks import run_bulk_job
 from statecore.transitions.unit_of_work import UnitOfWork
 
-from .access import actor_for_trigger, actor_of, require_permission, require_visible
+from .access import actor_for_trigger, actor_of, require_permission, require_visible, visible_types
 from .collections import Firing, MachineView, require_zone
 from .filters import apply_filters, normalize_filters
 from .openapi.fields import ID, Schema
@@ -102,9 +102,9 @@ class Bulk(MachineView):
         description="Give either `ids` or a `filter` with the filters of the list. `cancel`, `pause`, `resume` and "
         "`drain` fire the trigger of the machine that does this. Guards, permissions and policies are those of the "
         "single call: an override that a policy protects has an `approval` in its result. `caused` counts the changes "
-        "in other entities. A dry run of a large selection tries the first entities to which the action applies, which "
-        "are `applicable` in all. Without `dry_run`, a large selection becomes a background job; the response is 202 "
-        "with its URL.",
+        "in other entities of machines that the caller may see. A dry run of a large selection tries the first "
+        "entities to which the action applies, which are `applicable` in all. Without `dry_run`, a large selection "
+        "becomes a background job; the response is 202 with its URL.",
     )
     def post(self, request: Request) -> HttpResponse:
         body: RequestBody[Any] = RequestBody(request, self.Fields, takes_more=True)
@@ -113,7 +113,7 @@ class Bulk(MachineView):
         actor = actor_for_trigger(request, self.flow, trigger) if trigger else actor_of(request)
         action.check(actor)
         outcome = respond_once(body.key, actor, lambda work: self._apply(request, body.fields, action, actor, work))
-        result = outcome.as_dict()
+        result = _narrow(request, outcome.as_dict())
         response = outcome_response(outcome, result, 202 if "job" in result else 200)
         if "job" in result:
             response["Location"] = result["url"]
@@ -194,6 +194,14 @@ class BulkTransitions(Bulk):
         raise Invalid({"dry_run": [f"is limited to {action.at_once} entities."]})
 
 
+def _narrow(request: Request, shown: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the consequences in machines that the caller may not see, as the console does."""
+    if not shown.get("caused"):
+        return shown
+    visible = visible_types(request)
+    return {**shown, "caused": [each for each in shown["caused"] if each["entity_type"] in visible]}
+
+
 def _enqueue(job: BulkJob) -> None:
     try:
         run_bulk_job.apply_async((job.pk,), retry=False)
@@ -207,7 +215,7 @@ class Job(ApiView):
 
     @operation("Read the progress of a bulk job", {200: BULK_JOB})
     def get(self, request: Request, job_id: str) -> HttpResponse:
-        return json_response(_get_job(request, job_id).as_dict())
+        return json_response(_narrow(request, _get_job(request, job_id).as_dict()))
 
 
 class Stop(ApiView):
@@ -223,7 +231,7 @@ class Stop(ApiView):
 
         def stop(work: UnitOfWork | None) -> dict[str, Any]:
             jobs.stop(job, actor)
-            return BulkJob.objects.get(pk=job.pk).as_dict()
+            return _narrow(request, BulkJob.objects.get(pk=job.pk).as_dict())
 
         return body.respond_once(actor, stop)
 

@@ -192,7 +192,8 @@ class Silence(ApiView):
         "Keep an alert from sending notifications",
         {200: ALERT},
         body=Fields,
-        description="Until then it sends none, also if it resolves and opens again; null ends that.",
+        description="Until then it sends none, also if it resolves and opens again; null ends that. Alerts about "
+        "stored data that cannot be trusted are not silenced.",
     )
     def post(self, request: Request, alert_id: int) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)

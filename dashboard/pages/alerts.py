@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from statecore.dashboard import permissions, rendering
 from statecore.dashboard.queries import alert_links
 from statecore.kernel.clock import now
+from statecore.kernel.refusals import Refusal
 from statecore.records import Alert
 from statecore.records import alert as alert_record
 
@@ -59,7 +60,12 @@ def silence(request: HttpRequest, alert_id: int) -> HttpResponse:
     _require_change(request)
     minutes = request.POST.get("minutes", "")
     until = now() + timedelta(minutes=int(minutes)) if minutes in SILENCES else None
-    if not alert_record.silence(alert_id, request.user.get_username(), until):
+    try:
+        is_open = alert_record.silence(alert_id, request.user.get_username(), until)
+    except Refusal as refusal:
+        messages.error(request, refusal.detail, extra_tags="bad")
+        return HttpResponseRedirect(reverse("console:alerts"))
+    if not is_open:
         messages.info(request, "This alert is resolved.")
     elif until:
         text = f"Alert silenced for {SILENCES[minutes]}. It stays open, and sends no notifications until then."

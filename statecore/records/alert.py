@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +21,8 @@ NOTE_LENGTH = 2_000
 
 # The rules whose alerts say that stored data cannot be trusted.
 INTEGRITY, INVARIANT = "integrity", "invariant_broken"
+# They are never silenced: a silence would hide the next change too, also one by the operator who set it.
+NEVER_SILENCED = {INTEGRITY, INVARIANT}
 EPOCH = "epoch"
 NO_WORKER = "no_worker"
 
@@ -69,7 +72,11 @@ class Alert(models.Model):
         }
 
     def is_silenced(self, at: datetime) -> bool:
-        return self.silenced_until is not None and self.silenced_until > at
+        is_quiet = self.silenced_until is not None and self.silenced_until > at
+        return is_quiet and self.may_be_silenced()
+
+    def may_be_silenced(self) -> bool:
+        return self.rule not in NEVER_SILENCED
 
 
 class AlertNotice(models.Model):
@@ -130,12 +137,20 @@ def silence(alert_id: int, name: str, until: datetime | None) -> bool:
     """Keep an alert from sending notifications until a moment, or no longer; return whether it is open.
 
     The silence also covers later alerts of the same rule and key, so that one that comes and goes stays quiet. Raises
-    Invalid for a moment that has passed.
+    Invalid for a moment that has passed, and for an alert about stored data that cannot be trusted.
     """
-    if until is not None and until <= now():
-        raise Invalid({"until": ["must be in the future."]})
+    if until is not None:
+        check_silence(until, Alert.objects.filter(pk=alert_id).values_list("rule", flat=True))
     fields = {"silenced_until": until, "silenced_by": name if until else ""}
     return bool(Alert.objects.filter(pk=alert_id, resolved_at=None).update(**fields))
+
+
+def check_silence(until: datetime, rules: Iterable[str]) -> None:
+    """Raise Invalid unless alerts of these rules may be silent until then."""
+    if until <= now():
+        raise Invalid({"until": ["must be in the future."]})
+    if loud := sorted(NEVER_SILENCED.intersection(rules)):
+        raise Invalid({"until": [f"alerts of {', '.join(loud)} are never silenced: stored data cannot be trusted."]})
 
 
 def find_silence(rule: str, key: str, at: datetime) -> dict[str, Any]:

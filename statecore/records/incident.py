@@ -19,7 +19,7 @@ from ..kernel.ids import ID_LENGTH
 from ..kernel.refusals import AlreadyInState, Invalid, NotFound, StaleVersion
 from ..kernel.transition import Severity
 from ..kernel.validation import text_error
-from .alert import Alert
+from .alert import NEVER_SILENCED, Alert, check_silence
 
 KEY_LENGTH, NOTE_LENGTH = 200, 2_000
 MAX_ID = 2**63 - 1
@@ -83,7 +83,12 @@ class Incident(models.Model):
         return f"incident {self.pk}: {self.cause}"
 
     def is_snoozed(self, at: datetime) -> bool:
-        return self.snoozed_until is not None and self.snoozed_until > at
+        is_quiet = self.snoozed_until is not None and self.snoozed_until > at
+        return is_quiet and self.may_be_snoozed()
+
+    def may_be_snoozed(self) -> bool:
+        """Not if stored data cannot be trusted."""
+        return self.rule not in NEVER_SILENCED
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -204,11 +209,10 @@ def snooze(
 ) -> Incident:
     """Snooze an incident and silence its alerts until a time; None ends both."""
     _check_text("note", note)
-    at = now()
-    if until is not None and until <= at:
-        raise Invalid({"until": ["must be in the future."]})
     with transaction.atomic():
         incident = _lock(incident_id, version)
+        if until is not None:
+            check_silence(until, [incident.rule])
         words = f"until {format_utc(until)}" if until else ""
         action = Action.SNOOZED if until else Action.WOKEN
         _change(incident, name, action, ": ".join(filter(None, (words, note))), snoozed_until=until)

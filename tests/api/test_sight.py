@@ -97,6 +97,15 @@ def test_a_viewer_of_one_machine_gets_no_name_of_another() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_bulk_call_names_no_consequences_in_hidden_machines() -> None:
+    run = world.task().run
+    body = {"action": "cancel", "ids": [run.pk], "dry_run": True, "reason": "called off"}
+    ada = Caller("operate", user=plain_user("ada", "view_run", "operate_run", "view_task"))
+    caused = expect_ok(ada.post("runs/bulk/", body))["caused"]
+    assert {each["entity_type"] for each in caused} == {"task"}
+    assert {each["entity_type"] for each in expect_ok(Caller("operate").post("runs/bulk/", body))["caused"]} > {"task"}
+
+
 def test_a_viewer_of_one_machine_may_open_the_overview_pages() -> None:
     world.queued_task()
     catch_up(Counters())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -12,12 +14,16 @@ from django.test import Client
 
 from statecore import tasks
 from statecore.delivery.sinks.alerts import OpenAlerts
+from statecore.kernel.clock import now
+from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.operations import alarms, integrity
+from statecore.operations.incidents import sweep
 from statecore.operations.integrity import invariants, verification
 from statecore.read_models import board
-from statecore.records import Alert, AlertNotice
+from statecore.records import Alert, AlertNotice, Incident, incident
+from statecore.records import alert as alert_record
 from statecore.storage import triggers
 from tests.support import world
 
@@ -158,11 +164,11 @@ def test_the_page_of_an_entity_verifies_its_evidence(admin_client: Client) -> No
 def test_the_console_and_the_walls_have_a_banner_while_it_is_open(admin_client: Client) -> None:
     banner = "Stored data does not verify"
     task = world.task()
-    assert banner not in admin_client.get("/stuck/").content.decode()
+    assert banner not in admin_client.get("/incidents/").content.decode()
     forge(task, "queued")
     tasks.check_recent_integrity()
 
-    assert banner in admin_client.get("/stuck/").content.decode()
+    assert banner in admin_client.get("/incidents/").content.decode()
     assert board.get_stats()["alerts"]["integrity"] == 1
 
 
@@ -191,3 +197,21 @@ def test_a_rule_that_time_alone_breaks_raises_no_alarm() -> None:
     tasks.sweep_invariants()
 
     assert open_alerts("invariant_broken") == []
+
+
+def test_no_operator_silences_an_alarm() -> None:
+    """A silence covers later alerts of the same rule and key, so it would also hide the next change."""
+    forge(world.task(), "queued")
+    tasks.check_recent_integrity()
+    sweep()
+    (alert,) = open_alerts("integrity")
+    for quieten in (partial(alert_record.silence, alert.pk), partial(incident.snooze, alert.incident_id)):
+        with pytest.raises(Invalid, match="never silenced"):
+            quieten("eve", now() + timedelta(hours=1))
+    # As an earlier version stored them.
+    quiet = now() + timedelta(days=365)
+    Alert.objects.update(silenced_until=quiet, silenced_by="eve")
+    Incident.objects.update(snoozed_until=quiet)
+    alert.refresh_from_db()
+    assert not alert.is_silenced(now())
+    assert not Incident.objects.get(pk=alert.incident_id).is_snoozed(now())
