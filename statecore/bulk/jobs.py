@@ -177,7 +177,9 @@ def _run_portion(job_id: str) -> bool:
 def _apply(job: BulkJob, ids: list[str]) -> list[Result]:
     try:
         action = action_of(job)
-        return action.apply(ids, actor=_get_actor(job, action.permission))
+        actor = _get_actor(job, action.permission)
+        action.check(actor)
+        return action.apply(ids, actor=actor)
     except Refusal as refusal:
         return [Result(each, refusal=refusal) for each in ids]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -206,6 +206,19 @@ def test_the_incidents_of_entities_are_acknowledged_and_assigned_each_once(ada: 
     again = resolve(Task.flow, Request(action="assign", params={"owner": "nobody"}))
     with pytest.raises(Invalid):
         again.apply(ids, actor=actor(ada))
+
+
+def test_a_job_ends_with_the_permissions_of_its_user() -> None:
+    """Also for what is no transition, so that no transition checks them again."""
+    ids, bob = submit(2), User.objects.create_user("bob")
+    needed = Permission.objects.filter(codename__in=("view_task", "operate_task", "change_incident"))
+    bob.user_permissions.set(needed)
+    found = incident_of(*ids)
+    job = begin(ids, User.objects.get(pk=bob.pk), action="acknowledge")
+    bob.user_permissions.remove(needed.get(codename="change_incident"))
+    jobs.run(job.pk)
+    job.refresh_from_db(), found.refresh_from_db()
+    assert (job.refused, found.acknowledged_by) == (2, "")
 
 
 def test_what_every_entity_would_refuse_is_refused_before_a_job_exists(ada: User) -> None:
