@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -78,7 +79,7 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, list | tuple) or all(map(_is_finite, value))
 
 
-class Connection:
+class Connection(ABC):
     def __init__(
         self,
         url: str,
@@ -97,12 +98,13 @@ class Connection:
             transport=transport,
         )
 
+    @abstractmethod
     def _open_http(self, **settings: Any) -> Any:
-        raise NotImplementedError
+        """Returns the synchronous or the asynchronous client of httpx."""
 
+    @abstractmethod
     def _send_content(self, content: Content) -> Any:
         """Returns the pieces of the content, for the synchronous or the asynchronous client of httpx."""
-        raise NotImplementedError
 
     def build_request(self, step: Send) -> dict[str, Any]:
         call = step.call

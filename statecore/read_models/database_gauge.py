@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
@@ -14,9 +15,9 @@ class DatabaseGauge(Collector):
     documentation: ClassVar[str]
     labels: ClassVar[tuple[str, ...]]
 
+    @abstractmethod
     def values(self) -> Iterable[tuple[tuple[str, ...], float]]:
         """Returns the labels and value of each sample."""
-        raise NotImplementedError
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(self.name, self.documentation, labels=self.labels)
