@@ -24,8 +24,8 @@ from statecore.tasks import run_bulk_job
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from .access import actor_for_trigger, actor_of, require_permission, require_visible, visible_types
-from .collections import Firing, MachineView, require_zone
 from .filters import apply_filters, normalize_filters
+from .machine_view import Firing, MachineView
 from .openapi.fields import ID, Schema
 from .openapi.operation import AFTER, operation
 from .openapi.schemas import (
@@ -41,6 +41,7 @@ from .openapi.schemas import (
     obj,
     page_of,
 )
+from .overrides import require_zone
 from .request import Request
 from .request_body import Body, RequestBody, respond_once
 from .responses import json_response, outcome_response

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, cast
 
 from django.http import HttpResponse
 from django.urls import URLPattern, path
-from msgspec import Meta
 
 from statecore import scheduling, transitions
 from statecore.journal import Event
@@ -19,79 +17,29 @@ from statecore.kernel.flow import Flow
 from statecore.kernel.refusals import Invalid
 from statecore.machines.worker import Worker
 from statecore.read_models import stuck
-from statecore.records.token import Scope
-from statecore.transitions import Category, Outcome
+from statecore.transitions import Outcome
 from statecore.transitions.entity_reader import read_entities
-from statecore.transitions.override import CLEAR_RETRY_COUNT, protecting_policies
 from statecore.transitions.unit_of_work import UnitOfWork
 
 from . import entities, pages
-from .access import actor_for_trigger, actor_of, agent_of, reads_only, scopes_to_fire, visible_types
+from .access import actor_for_trigger, actor_of, agent_of, reads_only, visible_types
+from .bulk import Bulk, BulkTransitions
 from .claims import Attempt
 from .heartbeat import COMMANDS, Progress
+from .machine_view import Firing, MachineView, noun, of_flow, state_name
 from .openapi import schemas
-from .openapi.fields import TIME, Schema, nullable
+from .openapi.fields import TIME, nullable
 from .openapi.operation import AFTER, SIZE, list_params, operation, query
+from .overrides import Override, Waive
 from .request import Request
 from .request_body import As, Body, RequestBody, convert_body, read_body
-from .responses import json_response, outcome_response
-from .views import ApiView
+from .responses import json_response
 
 Reason = Annotated[str, As(schemas.REASON)]
-OverrideReason = Annotated[str, As({**schemas.REASON, "minLength": 10})]
-CategoryName = Annotated[str, As({"type": "string", "enum": list(Category.values)})]
 TO_STATE = "Only the events that lead to one of these states."
-WAITING = schemas.obj({"approval": schemas.APPROVAL})
 RENEWED = schemas.obj(
     {"state": schemas.STRING, "attempt": schemas.COUNT, "lease_expires_at": nullable(TIME), "commands": COMMANDS}
 )
-
-
-def of_flow(build: Callable[[Flow], Schema]) -> Callable[[Any], Schema]:
-    """Return a schema that depends on the machine of the view."""
-    return lambda view: build(view.flow)
-
-
-def state_name(flow: Flow) -> Schema:
-    return {"type": "string", "enum": list(flow.states)}
-
-
-def noun(view: Any) -> str:
-    return str(view.flow.entity_type).replace("_", " ")
-
-
-class MachineView(ApiView):
-    """A view of one machine; `flow` is set by the route."""
-
-    flow: ClassVar[Flow]
-    model: ClassVar[type[Entity]]
-    # The path below that of the collection.
-    call: ClassVar[str] = ""
-    # Whether it fires triggers, which also integrators may do where a machine lets them.
-    fires: ClassVar[bool] = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "flow" in cls.__dict__:
-            cls.model = cls.flow.model
-            if cls.fires:
-                cls.writes_need = scopes_to_fire(cls.flow)
-
-    def with_links(self, row: dict[str, Any]) -> dict[str, Any]:
-        return entities.with_links(self.model, [row])[0]
-
-    def transition_response(self, outcome: Outcome) -> HttpResponse:
-        """Return the event, its consequences and the entity; only a machine with links costs another query."""
-        body = outcome.as_dict()
-        (entity,) = entities.with_links(self.model, [dict(body["entity"])])
-        return outcome_response(outcome, {**body, "entity": entity})
-
-    def created_response(self, outcome: Outcome) -> HttpResponse:
-        """Return the new entity with its event and consequences."""
-        fields = outcome.as_dict()
-        events = {name: fields[name] for name in ("event", "caused", "caused_count")}
-        body = {**self.with_links(dict(fields["entity"])), **events}
-        return outcome_response(outcome, body, 201)
 
 
 class Collection(MachineView):
@@ -236,16 +184,6 @@ class Transitions(MachineView):
         return self.transition_response(outcome)
 
 
-class Firing(Body):
-    """The fields of a call beside those of the trigger, which the transition service validates."""
-
-    trigger: str
-    reason: str = ""
-    metadata: dict[str, Any] = {}
-    expected_version: int | None = None
-    dry_run: bool = False
-
-
 class Explain(MachineView):
     call = "<str:entity_id>/explain/"
 
@@ -254,128 +192,6 @@ class Explain(MachineView):
         actor = None if reads_only(request) else actor_of(request)
         explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
         return json_response(explanation.as_dict())
-
-
-class VerifiedOutput(Body):
-    """The result of a task that an operator has checked: its name, hash and size, which is not zero."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=255)]
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    bytes: Annotated[int, Meta(ge=1, le=2**53 - 1)]
-
-
-def describe_override(view: Any) -> Schema:
-    """Return the schema of the body, with the states of the machine."""
-    schema = schemas.body_schema(Override.Fields)
-    return {**schema, "properties": {**schema["properties"], "to_state": state_name(view.flow)}}
-
-
-class Override(MachineView):
-    call = "<str:entity_id>/override/"
-    # The transition service checks the permission, because it records refused overrides.
-    writes_need, action, checks_permission_later = (Scope.READ,), "override", True
-
-    class Fields(Body):
-        to_state: str
-        reason: OverrideReason
-        category: CategoryName
-        metadata: dict[str, Any] = {}
-        expected_version: int | None = None
-        dry_run: bool = False
-        clear_retry_count: bool = False
-        verified_output: VerifiedOutput | None = None
-
-        def build_metadata(self) -> dict[str, Any]:
-            """Return the metadata of the event, which has what was cleared and verified."""
-            metadata = {**self.metadata, **({CLEAR_RETRY_COUNT: True} if self.clear_retry_count else {})}
-            if (output := self.verified_output) is not None:
-                metadata |= {"verified_output": output.name, "sha256": output.sha256, "bytes": output.bytes}
-            return metadata
-
-    @operation(
-        "Override the state",
-        {200: of_flow(schemas.result_ref), 202: WAITING},
-        body=describe_override,
-        refusals=(409,),
-        description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
-        "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`.",
-    )
-    def post(self, request: Request, entity_id: str) -> HttpResponse:
-        body: RequestBody[Any] = RequestBody(request, self.Fields)
-        outcome = self.perform(request, entity_id, body)
-        if "approval" in outcome.as_dict():
-            return outcome_response(outcome, status=202)
-        if body.fields.dry_run:
-            return self._preview_response(outcome)
-        return self.transition_response(outcome)
-
-    def perform(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
-        fields = body.fields
-        return transitions.override(
-            self.model,
-            entity_id,
-            fields.to_state,
-            actor=actor_of(request),
-            reason=fields.reason,
-            category=fields.category,
-            metadata=fields.build_metadata(),
-            expected_version=fields.expected_version,
-            request=body.key,
-            dry_run=fields.dry_run,
-        )
-
-    def _preview_response(self, outcome: Outcome) -> HttpResponse:
-        """Add the policies under which the override would wait for approval."""
-        body = outcome.as_dict()
-        policies = [str(policy) for policy in protecting_policies(outcome)]
-        entity = self.with_links(dict(body["entity"]))
-        return outcome_response(outcome, {**body, "entity": entity, "policies": policies})
-
-
-class Waive(Override):
-    """Waive a gate: what waits for it treats it as passed, until the waiver expires."""
-
-    call = "<str:entity_id>/waive/"
-    action = "waive"
-
-    class Fields(Body):
-        reason: OverrideReason
-        category: CategoryName
-        expires_at: Annotated[datetime, As(TIME)] | None = None
-        expected_version: int | None = None
-        dry_run: bool = False
-
-    @operation(
-        "Waive a gate",
-        {200: of_flow(schemas.result_ref), 202: WAITING},
-        body=Fields,
-        refusals=(409,),
-        description="The gate keeps its state; what waits for it treats it as passed until `expires_at`, or for good. "
-        "Takes the permission to waive gates. If the policy `test_gate->waived`, or one that protects a state which "
-        "follows, requires a second person, the response is 202 with a request for approval.",
-    )
-    def post(self, request: Request, entity_id: str) -> HttpResponse:
-        return super().post(request, entity_id)
-
-    def perform(self, request: Request, entity_id: str, body: RequestBody[Any]) -> Outcome:
-        fields = body.fields
-        require_zone(fields.expires_at)
-        return transitions.waive(
-            self.model,
-            entity_id,
-            actor=actor_of(request),
-            reason=fields.reason,
-            category=fields.category,
-            expires_at=fields.expires_at,
-            expected_version=fields.expected_version,
-            request=body.key,
-            dry_run=fields.dry_run,
-        )
-
-
-def require_zone(expires_at: datetime | None) -> None:
-    if expires_at is not None and expires_at.tzinfo is None:
-        raise Invalid({"expires_at": ["must be a time with its zone, such as 2030-01-31T12:00:00Z."]})
 
 
 class Retry(MachineView):
@@ -440,8 +256,6 @@ def routes(flows: Iterable[Flow] | None = None) -> list[URLPattern]:
 
 
 def _routes_of(flow: Flow) -> list[URLPattern]:
-    from .bulk import Bulk, BulkTransitions
-
     collection = COLLECTIONS.get(flow.entity_type, Collection)
     views: list[type[MachineView]] = [collection, Bulk, BulkTransitions, *BY_ENTITY]
     if flow.may_be_waived():
