@@ -110,6 +110,8 @@ def test_an_override_takes_the_scope_and_the_permission_for_that_machine(flow: A
             Caller(scope).post(f"{flow.collection}/nothing/override/", body), 403, "permission_denied"
         )
         assert answer["required"] == flow.permission("override")
+        many = {**body, "action": "override", "ids": ["nothing"]}
+        expect_refusal(Caller(scope).post(f"{flow.collection}/bulk/", many), 403, "permission_denied")
     expect_refusal(Caller("override").post(f"{flow.collection}/nothing/override/", body), 404, "not_found")
 
 
@@ -118,6 +120,8 @@ def test_a_waiver_takes_the_scope_override_and_the_permission() -> None:
     for scope in ("read", "agent", "operate", "integrate"):
         answer = expect_refusal(Caller(scope).post(f"gates/{gate.pk}/waive/", body), 403, "permission_denied")
         assert answer["required"] == "statecore.waive_testgate"
+        many = {**body, "action": "waive", "ids": [gate.pk]}
+        expect_refusal(Caller(scope).post("gates/bulk/", many), 403, "permission_denied")
     forcing = Caller("override", user=plain_user("forcing", "override_testgate"))
     expect_refusal(forcing.post(f"gates/{gate.pk}/waive/", body), 403, "permission_denied")
     naive = {**body, "expires_at": "2100-01-01T00:00:00"}
