@@ -1,4 +1,4 @@
-"""`manage.py startmachine`: writes a package with a machine, its migration, tests and a page."""
+"""`manage.py startmachine`: writes a package with a machine, its migration, tests and a README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEMPLATE = Path(statecore.__file__).parent / "framework" / "machine_template"
 
 class Command(TemplateCommand):
     rewrite_template_suffixes = ((".py-tpl", ".py"), (".toml-tpl", ".toml"))
-    help = "Write a package with a machine of its own: declaration, migration, tests and a page, to continue from."
+    help = "Write a package with a machine, its migration, tests and a README, to continue from."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="name of the package, such as `review`")
