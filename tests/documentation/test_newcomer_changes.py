@@ -182,8 +182,8 @@ class Weather(ApiView):
         return json_response({{"weather": "fair"}})
 '''
     project.write("api/monitoring/weather.py", view.format(declaration=""))
-    project.insert("api/urls.py", ", weather", after="from .monitoring import board, journal, machines, proofs")
-    project.insert("api/urls.py", ", weather", after="bulk, board, journal, machines, proofs")
+    project.insert("api/urls.py", ", weather", after="from .monitoring import board, incidents, journal, machines, proofs")
+    project.insert("api/urls.py", ", weather", after="bulk, board, incidents, journal, machines, proofs")
 
     assert "GET /api/v1/weather is not declared: decorate " in project.fails(CHECK)
 
@@ -200,7 +200,7 @@ def test_a_setting_takes_its_declaration_and_its_use(project: Project) -> None:
         before="    host: str = network(",
     )
     project.insert(
-        "statecore/project/settings.py", "STATECORE_WEATHER = ENVIRONMENT.weather\n", before="STATECORE_ALERTS ="
+        "statecore/project/defaults.py", "STATECORE_WEATHER = ENVIRONMENT.weather\n", before="STATECORE_ALERTS ="
     )
 
     assert "out of date: docs/reference/settings.md: run manage.py machines --docs" in project.fails(CHECK)
