@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, models, transaction
@@ -261,10 +262,13 @@ HELD = """(owner.is_superuser OR (
     JOIN auth_group_permissions AS given ON given.group_id = member.group_id WHERE member.user_id = owner.id))"""
 
 
-def about(permission: str) -> list[str]:
-    """Return the parameters of HELD."""
+@cache
+def about(permission: str) -> tuple[str, str, str]:
+    """Return the parameters of HELD. A permission of Django's own kind names its model; others are declared by one."""
     app, _, codename = permission.partition(".")
-    return [app, codename.partition("_")[2], codename]
+    every = apps.get_app_config(app).get_models()
+    declared_by = (str(model._meta.model_name) for model in every if codename in dict(model._meta.permissions))
+    return app, next(declared_by, codename.partition("_")[2]), codename
 
 
 def _with_user(hash_: str, permissions: Sequence[str]) -> Token | None:

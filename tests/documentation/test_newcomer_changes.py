@@ -182,8 +182,9 @@ class Weather(ApiView):
         return json_response({{"weather": "fair"}})
 '''
     project.write("api/monitoring/weather.py", view.format(declaration=""))
-    project.insert("api/urls.py", ", weather", after="from .monitoring import board, incidents, journal, machines, proofs")
-    project.insert("api/urls.py", ", weather", after="bulk, board, incidents, journal, machines, proofs")
+    modules = "board, incidents, journal, machines, proofs"
+    project.insert("api/urls.py", ", weather", after=f"from .monitoring import {modules}")
+    project.insert("api/urls.py", ", weather", after=f"bulk, {modules}")
 
     assert "GET /api/v1/weather is not declared: decorate " in project.fails(CHECK)
 
