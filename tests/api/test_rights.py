@@ -36,9 +36,12 @@ def calls() -> list[tuple[str, str]]:
     return [*found, ("get", "schema/"), ("get", "docs/")]
 
 
+NUMBERS = {"{alert_id}", "{incident_id}"}
+
+
 def fill_path(path: str) -> str:
     """Fills a path with ids that do not exist, so that a permitted call gets a 404."""
-    return re.sub(r"\{\w+\}", lambda name: "0" if name[0] == "{alert_id}" else "nothing", path)
+    return re.sub(r"\{\w+\}", lambda name: "0" if name[0] in NUMBERS else "nothing", path)
 
 
 def status(text: str | None, method: str, path: str) -> tuple[int, str]:
@@ -87,9 +90,9 @@ def needed_more(method: str, path: str) -> set[str]:
         return set()
     if path.endswith("/compensation/approve/"):
         return {"read", "agent", "operate", "integrate"}
-    if path.endswith(("/retry/", "/drain/", "/acknowledge/")) or "/compensation/" in path:
+    if path.endswith(("/retry/", "/drain/", "/acknowledge/", "/silence/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}
-    if path.startswith("bulk-jobs/"):
+    if path.startswith(("bulk-jobs/", "incidents/")):
         return {"read", "agent", "integrate"}
     if path.startswith(("phases/", "holds/", "templates/", "schedules/", "webhooks/")) or (
         path.endswith(("/pause/", "/resume/")) and path.startswith("runs/")

@@ -42,9 +42,9 @@ def answers(client: Client) -> dict[str, int]:
 def test_an_account_without_a_group_reads_nothing() -> None:
     client = logged_in(User.objects.create_user("nobody"))
     reply = answers(client)
-    # A bulk job that does not exist has no owner, and an unknown machine or incident is a 404 for all.
+    # A bulk job that does not exist has no owner, and an unknown machine is a 404 for all.
     missing = {path for path, code in reply.items() if code != 403}
-    assert missing == {path for path in reply if path.startswith(("bulk-jobs/", "machines/{", "incidents/{"))}
+    assert missing == {path for path in reply if path.startswith(("bulk-jobs/", "machines/{"))}
     assert all(reply[path] == 404 for path in missing)
 
 
@@ -96,7 +96,6 @@ def test_a_viewer_of_one_machine_gets_no_name_of_another() -> None:
         assert ["an entity you cannot access" in answer.content.decode() for answer in answers] == [not is_told] * 6
 
 
-@pytest.mark.django_db(transaction=True)
 def test_a_bulk_call_names_no_consequences_in_hidden_machines() -> None:
     run = world.task().run
     body = {"action": "cancel", "ids": [run.pk], "dry_run": True, "reason": "called off"}
@@ -106,6 +105,7 @@ def test_a_bulk_call_names_no_consequences_in_hidden_machines() -> None:
     assert {each["entity_type"] for each in expect_ok(Caller("operate").post("runs/bulk/", body))["caused"]} > {"task"}
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_viewer_of_one_machine_may_open_the_overview_pages() -> None:
     world.queued_task()
     catch_up(Counters())
