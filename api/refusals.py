@@ -49,12 +49,6 @@ class TooManyStreams(Refusal):
     code, status = "too_many_streams", 429
 
 
-class Unavailable(Refusal):
-    """The database is unreachable or overloaded; nothing was changed."""
-
-    code, status = "unavailable", 503
-
-
 class InternalError(Refusal):
     """An unexpected error, logged with its traceback."""
 

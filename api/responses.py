@@ -8,13 +8,14 @@ import orjson
 import structlog
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 
-from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal, TooLarge
+from statecore.kernel.refusals import Invalid, NotFound, PermissionDenied, Refusal, TooLarge, Unavailable
+from statecore.storage import database_errors, database_faults
 from statecore.transitions import Outcome
 
-from .refusals import InternalError, MethodNotAllowed, NotAuthenticated, Unavailable
+from .refusals import InternalError, MethodNotAllowed, NotAuthenticated
 
 JSON = "application/json"
 REPLAYED = "Idempotent-Replayed"
@@ -74,8 +75,17 @@ def as_refusal(error: Exception) -> Refusal:
         return TooLarge("the body is too large")
     if isinstance(error, SuspiciousOperation):
         return Invalid({"request": [str(error) or "was rejected."]})
-    if isinstance(error, DATABASE_UNAVAILABLE):
-        log.warning("database_unavailable", error=str(error))
-        return Unavailable("the database is unreachable: try again later", retry_after=1)
+    if (refusal := as_database_refusal(error)) is not None:
+        return refusal
     log.error("unexpected_error", exc_info=error)
     return InternalError("internal error; the log has the details")
+
+
+def as_database_refusal(error: BaseException) -> Refusal | None:
+    """Return the refusal with the reason why the database failed, None for any other error."""
+    refusal = database_errors.to_refusal(error) if isinstance(error, Error) else None
+    if refusal is None and not isinstance(error, DATABASE_UNAVAILABLE):
+        return None
+    log.warning("database_unavailable", error=str(error))
+    database_faults.note(error)
+    return refusal or Unavailable("the database is unreachable: try again later", retry_after=1)

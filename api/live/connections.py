@@ -11,8 +11,9 @@ from django.conf import settings
 
 from statecore.delivery.live import Hub
 from statecore.delivery.live.reader import NO_DATABASE
+from statecore.kernel.refusals import Unavailable
 
-from ..refusals import TooManyStreams, Unavailable
+from ..refusals import TooManyStreams
 from .access import Caller, find_revoked
 
 CHECK_SECONDS = 20.0

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from statecore.delivery.live import EpochEnded, EventFilter, Hub, PositionTooOld, Subscription, check_shared
 from statecore.journal.epochs import Cursor
+from statecore.kernel.refusals import Unavailable
 from statecore.read_models.history import Filters
 
 from ..access import narrow_to_visible
 from ..monitoring.journal import FILTERS
 from ..query_params import QueryParams
-from ..refusals import Unavailable
 
 
 class StreamParams(NamedTuple):

@@ -132,7 +132,10 @@ def _build_final_error(result: AttemptResult, failures: int) -> Exception:
         return Unreachable(f"{_get_server(result)}: tried {times}: {type(result).__name__}: {result}")
     if result.status_code == TOO_MANY:
         return to_exception(result)
-    return Unreachable(f"{_get_server(result)}: tried {times}: the server responds with status {result.status_code}")
+    why = f"the server responds with status {result.status_code}"
+    if detail := read_problem(result).get("detail"):
+        why += f": {detail}"
+    return Unreachable(f"{_get_server(result)}: tried {times}: {why}")
 
 
 def _get_server(result: AttemptResult) -> str:

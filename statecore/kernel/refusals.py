@@ -207,6 +207,30 @@ class StorageUnavailable(Refusal):
     code, status = "storage_unavailable", 503
 
 
+class Unavailable(Refusal):
+    """The database is unreachable, starting or overloaded; nothing was changed. Retry after `retry_after` seconds."""
+
+    code, status = "unavailable", 503
+
+
+class DatabaseReadOnly(Refusal):
+    """The database accepts no changes, because it is read-only or a replica; retry after `retry_after` seconds."""
+
+    code, status = "database_read_only", 503
+
+
+class DatabaseFull(Refusal):
+    """The disk of the database is full; nothing was changed. Retry after `retry_after` seconds."""
+
+    code, status = "database_full", 503
+
+
+class DatabaseBusy(Refusal):
+    """A lock was not released in time, or no connection was free; retry after `retry_after` seconds."""
+
+    code, status = "database_busy", 503
+
+
 class IdempotencyMismatch(Refusal):
     """The idempotency key was used for a different request."""
 

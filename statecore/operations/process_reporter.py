@@ -23,7 +23,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 from .. import __version__
 from ..kernel.clock import now
 from ..records import ProcessReport
-from ..storage import database_clock
+from ..storage import database_clock, database_faults
 from . import pulse
 
 log = structlog.get_logger(__name__)
@@ -82,6 +82,7 @@ class ProcessReporter:
         try:
             self._write()
         except Error as error:
+            database_faults.note(error)
             log.debug("process_not_reported", error=str(error).strip().partition("\n")[0])
             connections[DEFAULT_DB_ALIAS].close()
 

@@ -15,6 +15,7 @@ from statecore.delivery.sequencer import measure_lag
 from statecore.project import preflight
 from statecore.project.refusal import Refused
 from statecore.read_models.distrust import is_any_data_unverified
+from statecore.storage import database_faults
 
 log = structlog.get_logger(__name__)
 
@@ -32,33 +33,42 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Runs every check, or the named ones: `?check=database&check=migrations`.
 
-    A load balancer should include neither `sequencer` nor `integrity`: a degraded site is better than no site.
+    A load balancer should name the checks `database` and `migrations` only: a degraded site is better than no site.
+    The reasons of the other checks name no address, so anyone may read them.
     """
     wanted = set(request.GET.getlist("check")) or set(CHECKS)
-    if failed := [*_find_failed(wanted), *sorted(wanted - set(CHECKS))]:
-        status = "degraded" if NOT_ESSENTIAL.issuperset(failed) else "unavailable"
-        return JsonResponse({"status": status, "failed": failed}, status=503)
-    return JsonResponse({"status": "ok"})
+    failed = _find_failed(wanted)
+    failed |= dict.fromkeys(sorted(wanted - set(CHECKS)), "there is no such check.")
+    if not failed:
+        return JsonResponse({"status": "ok"})
+    status = "degraded" if NOT_ESSENTIAL.issuperset(failed) else "unavailable"
+    reasons = {name: why for name, why in failed.items() if name in NOT_ESSENTIAL and why}
+    body = {"status": status, "failed": list(failed), **({"reasons": reasons} if reasons else {})}
+    return JsonResponse(body, status=503)
 
 
-def _find_failed(wanted: set[str]) -> list[str]:
-    """Without the database the checks that need it fail unrun: each would wait for a pooled connection."""
-    is_reachable = wanted.isdisjoint(NEED_DATABASE) or _passes(preflight.check_database)
-    failed = set() if is_reachable else NEED_DATABASE
-    return [name for name, check in CHECKS.items() if name in wanted and (name in failed or not _passes(check))]
+def _find_failed(wanted: set[str]) -> dict[str, str]:
+    """Returns the reasons by check. Without the database the checks that need it fail unrun: each would wait for it."""
+    is_reachable = wanted.isdisjoint(NEED_DATABASE) or _find_reason(preflight.check_database) is None
+    failed: dict[str, str] = {}
+    for name in (name for name in CHECKS if name in wanted):
+        why = "" if not is_reachable and name in NEED_DATABASE else _find_reason(CHECKS[name])
+        if why is not None:
+            failed[name] = why
+    return failed
 
 
-def _passes(check: Callable[[], None]) -> bool:
+def _find_reason(check: Callable[[], None]) -> str | None:
+    """Returns why a check fails; empty if the reason is in the log only."""
     try:
         check()
     except Refused as refusal:
-        why = refusal.sentence
+        log.warning("not_ready", why=refusal.sentence)
+        return refusal.sentence
     except Error as error:
-        why = str(error)
-    else:
-        return True
-    log.warning("not_ready", why=why)
-    return False
+        log.warning("not_ready", why=str(error))
+        return ""
+    return None
 
 
 def check_database() -> None:
@@ -84,13 +94,20 @@ def check_integrity() -> None:
         raise Refused("stored data does not verify: see the open alerts.")
 
 
+def check_writes() -> None:
+    """Pages and lists still work, but changes are refused."""
+    if sentence := database_faults.find_recent():
+        raise Refused(f"{sentence}.")
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     "database": check_database,
     "broker": preflight.check_broker,
     "migrations": check_migrations,
+    "writes": check_writes,
     "sequencer": check_sequencer,
     "integrity": check_integrity,
 }
 NEED_DATABASE = {"database", "migrations", "sequencer", "integrity"}
-# Without these a process can work, but what it shows is outdated or cannot be trusted.
-NOT_ESSENTIAL = {"sequencer", "integrity"}
+# Without these a process can work, but changes nothing, or what it shows is outdated or cannot be trusted.
+NOT_ESSENTIAL = {"writes", "sequencer", "integrity"}

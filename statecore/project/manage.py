@@ -4,18 +4,23 @@ import os
 import sys
 
 from django.core.management import execute_from_command_line
-from django.db import OperationalError
+from django.db import Error, OperationalError
 
 from statecore.project import preflight
+from statecore.project.refusal import Refused
+from statecore.storage import database_errors
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
     try:
         execute_from_command_line(sys.argv)
-    except OperationalError:
-        # An unreachable database is reported in one sentence; any other error is a bug.
-        preflight.check_database()
+    except Error as error:
+        # A database that is unreachable or refuses changes is reported in one sentence; any other error is a bug.
+        if isinstance(error, OperationalError):
+            preflight.check_database()
+        if (refusal := database_errors.to_refusal(error)) is not None:
+            raise Refused(f"{refusal.detail}.") from None
         raise
 
 

@@ -33,12 +33,15 @@ T = TypeVar("T")
 Key = tuple[type[Any], str]
 
 ATTEMPTS = 8
+RETRIED_SECONDS = 10.0
 SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE = "40001", "40P01", "55P03"
 TRANSIENT = {SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE}
 
 
 class RowsLocked(OperationalError):
     """Rows that the whole step needs are locked elsewhere: it is repeated."""
+
+    sqlstate = LOCK_NOT_AVAILABLE
 
 
 MAX_COMBINED = 6  # changes per statement; PostgreSQL prepares one statement for each combination of changes
@@ -243,13 +246,17 @@ def run_in_transaction(
 
 
 def retry_transient(attempt: Callable[[], T]) -> T:
-    """Repeat after a deadlock or serialization failure; an outer transaction cannot continue, so there it is raised."""
+    """Repeat after a deadlock or serialization failure; an outer transaction cannot continue, so there it is raised.
+
+    An attempt that waited for a lock until its timeout is the last, so that the caller gets an answer in time.
+    """
     attempts = 1 if connections[DEFAULT_DB_ALIAS].in_atomic_block else ATTEMPTS
+    until = time.monotonic() + RETRIED_SECONDS
     for number in range(1, attempts):
         try:
             return attempt()
         except OperationalError as error:
-            if not is_transient(error):
+            if not is_transient(error) or time.monotonic() > until:
                 raise
             time.sleep(random.uniform(0, 0.005 * 2**number))  # noqa: S311 - jitter, not a secret
     return attempt()

@@ -73,7 +73,12 @@ function showFailure(target, why) {
   target.querySelector(":scope > [data-empty=error]")?.remove();
   target.prepend(errorNote("This section could not be loaded", why));
 }
+function describeFailure(xhr) {
+  if (xhr.status === 403) return "Access denied, or your session has expired. Log in again.";
+  if (xhr.status === 503 && xhr.getResponseHeader("Content-Type")?.startsWith("text/plain")) return xhr.responseText;
+  return `The server returned status ${xhr.status} and logged the error. Try again later.`;
+}
 document.body.addEventListener("htmx:responseError", ({ detail: { target, xhr } }) => {
-  showFailure(target, xhr.status === 403 ? "Access denied, or your session has expired. Log in again." : `The server returned status ${xhr.status} and logged the error. Try again later.`);
+  showFailure(target, describeFailure(xhr));
 });
 document.body.addEventListener("htmx:sendError", ({ detail: { target } }) => showFailure(target, "The server cannot be reached. Check your connection and try again."));

@@ -156,6 +156,12 @@ def test_a_server_that_stays_broken_is_given_up(perform: Perform) -> None:
         perform(url, fire, retry_policy=RetryPolicy(first=0.01, longest=0.02, total=0.1))
 
 
+def test_a_server_that_stays_unavailable_is_given_up_with_its_reason(perform: Perform) -> None:
+    full = refused(503, "database_full", detail="the disk of the database is full")
+    with serving(Flaky(*[full] * 500)) as url, pytest.raises(Unreachable, match="the disk of the database is full"):
+        perform(url, fire, retry_policy=RetryPolicy(first=0.01, longest=0.02, total=0.1))
+
+
 REFUSALS: list[tuple[int, str, type[Refused]]] = [
     (400, "invalid", Invalid),
     (400, "unknown_trigger", Invalid),

@@ -144,4 +144,6 @@ def test_readiness_names_a_sequencer_that_is_behind(client: Client, redis_server
         assert client.get("/readyz").status_code == 200
 
         clock.shift(timedelta(minutes=2))
-        assert client.get("/readyz").json() == {"status": "degraded", "failed": ["sequencer"]}
+        body = client.get("/readyz").json()
+        assert (body["status"], body["failed"]) == ("degraded", ["sequencer"])
+        assert "the sequencer is behind" in body["reasons"]["sequencer"]
