@@ -15,7 +15,7 @@ from statecore.kernel import extensions
 from statecore.kernel.flow import Flow
 from statecore.read_models.distrust import is_any_data_unverified
 
-from . import navigation, second_factor
+from . import navigation, second_factor, sessions
 from .models import Preference
 from .queries import approvals
 
@@ -60,7 +60,7 @@ def get_preference(request: HttpRequest) -> Preference:
         return Preference()
     if PREFERENCE not in request.session:
         found = Preference.objects.filter(user=request.user).first() or Preference()
-        request.session[PREFERENCE] = found.choices()
+        sessions.keep(request, PREFERENCE, found.choices())
     return Preference(**request.session[PREFERENCE])
 
 

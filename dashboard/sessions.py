@@ -12,14 +12,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
-from django.db import transaction
+from django.db import DatabaseError, connection, transaction
 from django.http import HttpRequest
 
 from statecore.accounts.caller import get_address
 from statecore.journal.accounts import Account, Action, record
 from statecore.kernel.actors import Actor
 from statecore.kernel.clock import now
+from statecore.storage.no_waiting import without_waiting
 
 ACTIVITY = "activity"  # key in the session
 NOTED_EVERY = timedelta(minutes=1)
@@ -55,12 +57,28 @@ def note_activity(request: HttpRequest) -> None:
     at, known = now().timestamp(), request.session.get(ACTIVITY)
     if known is not None and at < known["last"] + NOTED_EVERY.total_seconds():
         return
-    request.session[ACTIVITY] = {
+    activity = {
         "started": known["started"] if known else at,
         "last": at,
         "address": get_address(request),
         "agent": request.headers.get("User-Agent", "")[:AGENT_LENGTH],
     }
+    keep(request, ACTIVITY, activity)
+
+
+def keep(request: HttpRequest, key: str, value: Any) -> None:
+    """Store a value that may get lost: a database that is locked or refuses changes still shows the page.
+
+    The session is saved here without waiting, because the middleware would fail the page if it could not save it.
+    """
+    session = request.session
+    was_modified = session.modified
+    session[key] = value
+    try:
+        with without_waiting(connection):
+            session.save()
+    except (DatabaseError, UpdateError):
+        session.modified = was_modified
 
 
 def list_sessions(user: Any, current: str | None) -> list[UserSession]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import connection, models, transaction
+from django.db import DatabaseError, connection, models, transaction
 
 from ..journal import accounts
 from ..kernel import registry
@@ -25,6 +26,7 @@ from ..kernel.actors import (
 )
 from ..kernel.clock import now, rfc3339
 from ..kernel.refusals import DuplicateId, Invalid, PermissionDenied
+from ..storage.no_waiting import without_waiting
 from ..storage.rows import RowReader, ready_cursor
 from . import account_names
 
@@ -221,8 +223,14 @@ def find(text: str, *permissions: str) -> Token | None:
     if token is None or not token.is_good(at):
         return None
     if token.last_used_at is None or token.last_used_at <= at - USE_NOTED_EVERY:
-        Token.objects.filter(pk=token.pk).update(last_used_at=at)
+        _note_use(token, at)
     return token
+
+
+def _note_use(token: Token, at: datetime) -> None:
+    """Never delays or fails the call: a database that is locked or refuses changes still answers reads."""
+    with suppress(DatabaseError), without_waiting(connection):
+        Token.objects.filter(pk=token.pk).update(last_used_at=at)
 
 
 # Every API call starts with this query; building it with the ORM would cost more than the rest of the call.

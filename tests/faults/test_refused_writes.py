@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -12,9 +13,11 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test import Client
 
+from statecore.dashboard.sessions import ACTIVITY
 from statecore.journal import Event
 from statecore.machines.run import Run
 from statecore.operations.process_reporter import ProcessReporter
+from statecore.records import Token
 from statecore.storage import database_errors, database_faults
 from tests.api.callers import Caller, expect_ok, expect_refusal
 from tests.support import world
@@ -103,7 +106,6 @@ FAULTS = [
 @pytest.mark.parametrize(("fault", "code"), FAULTS)
 def test_a_refused_change_has_the_reason_and_can_be_repeated(fault: Fault, code: str, redis_server: str) -> None:
     caller, anyone = Caller("operate"), Client()
-    expect_ok(caller.get("runs/"))
     create: dict[str, Any] = {
         "path": "runs/",
         "body": {"phase": world.phase().pk, "metadata": LARGE},
@@ -123,6 +125,25 @@ def test_a_refused_change_has_the_reason_and_can_be_repeated(fault: Fault, code:
     expect_ok(caller.post(**create), 201)
     expect_ok(caller.post(**create), 201)
     assert (Run.objects.count(), Event.objects.filter(entity_type="run").count()) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", [read_only, pytest.param(locked, marks=pytest.mark.sqlite)])
+def test_reading_with_a_token_or_in_the_console_needs_no_write(fault: Fault, admin_client: Client) -> None:
+    """The use of a token or session is noted once a minute, and later if the database refuses that."""
+    caller = Caller("read")
+    with fault():
+        if connection.vendor == "sqlite":
+            execute("PRAGMA busy_timeout = 20000")  # as in production
+        started = time.monotonic()
+        expect_ok(caller.get("runs/"))
+        assert admin_client.get("/alerts/").status_code == 200
+        assert time.monotonic() - started < 15
+
+    assert Token.objects.get(pk=caller.token.pk).last_used_at is None
+    expect_ok(caller.get("runs/"))
+    assert admin_client.get("/alerts/").status_code == 200
+    assert Token.objects.get(pk=caller.token.pk).last_used_at is not None
+    assert ACTIVITY in admin_client.session
 
 
 def test_the_console_shows_the_reason(admin_user: User) -> None:
