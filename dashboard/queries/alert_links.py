@@ -123,7 +123,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     NO_WORKER: _missing_worker,
 }
 # Rules without a list: their text is complete.
-WITHOUT_LINK: set[str] = set()
+WITHOUT_LINK = {"process_silent"}
 
 
 def _entities(flow: Flow, query: str) -> Link:

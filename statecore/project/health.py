@@ -12,9 +12,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from statecore.delivery.sequencer import measure_lag
+from statecore.kernel.clock import now
 from statecore.project import preflight
 from statecore.project.refusal import Refused
 from statecore.read_models.distrust import is_any_data_unverified
+from statecore.records import process_report
 from statecore.storage import database_faults
 
 log = structlog.get_logger(__name__)
@@ -100,14 +102,22 @@ def check_writes() -> None:
         raise Refused(f"{sentence}.")
 
 
+def check_processes() -> None:
+    """The others continue, but what the process does is missing, such as the time-outs of beat."""
+    at = now()
+    if silent := process_report.find_silent(at):
+        raise Refused(f"{'; '.join(each.describe_silence(at) for each in silent)}.")
+
+
 CHECKS: dict[str, Callable[[], None]] = {
     "database": check_database,
     "broker": preflight.check_broker,
     "migrations": check_migrations,
     "writes": check_writes,
+    "processes": check_processes,
     "sequencer": check_sequencer,
     "integrity": check_integrity,
 }
-NEED_DATABASE = {"database", "migrations", "sequencer", "integrity"}
+NEED_DATABASE = {"database", "migrations", "processes", "sequencer", "integrity"}
 # Without these a process can work, but changes nothing, or what it shows is outdated or cannot be trusted.
-NOT_ESSENTIAL = {"writes", "sequencer", "integrity"}
+NOT_ESSENTIAL = {"writes", "processes", "sequencer", "integrity"}

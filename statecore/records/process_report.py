@@ -37,9 +37,23 @@ class ProcessReport(models.Model):
     def is_silent(self, at: datetime) -> bool:
         return self.reported_at < at - SILENT_AFTER
 
+    def describe_silence(self, at: datetime) -> str:
+        return f"{self.name} (process {self.pid}) has not reported for {(at - self.reported_at).total_seconds():.0f} s"
+
+    def replaces(self, other: ProcessReport) -> bool:
+        """Whether it was started in place of another one, possibly on another host, as a new container is."""
+        return (self.role, self.name) == (other.role, other.name) and self.started_at > other.reported_at
+
 
 def list_processes() -> list[ProcessReport]:
     return list(ProcessReport.objects.order_by("role", "name", "host", "pid"))
+
+
+def find_silent(at: datetime) -> list[ProcessReport]:
+    """Returns the processes that were killed or hang, except those that others were started in place of."""
+    processes = list_processes()
+    silent = [each for each in processes if each.is_silent(at)]
+    return [each for each in silent if not any(other.replaces(each) for other in processes)]
 
 
 def forget() -> int:

@@ -25,7 +25,7 @@ from ...machines.uet_worker import State as UetState
 from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
 from ...read_models import stuck, webhooks
-from ...records import StateCount, TransitionRate
+from ...records import StateCount, TransitionRate, process_report
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 from ...scheduling import deadlines
 
@@ -181,6 +181,23 @@ def find_disabled_webhooks(at: datetime) -> Iterator[Violation]:
         yield Violation(webhook.pk, detail, {"webhook": webhook.pk})
 
 
+# The silent processes that the last evaluation found. After an outage of the database all are silent for a moment.
+_silent_before: set[int] = set()
+
+
+def find_silent_processes(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each process that this evaluation and the one before it found silent."""
+    silent = process_report.find_silent(at)
+    for each in silent:
+        if each.pk in _silent_before:
+            facts = {"role": each.role, "host": each.host, "pid": each.pid}
+            since = format_utc(each.reported_at)
+            detail = f"{each} has not reported since {since}: it was killed, hangs or has lost the database"
+            yield Violation(f"{each.role} {each.pid} {each.host}"[:128], detail, facts)
+    _silent_before.clear()
+    _silent_before.update(each.pk for each in silent)
+
+
 def find_stuck(at: datetime) -> Iterator[Violation]:
     """Yields a violation for each machine and state in which entities are far past their deadline."""
     for flow in registry.flows():
@@ -237,6 +254,11 @@ COUNT_RULES = (
         "stuck", Severity.CRITICAL,
         "an entity has made no progress for more than {stuck_factor} times its deadline or its learnt duration",
         find_stuck,
+    ),
+    CountRule(
+        "process_silent", Severity.CRITICAL,
+        "a process has stopped reporting without signing off, and none was started in its place",
+        find_silent_processes,
     ),
     CountRule(
         "retry_rate", Severity.WARNING,
