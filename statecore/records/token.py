@@ -274,8 +274,8 @@ HELD = """(owner.is_superuser OR (
 def about(permission: str) -> tuple[str, str, str]:
     """Return the parameters of HELD. A permission of Django's own kind names its model; others are declared by one."""
     app, _, codename = permission.partition(".")
-    every = apps.get_app_config(app).get_models()
-    declared_by = (str(model._meta.model_name) for model in every if codename in dict(model._meta.permissions))
+    every = (model._meta for model in apps.get_models() if model._meta.app_label == app)
+    declared_by = (str(meta.model_name) for meta in every if codename in dict(meta.permissions))
     return app, next(declared_by, codename.partition("_")[2]), codename
 
 

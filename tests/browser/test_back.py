@@ -46,15 +46,18 @@ def test_the_admin_shows_state_history_and_actions_of_an_entity(site: Any, visit
     expect(page.locator(".field-state_entered_at .readonly")).to_be_visible()
     expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(page.get_by_role("cell", name="log shows that the job never started")).to_be_visible()
+    expect(page.get_by_role("link", name="Open in the console")).to_be_visible()
+    expect(page.get_by_role("link", name="Force a state")).to_have_count(0)  # a final state is kept
+    page.goto(f"{site.url}/admin/statecore/task/show-t3/change/")
     expect(page.get_by_role("link", name="Force a state")).to_be_visible()
 
 
 def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Visits) -> None:
     from tests.browser.site import PASSWORD
 
-    site.do("plan", run="wide", tasks=1)
+    site.do("plan", run="broad", tasks=1)
     site.do("person", name=LONG_NAME)
-    page = visit("/login/?next=/machines/tasks/wide-t1/force/%3Fto=blocked", who="not acknowledged")
+    page = visit("/login/?next=/machines/tasks/broad-t1/force/%3Fto=blocked", who="not acknowledged")
     page.fill("#id_username", LONG_NAME)
     page.fill("#id_password", PASSWORD)
     page.get_by_role("button", name="Log in").click()
@@ -63,7 +66,7 @@ def test_a_long_name_makes_the_audit_no_wider_than_the_page(site: Any, visit: Vi
     page.locator("#force-button").click()
     expect(page.locator("h1")).to_be_visible()
 
-    page.goto(f"{site.url}/audit/?entity=wide-t1")
+    page.goto(f"{site.url}/audit/?entity=broad-t1")
 
     who = page.get_by_title(LONG_NAME)
     expect(who.first).to_be_visible()

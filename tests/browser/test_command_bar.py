@@ -23,20 +23,26 @@ def bar(page: Any) -> Any:
     return page.get_by_role("combobox", name="Search everything")
 
 
+def options(page: Any, **filters: Any) -> Any:
+    return page.get_by_role("dialog").get_by_role("option", **filters)
+
+
 def test_an_id_typed_on_any_page_leads_to_the_entity_and_its_actions_by_keys_only(site: Any, visit: Visits) -> None:
     site.do("plan", run="commanded", tasks=1)
     page = visit("/alerts/", who="operator")
     page.keyboard.press("/")
     expect(bar(page)).to_be_focused()
     page.keyboard.type("commanded")
-    expect(page.get_by_role("option").first).to_contain_text("commanded")
-    expect(page.get_by_role("option", name="Cancel run commanded")).to_be_visible()
+    expect(options(page).first).to_contain_text("commanded")
+    expect(options(page, name="Cancel run commanded")).to_be_visible()
     page.keyboard.type(" cancel")
-    expect(page.get_by_role("option", name=re.compile("^Pause"))).to_have_count(0)
+    expect(options(page, name=re.compile("^Pause"))).to_have_count(0)
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("option", selected=True)).to_have_text("Cancel run commanded")
+    page.keyboard.press("ArrowUp")
+    expect(options(page, selected=True)).to_have_text("Cancel run commanded")
     expect(bar(page)).to_have_attribute(
-        "aria-activedescendant", str(page.get_by_role("option", selected=True).get_attribute("id"))
+        "aria-activedescendant",
+        str(options(page, selected=True).get_attribute("id")),
     )
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Cancel run")
@@ -48,7 +54,7 @@ def test_an_id_typed_on_any_page_leads_to_the_entity_and_its_actions_by_keys_onl
     expect(page.get_by_role("heading", level=1)).to_have_text("commanded-t1")
     page.wait_for_load_state()
     page.keyboard.press("/")
-    expect(page.get_by_role("option").first).to_contain_text("commanded-t1")  # recent
+    expect(options(page).first).to_contain_text("commanded-t1")  # recent
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
 
@@ -59,9 +65,9 @@ def test_searches_metadata_pages_and_saved_views_are_found(site: Any, visit: Vis
     page.evaluate(LABEL)
     page.keyboard.press("Control+k")
     page.keyboard.type("meta.team:core")
-    expect(page.get_by_role("option", name=re.compile("^labelled-t1"))).to_be_visible()
-    expect(page.get_by_role("option", name=re.compile("^labelled-t2"))).to_have_count(0)
-    page.get_by_role("option", name="Search tasks: meta.team:core").click()
+    expect(options(page, name=re.compile("^labelled-t1"))).to_be_visible()
+    expect(options(page, name=re.compile("^labelled-t2"))).to_have_count(0)
+    options(page, name="Search tasks: meta.team:core").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     page.keyboard.press("Control+k")
     page.keyboard.type("holds")
@@ -86,5 +92,5 @@ def test_the_open_bar_is_accessible_in_every_look(site: Any, visit: Visits) -> N
     page = visit("/machines/tasks/")
     page.get_by_role("button", name=re.compile("Search")).click()
     bar(page).fill("show-t1")
-    expect(page.get_by_role("option").first).to_be_visible()
+    expect(options(page).first).to_be_visible()
     every_look_holds(page)

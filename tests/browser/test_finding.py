@@ -44,15 +44,15 @@ def test_everything_can_be_reached_by_keys(site: Any, visit: Visits) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("search")
     page.keyboard.press("Escape")
-    page.keyboard.press("s")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Stuck")
+    page.keyboard.press("i")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Incidents")
 
 
 def test_shortcuts_are_inactive_while_the_help_is_open(visit: Visits) -> None:
     page = visit("/alerts/")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("s")
+    page.keyboard.press("i")
     page.keyboard.press("Escape")
 
     expect(page.get_by_role("dialog")).to_be_hidden()
@@ -207,7 +207,7 @@ def test_single_keys_can_be_switched_off(site: Any, visit: Visits) -> None:
     page.locator("#help-open").click()
     page.get_by_label("Enable shortcuts").uncheck()
     page.get_by_role("button", name="Close").click()
-    page.keyboard.press("s")
+    page.keyboard.press("i")
     page.keyboard.press("?")
 
     expect(page.get_by_role("dialog")).to_be_hidden()

@@ -100,7 +100,7 @@ def test_the_highest_priority_goes_first_and_then_the_runs_in_turn(clock) -> Non
     clock.shift(60)
     submit(workstream("b", task("high", priority=5), "new"), id="s")
     agents = [Agent(f"w-{number}") for number in range(5)]
-    assert [held.pk for agent in agents for held in agent.claim()] == ["high", "old-1", "new", "old-2", "low"]
+    assert [held.pk for agent in agents for held in agent.claim()] == ["high", "new", "old-1", "old-2", "low"]
 
 
 def test_a_worker_claims_up_to_its_capacity_and_is_busy_until_it_holds_none() -> None:
