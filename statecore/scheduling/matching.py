@@ -12,10 +12,10 @@ from django.db import connection
 from django.db.models import Count, Min
 
 from ..kernel.clock import now
-from ..kernel.constraints import SqlLiteral
+from ..kernel.constraints import SqlLiteral, is_live
 from ..machines.task import State as TaskState
 from ..machines.task import Task
-from ..machines.worker import SILENCE_LIMIT, State, Worker
+from ..machines.worker import FINAL, SILENCE_LIMIT, State, Worker
 from ..machines.workstream import State as WorkstreamState
 from ..machines.workstream import Workstream
 from ..records.hold import exclude_held
@@ -68,7 +68,8 @@ def find_unserved(at: datetime) -> list[Unserved]:
     paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
     queued = Task.objects.filter(state=SqlLiteral(TaskState.QUEUED)).exclude(workstream__in=paused)
     groups = exclude_held(queued, at).order_by().values_list("required_capabilities")
-    live = Worker.objects.filter(state__in=(State.IDLE, State.BUSY), last_heartbeat__gte=at - SILENCE_LIMIT)
+    working = Worker.objects.filter(is_live(FINAL), state__in=(State.IDLE, State.BUSY))
+    live = working.filter(last_heartbeat__gte=at - SILENCE_LIMIT)
     offered = [set(each) for each in live.order_by().values_list("capabilities", flat=True)]
     counted = groups.annotate(Count("pk"), Count("run", distinct=True), Min("state_entered_at"))
     return _merge(

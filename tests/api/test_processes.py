@@ -77,7 +77,7 @@ def test_a_large_bulk_call_is_worked_off_by_a_celery_worker(redis_server: str, t
 
 
 def test_a_bulk_job_whose_worker_is_killed_changes_each_entity_once(redis_server: str, tmp_path: Path) -> None:
-    ids = [world.created("PipelineJob", id=f"k{number:03}").pk for number in range(4 * Override.portion)]
+    ids = [world.created("PipelineJob", id=f"k{number:03}").pk for number in range(2 * Override.at_once)]
     body = {"ids": ids, "action": "override", "to_state": "FAILED", "reason": "its source is gone", "category": "other"}
     with worker(redis_server, tmp_path / "worker.log") as process:
         job = expect_ok(Caller("override").post("pipeline-jobs/bulk/", body), 202)["job"]["id"]

@@ -31,11 +31,14 @@ def count_overdue(at: datetime) -> list[tuple[str, str, int]]:
 
     It is one statement. Each part reads the index of live rows, so its cost depends on the number of overdue rows only.
     """
-    return count_rows(_select_overdue_rows(at))
+    return count_rows((key, rows.order_by()) for key, rows in _select_overdue_rows(at))
 
 
 def find_overdue_states(at: datetime) -> list[Key]:
-    """Returns the entity types and states that have an overdue entity; reads at most one row of each."""
+    """Returns the entity types and states that have an overdue entity; reads at most one row of each.
+
+    Their order keeps PostgreSQL to the index of overdue rows: for any one row it would expect another to do as well.
+    """
     first_rows = ((key, rows[:1]) for key, rows in _select_overdue_rows(at))
     return [(entity_type, state) for entity_type, state, count in count_rows(first_rows) if count]
 
@@ -45,7 +48,7 @@ def _select_overdue_rows(at: datetime) -> Iterator[tuple[Key, QuerySet[Any]]]:
         for state in flow.states:
             if flow.deadline(state) is not None and not flow.is_final(state):
                 rows = deadlines.select_stuck(flow, state, at)
-                yield (flow.entity_type, state), rows.order_by().values_list("pk")
+                yield (flow.entity_type, state), rows.values_list("pk")
 
 
 def count_rows(querysets: Iterable[tuple[Key, QuerySet[Any]]]) -> list[tuple[str, str, int]]:
