@@ -25,6 +25,7 @@ from ..request import Request
 from ..request_body import As, Body, RequestBody
 from ..responses import json_response
 from ..views import ApiView
+from .journal import ESTIMATE
 
 CHANGE_ALERT = "statecore.change_alert"
 ID_LIMIT = 2**63
@@ -51,6 +52,7 @@ STATS = obj(
         "trends": by_name(array(COUNT)),
         "today": by_name(by_name(COUNT)),
         "blocked_gates": array(obj({"id": STRING, "gate_type": STRING, "since": TIME})),
+        "run_ends": array(ESTIMATE),
         "incidents": obj({**_INCIDENT_COUNTS, "worst": array(obj({**INCIDENT_SUMMARY, "impact": STRING}))}),
         "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
         "holds": array(obj(_HOLD)),

@@ -20,6 +20,13 @@ export function moment(when, hasDay) {
   return hasDay ? `${when.toDateString().slice(4, 10)} ${clock(when).slice(0, 5)}` : clock(when);
 }
 
+// `16:40 to 17:05`, to the minute; a time of another day than the one before has the date.
+export function span(start, end) {
+  const show = (when, day) => when.toDateString() === day.toDateString() ? clock(when).slice(0, 5) : moment(when, true);
+  const [first, last] = [show(start, new Date()), show(end, start)];
+  return first === last ? first : `${first} to ${last}`;
+}
+
 // `1:02:03 left`: to the second, because someone waits for it.
 export function countdown(when, at = Date.now()) {
   const seconds = Math.max(0, Math.ceil((when.getTime() - at) / 1000));

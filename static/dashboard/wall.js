@@ -5,7 +5,7 @@ import { showHolds } from "./holds.js";
 import { showWorst } from "./incidents.js";
 import { element, icon, readJson } from "./marks.js";
 import { set, writeShort, showBoard } from "./tiles.js";
-import { ago, clock, timeElement, updateTimes } from "./times.js";
+import { ago, clock, span, timeElement, updateTimes } from "./times.js";
 
 const { alive, build, pairing, token, seconds } = document.body.dataset;
 const STALE = 60_000, BEAT = 30_000, A_DAY = 86_400_000;
@@ -23,13 +23,17 @@ if (tiles.length) watch((board, news) => {
   show(board);
 });
 
-// Text that does not fit is shrunk until it does, because a cut-off number misleads.
+// Text that does not fit is shrunk until it does, because a cut-off number misleads. Ends of runs but the first are left
+// out before.
 const SMALLEST = 0.4, STEP = 0.04;
 const isCut = (box) => box.scrollHeight > box.clientHeight || [box, ...box.children].some((each) => each.scrollWidth > each.clientWidth);
 const write = (box, size) => box.style.setProperty("--fit", size);
 function fit(box) {
   let size = 1;
   write(box, size);
+  const ends = [...box.querySelectorAll("[data-run-ends] li")];
+  for (const each of ends) each.hidden = false;
+  while (isCut(box) && ends.length > 1) ends.pop().hidden = true;
   while (isCut(box) && size > SMALLEST) write(box, (size -= STEP));
   return size;
 }
@@ -53,11 +57,19 @@ function showBlockedGates(gates = []) {
   place.replaceChildren(icon("held"), element("span", "", gates.length === 1 ? "Blocked gate:" : "Blocked gates:"), ...names);
 }
 
+// When the runs that started last will probably end, or why that is unknown.
+function showRunEnds(ends = []) {
+  const lines = ends.map(({ run, earliest, latest, reason }) =>
+    element("li", "", element("b", "", run), earliest ? ` ends ${span(new Date(earliest), new Date(latest))}` : `: end unknown, ${reason}`));
+  document.querySelector("[data-run-ends]")?.replaceChildren(...lines);
+}
+
 let holds = [];
 function show(board) {
   showBoard(board, writeShort);
   showWorst(board.incidents);
   showBlockedGates(board.blocked_gates);
+  showRunEnds(board.run_ends);
   for (const tile of tiles) showTrend(tile, board.trends?.[tile.dataset.machine]);
   holds = board.holds;
   showHolds(holds);

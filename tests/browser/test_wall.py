@@ -58,7 +58,10 @@ FULL = """() => {
   }
   const incidents = { open: 1234, worst: [] }, alerts = { critical: 1234 };
   const rates = { transitions_per_minute: 12345.6 };
-  window.tell("/ws/board/", { type: "delta", counts, today: counts, incidents, alerts, rates });
+  const after = (days) => new Date(Date.now() + 864e5 * days).toISOString();
+  const run_ends = [1, 2, 3].map((days) => ({
+    run: `nightly-of-everything-${days}`, earliest: after(days), latest: after(2 * days) }));
+  window.tell("/ws/board/", { type: "delta", counts, today: counts, incidents, alerts, rates, run_ends });
 }"""
 # Boxes whose content overflows or is cut off.
 CUT = """() => [...document.querySelectorAll(".key-figure, [data-page]:not([hidden]) .tile")].flatMap((box) => {
@@ -89,6 +92,28 @@ def test_nothing_scrolls_and_no_number_is_cut_off(scale: str, size: tuple[int, i
         assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         page.clock.run_for(20_000)
+
+
+ENDS = """(ends) => window.tell("/ws/board/", { type: "delta", run_ends: ends })"""
+
+
+def test_the_tile_of_runs_shows_when_they_end(site: Any, visit: Visits) -> None:
+    page = visit("/login/", viewport={"width": 1920, "height": 1080}, timezone_id="Asia/Tokyo")
+    page.add_init_script(TAP)
+    page.clock.set_fixed_time("2030-01-01T05:00:00Z")
+    page.goto(f"{site.url}/wall/")
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    ends = page.locator("[data-machine=run] [data-run-ends] li")
+    expect(ends.first).to_have_text(re.compile(" ends |: end unknown, "))
+    unknown = {"run": "new", "earliest": None, "latest": None, "reason": "no worker is active"}
+    known = {"run": "nightly", "earliest": "2030-01-01T07:40:00Z", "latest": "2030-01-01T15:05:00Z", "reason": ""}
+    page.evaluate(ENDS, [known, {**known, "run": "small", "latest": "2030-01-01T07:40:09Z"}, unknown])
+
+    expect(ends).to_have_text(
+        ["nightly ends 16:40 to Jan 02 00:05", "small ends 16:40", "new: end unknown, no worker is active"]
+    )
+    page.evaluate(ENDS, [])
+    expect(page.locator("[data-run-ends]")).to_be_hidden()
 
 
 def test_a_large_number_is_abbreviated_and_exact_on_hover(visit: Visits) -> None:

@@ -15,10 +15,11 @@ from statecore import scheduling
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.run import Run
 from statecore.machines.task import Task
-from statecore.read_models import estimates
+from statecore.read_models import board, estimates
 from statecore.records import Phase
 from statecore.storage import triggers
 from tests.api.callers import Caller, expect_ok, expect_refusal
+from tests.board.test_stats import clear_caches
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -105,7 +106,23 @@ def test_the_estimate_is_computed_once_for_all_viewers() -> None:
     with CaptureQueriesContext(connection) as statements:
         assert estimates.estimate_run(run) == first
     assert not [each for each in statements.captured_queries if "statecore_task" in each["sql"]]
-    assert [each.run for each in estimates.list_estimates()] == ["once"]
+
+
+def test_the_board_has_the_ends_of_three_runs_and_reads_them_once_for_all_viewers() -> None:
+    world.idle_worker()
+    for name in ("first", "second", "third", "fourth"):
+        complete(submit(name, 8), 6, seconds=60)
+    clear_caches()
+    with CaptureQueriesContext(connection) as statements:
+        ends = board.get_stats()["run_ends"]
+
+    assert [each["run"] for each in ends] == ["fourth", "third", "second"]
+    assert all(each["earliest"] <= each["likely"] <= each["latest"] for each in ends)
+    assert len([each for each in statements if '"statecore_task"."completed_at"' in each["sql"]]) == 3
+    with CaptureQueriesContext(connection) as statements:
+        assert board.get_stats({"run", "workstream", "task"})["run_ends"] == ends
+    assert not [each for each in statements if "statecore_run" in each["sql"]]
+    assert board.get_stats({"run", "workstream"})["run_ends"] == []
 
 
 def test_the_api_returns_the_estimate() -> None:

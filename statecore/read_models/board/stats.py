@@ -1,4 +1,4 @@
-"""The numbers of the board in a handful of queries, none of which reads a large table."""
+"""The numbers of the board in a handful of queries, none of which reads a whole large table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from ...records import Alert, SinkCursor, StateCount, TransitionRate
 from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
 from ...records.hold import Hold, Kind, select_active
+from ..estimates import Estimate
 from ..incidents import summarize
-from . import stuck_counts, task_progress, today
+from . import run_ends, stuck_counts, task_progress, today
 from .stuck_counts import StuckCounts
 from .task_progress import TaskProgress
 from .today import Today
@@ -42,6 +43,7 @@ class Snapshot(NamedTuple):
     alerts: dict[str, int]
     holds: list[Hold]
     today: Today
+    run_ends: list[Estimate]
 
 
 def get_stats(visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -54,8 +56,8 @@ def take_snapshot() -> Snapshot:
     position, counts = _read_counts()
     alerts, holds = _count_alerts(), list(select_active(at))
     minutes, stuck = _read_minutes(at), stuck_counts.cache.get(at)
-    progress, ended = task_progress.cache.get(at), today.cache.get(at)
-    return Snapshot(at, current_epoch(), position, counts, minutes, stuck, progress, alerts, holds, ended)
+    progress, ended, ends = task_progress.cache.get(at), today.cache.get(at), run_ends.cache.get(at)
+    return Snapshot(at, current_epoch(), position, counts, minutes, stuck, progress, alerts, holds, ended, ends)
 
 
 def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = None) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def serialize_snapshot(snapshot: Snapshot, visible: Collection[str] | None = Non
         "trends": _list_trends(snapshot, visible),
         "today": _keep_visible(snapshot.today.ended, visible),
         "blocked_gates": snapshot.today.blocked_gates if visible is None or "test_gate" in visible else [],
+        "run_ends": _list_run_ends(snapshot, visible),
         "stuck": {
             "total": sum(overdue.values()),
             "machines": overdue,
@@ -103,6 +106,11 @@ def _list_trends(snapshot: Snapshot, visible: Collection[str] | None) -> dict[st
         name: [snapshot.minutes.get(minute, {}).get(name, nothing)["transitions"] for minute in minutes]
         for name in sorted(seen)
     }
+
+
+def _list_run_ends(snapshot: Snapshot, visible: Collection[str] | None) -> list[dict[str, Any]]:
+    is_visible = visible is None or run_ends.ABOUT.issubset(visible)
+    return [each.as_dict() for each in snapshot.run_ends] if is_visible else []
 
 
 def _is_hold_visible(hold: Hold, visible: Collection[str] | None) -> bool:

@@ -28,7 +28,6 @@ from .schedule import Band, Work, forecast
 
 CACHE_SECONDS = 10
 MAX_PAST, MIN_PAST = 200, 5  # durations of finished tasks of the run
-MAX_LISTED = 20
 THIS_RUN, ALL_RUNS = "finished tasks of this run", "tasks of the last two weeks"
 
 
@@ -81,7 +80,7 @@ def estimate_run(run: Run) -> Estimate:
     return found
 
 
-def list_estimates(limit: int = MAX_LISTED) -> list[Estimate]:
+def list_estimates(limit: int) -> list[Estimate]:
     """Of the runs that are under way, those that started last first."""
     runs = Run.objects.filter(state=RunState.RUNNING).order_by("-started_at")[:limit]
     return [estimate_run(run) for run in runs]
