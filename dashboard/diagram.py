@@ -25,7 +25,7 @@ def machine_drawing(
     taken: Iterable[Edge] = (),
     here: str = "",
 ) -> dict[str, Any]:
-    """`forced` edges that are not declared are drawn as well."""
+    """`forced` edges that are not declared are drawn over the layout of the declared ones, which does not move."""
     declared, was_forced, was_taken = label_edges(flow), set(forced), set(taken)
     drawn = {**declared, **{edge: "forced" for edge in was_forced if edge not in declared and edge[0]}}
     return {
@@ -50,6 +50,7 @@ def machine_drawing(
                 "rate": round((rates or {}).get((source, target), 0.0), 1),
                 "taken": (source, target) in was_taken,
                 "forced": (source, target) in was_forced,
+                "declared": (source, target) in declared,
             }
             # A transition that stays in its state has no line.
             for (source, target), label in drawn.items()

@@ -3,6 +3,8 @@ import { Graph, layout } from "../vendor/dagre.esm.js";
 import { svg, use } from "./marks.js";
 
 const HEIGHT = 40, LETTER = 7.1, PHONE = 480, SMALLEST = 0.65;
+const WIDE = { rankdir: "LR", nodesep: 22, ranksep: 44 }, NARROW = { rankdir: "TB", nodesep: 18, ranksep: 40 };
+const NARROWEST = { rankdir: "TB", nodesep: 8, edgesep: 6, ranksep: 34 };
 
 function widthOf(node) {
   return Math.max(84, node.word.length * LETTER + 52 + String(node.count ?? "").length * 8);
@@ -70,6 +72,24 @@ function drawNode(place, node) {
   return group;
 }
 
+// An edge that is not declared has no place in the layout, so that the states keep theirs: it is a bow from border to border.
+const BOW = 0.22;
+function placeOver(source, target, { top, width, height }) {
+  const [across, down] = [target.x - source.x, target.y - source.y];
+  const within = (value, least, most) => Math.min(Math.max(value, least), most);
+  const middle = {
+    x: within((source.x + target.x) / 2 + BOW * down, 8, width - 8),
+    y: within((source.y + target.y) / 2 - BOW * across, top + 8, top + height - 8),
+  };
+  return { points: [onBorder(source, middle), middle, onBorder(target, middle)], ...middle };
+}
+
+function onBorder(node, towards) {
+  const [across, down] = [towards.x - node.x, towards.y - node.y];
+  const part = Math.min(node.width / 2 / Math.abs(across), HEIGHT / 2 / Math.abs(down));
+  return { x: node.x + part * across, y: node.y + part * down };
+}
+
 // Edges may extend beyond the states, and dagre's size covers only the states.
 function extent(graph) {
   const points = graph.edges().flatMap((edge) => graph.edge(edge).points);
@@ -81,25 +101,25 @@ function extent(graph) {
 
 export function draw(box, drawing) {
   const graph = new Graph({ multigraph: true });
-  const isNarrow = box.clientWidth < 620;
-  graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: isNarrow ? 18 : 22, ranksep: isNarrow ? 40 : 44, marginx: 6, marginy: 6 });
+  const isPhone = box.clientWidth < PHONE;
+  graph.setGraph({ ...(isPhone ? NARROWEST : box.clientWidth < 620 ? NARROW : WIDE), marginx: 6, marginy: 6 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of drawing.nodes) graph.setNode(node.id, { width: widthOf(node), height: HEIGHT });
-  // Room for every rate, even zero ones, so that states keep their places when rates change.
+  // Room for every rate, even zero ones, so that states keep their places when rates change; on a phone only a place.
   const isCounted = drawing.nodes.some((node) => typeof node.count === "number");
-  for (const edge of drawing.edges) graph.setEdge(edge.from, edge.to, { width: isCounted ? 34 : 0, height: 12, labelpos: "c", minlen: 1 });
+  for (const edge of drawing.edges.filter((each) => each.declared)) graph.setEdge(edge.from, edge.to, { width: isCounted ? (isPhone ? 1 : 34) : 0, height: 12, labelpos: "c", minlen: 1 });
   layout(graph);
-  const { top, width, height } = extent(graph);
+  const size = extent(graph), { top, width, height } = size;
   const picture = svg("svg", { viewBox: `0 ${top} ${width} ${height}`, width, height });
-  for (const edge of drawing.edges) {
-    const placed = graph.edge(edge.from, edge.to);
+  for (const edge of drawing.edges.toSorted((one, other) => other.declared - one.declared)) {
+    const placed = edge.declared ? graph.edge(edge.from, edge.to) : placeOver(graph.node(edge.from), graph.node(edge.to), size);
     picture.append(drawEdge(placed.points, edge, { x: placed.x, y: placed.y, text: edge.rate ? `${edge.rate}/min` : "" }));
   }
   for (const node of drawing.nodes) picture.append(drawNode(graph.node(node.id), node));
   box.replaceChildren(picture);
-  // Full size, or shrunk to fit while it stays readable; otherwise it scrolls, larger on a phone.
+  // Full size, or shrunk to fit while it stays readable; otherwise it scrolls. A phone shows all of it, and can zoom.
   const fitting = (box.clientWidth - 28) / width;
-  const scale = Math.min(1, fitting >= SMALLEST ? fitting : box.clientWidth < PHONE ? 0.8 : SMALLEST);
+  const scale = Math.min(1, isPhone ? fitting : Math.max(fitting, SMALLEST));
   picture.setAttribute("width", width * scale);
   picture.setAttribute("height", height * scale);
   const begin = graph.node(drawing.nodes.find((node) => node.here)?.id ?? drawing.nodes[0].id);

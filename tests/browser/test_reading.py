@@ -79,7 +79,8 @@ def test_the_bars_of_a_finished_run_do_not_grow(site: Any, visit: Visits) -> Non
 FORCED_BACK = """async () => {
   const { drawAll } = await import(document.querySelector("link[rel=modulepreload][href*='/diagram']").href);
   const drawing = JSON.parse(document.getElementById("drawing").textContent);
-  drawing.edges.push({ from: "validating", to: "queued", label: "forced", rate: 0, taken: true, forced: true });
+  const edge = { from: "validating", to: "pending", label: "forced", rate: 0 };
+  drawing.edges.push({ ...edge, taken: true, forced: true, declared: false });
   drawAll(drawing);
 }"""
 
@@ -95,12 +96,21 @@ def test_times_below_a_short_run_are_all_different(site: Any, visit: Visits) -> 
     assert len(set(ticks)) == len(ticks)
 
 
-def test_no_state_of_the_path_is_cut_off_at_a_desk(visit: Visits) -> None:
-    """A forced edge widens the diagram."""
-    page = visit("/machines/tasks/show-t1/")
-    page.wait_for_selector(".diagram svg")
+STATES = """(svg) => [svg.getAttribute("viewBox"), svg.getAttribute("width"),
+  ...[...svg.querySelectorAll("[data-node] rect, .edge:not(.forced) path")].map((each) => each.outerHTML)]"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_forced_edge_is_drawn_over_a_diagram_that_fits_and_does_not_move(width: int, visit: Visits) -> None:
+    page = visit("/machines/tasks/show-t1/", viewport={"width": width, "height": 800})
+    diagram = page.locator(".diagram svg")
+    before = diagram.evaluate(STATES)
     page.evaluate(FORCED_BACK)
 
+    assert diagram.evaluate(STATES) == before
+    expect(diagram.locator("[data-edge='validating>pending'].forced")).to_have_count(1)
+    assert page.locator(".diagram").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
+    page.goto(page.url.replace("show-t1/", ""))  # with rates
     assert page.locator(".diagram").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
 
 

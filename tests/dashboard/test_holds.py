@@ -87,3 +87,10 @@ def test_a_run_is_paused_and_resumed_from_its_page(operator: Client, scene: Scen
 def test_a_transition_that_stays_in_its_state_has_no_line(people: dict[str, Any]) -> None:
     edges = diagram.machine_drawing(Worker.flow)["edges"]
     assert [each for each in edges if each["from"] == each["to"]] == []
+
+
+def test_a_forced_edge_is_drawn_but_not_laid_out() -> None:
+    forced = ("initializing", "shutdown")
+    plain, drawn = (diagram.machine_drawing(Worker.flow, forced=edges)["edges"] for edges in ((), [forced]))
+    assert all(each["declared"] for each in plain)
+    assert [(each["from"], each["to"]) for each in drawn if not each["declared"]] == [forced]
