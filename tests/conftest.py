@@ -181,6 +181,16 @@ def _no_copies_of_other_journals() -> None:
             path.unlink()
 
 
+@pytest.fixture(autouse=True)
+def _no_reports_of_other_processes(request: pytest.FixtureRequest) -> None:
+    """Deletes the reports of processes that ended after the tables of their test had been emptied."""
+    if request.node.get_closest_marker("django_db"):
+        from statecore.records import ProcessReport
+
+        request.getfixturevalue("db")
+        ProcessReport.objects.all().delete()
+
+
 @pytest.fixture
 def machines_in_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switches reactions off: a transition of one machine causes none in another."""
