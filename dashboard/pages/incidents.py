@@ -28,9 +28,9 @@ from . import forms
 from .lookup import get_entity
 from .query_params import get_number, get_text
 
-PAGE, DETAIL, LIST, ROW = (
+PAGE, DETAIL, LIST, DETAIL_PART, ROW = (
     "dashboard/incidents.html", "dashboard/incident.html", "dashboard/parts/incidents.html",
-    "dashboard/parts/incident_row.html",
+    "dashboard/parts/incident.html", "dashboard/parts/incident_row.html",
 )  # fmt: skip
 PAGE_SIZE, ENTITIES_SIZE, MAX_OWNERS = 50, 50, 200
 SNOOZES = {"15": "15 minutes", "60": "1 hour", "240": "4 hours", "1440": "1 day", "10080": "1 week"}
@@ -53,8 +53,12 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "is_first": offset == 0,
         "more": offset + PAGE_SIZE if page.more else None,
     }
-    is_part = rendering.is_fragment(request) and get_text(request, "part") == "list"
-    return rendering.render(request, LIST if is_part else PAGE, context)
+    return rendering.render(request, LIST if _is_live(request) else PAGE, context)
+
+
+def _is_live(request: HttpRequest) -> bool:
+    """Whether a page that follows the server asks for its current content."""
+    return rendering.is_fragment(request) and get_text(request, "part") == "list"
 
 
 def _build_filter(view: str, name: str) -> read_model.IncidentFilter:
@@ -85,7 +89,8 @@ def _build_row(request: HttpRequest, incident: Incident) -> dict[str, Any]:
 
 @require_safe
 def incident(request: HttpRequest, incident_id: int) -> HttpResponse:
-    return rendering.render(request, DETAIL, _build_context(request, _get(request, incident_id)))
+    template = DETAIL_PART if _is_live(request) else DETAIL
+    return rendering.render(request, template, _build_context(request, _get(request, incident_id)))
 
 
 @require_safe

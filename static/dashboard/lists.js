@@ -1,4 +1,5 @@
 // Lists that follow the server without jumping: known rows change in place, and new ones wait behind "+N new".
+// So does the page of one incident, section by section.
 import { watch } from "./board.js";
 import { connection } from "./freshness.js";
 import { numberAt } from "./tiles.js";
@@ -32,10 +33,33 @@ async function fetchList() {
 }
 
 const rowsOf = (root) => new Map([...root.querySelectorAll("tr[data-id]")].map((row) => [row.dataset.id, row]));
-const isInUse = (row) => row.matches(":hover, :focus-within");
+const isInUse = (each) => each.matches(":hover, :focus-within");
+
+// A section changes unless it is in use, has typed text, or would move what is in use below it.
+const sectionsOf = (root) => [...root.querySelectorAll("[data-section]")];
+const isChosen = ({ options }) => [...options].some((each) => each.selected !== each.defaultSelected);
+const isTyped = (field) => field.options ? isChosen(field) : field.value !== field.defaultValue;
+const isHeld = (section) => isInUse(section) || [...section.querySelectorAll("input, textarea, select")].some(isTyped);
+
+function isAboveUse(section) {
+  for (let next = section.nextElementSibling; next; next = next.nextElementSibling) if (isInUse(next)) return true;
+  return false;
+}
+
+function change(section, latest) {
+  if (!latest || isHeld(section) || essence(section) === essence(latest)) return;
+  const height = section.offsetHeight;
+  updateTimes(latest);
+  section.replaceWith(latest);
+  if (latest.offsetHeight !== height && isAboveUse(latest)) return latest.replaceWith(section);
+  htmx.process(latest);
+}
 
 async function refresh() {
-  const latest = rowsOf(await fetchList());
+  const answer = await fetchList();
+  const sections = new Map(sectionsOf(answer).map((each) => [each.dataset.section, each]));
+  for (const each of sectionsOf(list)) change(each, sections.get(each.dataset.section));
+  const latest = rowsOf(answer);
   const shown = rowsOf(list);
   for (const [id, row] of shown) {
     row.classList.toggle("gone", !latest.has(id));
@@ -52,9 +76,11 @@ async function refresh() {
 }
 
 async function replace() {
-  list.replaceChildren(...(await fetchList()).childNodes);
-  htmx.process(list);
-  updateTimes(list);
+  const rows = (root) => root.querySelector("[data-live-rows]") ?? root;
+  const place = rows(list);
+  place.replaceChildren(...rows(await fetchList()).childNodes);
+  htmx.process(place);
+  updateTimes(place);
   news.classList.add("hidden");
 }
 

@@ -251,3 +251,34 @@ def test_a_list_follows_without_moving_and_offers_new_rows(site: Any, visit: Vis
 
     expect(new).to_be_visible()
     expect(old).to_have_count(0)
+
+
+def test_the_page_of_an_incident_follows_and_keeps_what_is_typed(site: Any, visit: Visits) -> None:
+    site.do("plan", run="told", tasks=2)
+    site.do("force", machine="task", entity_id="told-t1", to_state="failed")
+    site.do("sweep")
+    reading, typing, acting = (visit("/incidents/") for _ in range(3))
+    for page in (reading, typing, acting):
+        page.get_by_role("link", name="Task told-t1 failed").click()
+        expect(page.locator("body")).to_have_attribute("data-connection", "live")
+    typing.get_by_label("Note").fill("half a sentence")
+    acting.get_by_label("Note").fill("the disk was full")
+    acting.get_by_role("button", name="Acknowledge").click()
+    site.do("sweep")
+
+    for page in (reading, typing):
+        expect(page.locator("[data-section=title]")).to_contain_text("acknowledged")
+        expect(page.locator("[data-section=history]")).to_contain_text("the disk was full")
+    expect(reading.locator("[data-section=details]")).to_contain_text("by supervisor")
+    expect(reading.get_by_role("button", name="Acknowledge")).to_have_count(0)
+    expect(typing.get_by_label("Note")).to_have_value("half a sentence")
+    expect(typing.get_by_label("Note")).to_be_focused()
+
+    owner = reading.get_by_label("Owner")
+    owner.hover()
+    before = owner.bounding_box()
+    site.do("force", machine="run", entity_id="told", to_state="canceled")
+    site.do("sweep")
+    expect(reading.locator("[data-section=title]")).to_contain_text("resolved")
+    expect(reading.locator("tr.gone")).not_to_have_count(0)
+    assert owner.bounding_box() == before

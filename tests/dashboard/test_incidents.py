@@ -125,6 +125,19 @@ def test_viewers_and_read_only_consoles_are_offered_no_action(
         assert act(client, found, "acknowledge").status_code == 403
 
 
+def test_the_page_of_an_incident_follows(late: Any, people: dict[str, Any], client: Client) -> None:
+    found = find_incident(late)
+    client.force_login(people["operator"])
+    url = reverse("console:incident", args=[found.pk])
+    page = client.get(url).content.decode()
+    part = client.get(url, {"part": "list"}, headers={"HX-Request": "true"}).content.decode()
+    sections = [re.findall(r'data-section="(\w+)"', each) for each in (page, part)]
+    assert sections == [["title", "actions", "affected", "details", "respond", "history"]] * 2
+    assert ("<html" in page, "<html" in part, "data-live-list" in page) == (True, False, True)
+    # After a refusal the form has what was typed, which must stay.
+    assert "data-live-list" not in act(client, found, "note", note=" ").content.decode()
+
+
 def test_a_row_is_returned_to_a_script(late: Any, people: dict[str, Any], client: Client) -> None:
     found = find_incident(late)
     client.force_login(people["operator"])
