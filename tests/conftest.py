@@ -181,14 +181,12 @@ def _no_copies_of_other_journals() -> None:
             path.unlink()
 
 
-@pytest.fixture(autouse=True)
-def _no_reports_of_other_processes(request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def no_reports_of_other_processes(db: None) -> None:
     """Deletes the reports of processes that ended after the tables of their test had been emptied."""
-    if request.node.get_closest_marker("django_db"):
-        from statecore.records import ProcessReport
+    from statecore.records import ProcessReport
 
-        request.getfixturevalue("db")
-        ProcessReport.objects.all().delete()
+    ProcessReport.objects.all().delete()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, vi
     expect(other.get_by_role("alert")).to_contain_text("Invalid code")
     other.get_by_label("Code").fill(codes[0].upper())
     other.keyboard.press("Enter")
-    expect(other.get_by_role("heading", level=1)).to_have_text("Stuck")
+    expect(other.get_by_role("heading", level=1)).to_have_text("Incidents")
 
 
 def test_markup_in_any_field_stays_text(site: Any, visit: Visits) -> None:

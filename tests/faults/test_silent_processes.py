@@ -16,7 +16,7 @@ from statecore.records import Alert, ProcessReport
 from tests.support import sequencer
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_reports_of_other_processes")]
 
 
 def report(seconds_ago: float, role: str = "beat", **values: object) -> ProcessReport:

@@ -27,7 +27,7 @@ from statecore.records import alert as alert_record
 from statecore.storage import triggers
 from tests.support import world
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_reports_of_other_processes")]
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from statecore.records import ProcessReport, process_report
 from tests.support import sequencer
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_reports_of_other_processes")]
 
 
 def gone() -> int:
