@@ -8,6 +8,7 @@ from django.contrib.auth import logout
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseForbidden
+from django.http.response import HttpResponseBase
 
 from statecore import sessions
 
@@ -31,3 +32,7 @@ class LoginRequired(LoginRequiredMiddleware):
             return redirect
         # A login page inside a page is useless, and a redirect would lose typed text: the page shows the message.
         return rendering.set_fragment_headers(request, HttpResponseForbidden(EXPIRED, content_type="text/plain"))
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        sessions_list.save_kept(request)
+        return response

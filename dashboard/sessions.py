@@ -24,6 +24,7 @@ from statecore.kernel.clock import now
 from statecore.storage.no_waiting import without_waiting
 
 ACTIVITY = "activity"  # key in the session
+KEPT = "kept"  # the value of `modified` of a session in which only values changed that may get lost
 NOTED_EVERY = timedelta(minutes=1)
 AGENT_LENGTH = 200
 MAX_READ = 10_000
@@ -67,18 +68,31 @@ def note_activity(request: HttpRequest) -> None:
 
 
 def keep(request: HttpRequest, key: str, value: Any) -> None:
-    """Store a value that may get lost: a database that is locked or refuses changes still shows the page.
-
-    The session is saved here without waiting, because the middleware would fail the page if it could not save it.
-    """
-    session = request.session
-    was_modified = session.modified
+    """Store a value that may get lost: a database that is locked or refuses changes still shows the page."""
+    session: Any = request.session
+    modified = session.modified
     session[key] = value
+    session.modified = modified or KEPT
+
+
+def save_kept(request: HttpRequest) -> None:
+    """Save what `keep` stored, without waiting, unless Django's middleware has more to save.
+
+    That middleware would fail the page if it could not save it. After this it only renews the cookie.
+    """
+    session: Any = request.session
+    if session.modified != KEPT:
+        return
     try:
         with without_waiting(connection):
             session.save()
+        session.save = _do_nothing
     except (DatabaseError, UpdateError):
-        session.modified = was_modified
+        session.modified = False
+
+
+def _do_nothing() -> None:
+    """Replace the second save of a session in one response."""
 
 
 def list_sessions(user: Any, current: str | None) -> list[UserSession]:

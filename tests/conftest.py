@@ -172,6 +172,15 @@ def _no_stale_reads() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _no_abandoned_connections() -> Iterator[None]:
+    """Fails a test whose threads end without closing their connection: the warning would fail a later test."""
+    from tests.support.abandoned_connections import refuse_abandoned_connections
+
+    with refuse_abandoned_connections():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def _no_copies_of_other_journals() -> None:
     """Removes the copies of the journal that the previous test left in the shared home: they contradict this one."""
     from django.conf import settings

@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -92,6 +93,7 @@ def test_the_fast_path_sends_the_same_headers(handler: Handler) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_post_gets_the_same_response_under_asgi(handler: Handler) -> None:
     agent, under_asgi = bearer("agent", "program"), asgi_handler.Handler()
+    under_asgi.threads = ThreadPoolExecutor(1)  # one connection, which is closed below
     try:
         for headers, body in ((agent, b"[]"), (agent, b'{"max": 0}'), ({"Authorization": "Bearer none"}, b"{}")):
             status, own, answer = asyncio.run(posted(under_asgi, headers, body))

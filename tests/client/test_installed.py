@@ -6,17 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from statecore_client import Client, __version__
-from statecore_client.testing import Server
+from statecore_client.testing import Server, running_server
 from tests.support.site import ROOT
 
 UV = Path(sys.executable).with_name("uv")
 pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.slow, pytest.mark.starts_processes]
-pytest_plugins = ["statecore_client.pytest_plugin"]
 
 # What httpx consists of, and what this package needs besides.
 PACKAGES = {"anyio", "certifi", "h11", "httpcore", "httpx", "idna", "msgspec", "statecore-client", "typing-extensions"}
@@ -63,12 +63,19 @@ def test_verifying_names_the_extra_that_it_needs(installed: Path) -> None:
     assert 'pip install "statecore-client[verify]"' in done.stderr
 
 
-def test_the_installed_client_works_with_a_throw_away_server(installed: Path, statecore_server: Server) -> None:
-    with Client(statecore_server.url, statecore_server.token) as client:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Ends with this module, unlike that of the plugin: five idle processes would slow down all later tests."""
+    with running_server() as server:
+        yield server
+
+
+def test_the_installed_client_works_with_a_throw_away_server(installed: Path, server: Server) -> None:
+    with Client(server.url, server.token) as client:
         client.create("phases", id="PH-1")
 
-    place = ["--url", statecore_server.url]
-    environment = {"STATECORE_TOKEN": statecore_server.token, "PATH": os.environ["PATH"]}
+    place = ["--url", server.url]
+    environment = {"STATECORE_TOKEN": server.token, "PATH": os.environ["PATH"]}
     done = subprocess.run(
         [installed / "statecore", *place, "get", "phases", "PH-1"], env=environment, capture_output=True, text=True,
         timeout=60, check=False,

@@ -86,7 +86,7 @@ def test_pages_have_every_task_once(sort: str, viewer: Client, scene: Scene, mon
     assert sorted(seen) == sorted(Task.objects.filter(run="scene").values_list("pk", flat=True))
     assert len(seen) == 12
     # With those of the frame, of the first request, which stores the activity of the session, and of the time limit.
-    assert max(statements) <= 21
+    assert max(statements) <= 16
 
 
 def test_a_retried_task_is_listed_as_its_newest_try(viewer: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -47,6 +48,15 @@ def make_release(folder: Path, umask: str = "022") -> Path:
         pytest.skip("the package index is not reachable")
     assert done.returncode == 0, done.stderr
     return dist
+
+
+def shared_release() -> Path:
+    """The folder of a release that is made once for all processes of the test run."""
+    base = Path(os.environ["STATECORE_TEST_BASE"])
+    with (base / "release.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        dist = base / "release" / "dist"
+        return dist if (dist / "requirements.lock").exists() else make_release(base / "release")
 
 
 def install(folder: Path, dist: Path) -> Installation:

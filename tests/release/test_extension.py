@@ -17,7 +17,7 @@ from django.utils import timezone
 from statecore_client import Client
 from tests.documentation.blocks import Typed
 from tests.documentation.workspace import Workspace
-from tests.release.making import UV, install, make_release, run
+from tests.release.making import UV, install, run, shared_release
 from tests.support import chromium
 from tests.support.site import ROOT, free_port
 from tests.support.waiting import until
@@ -35,7 +35,7 @@ PASSWORD = re.compile(r"first operator: operator, password: (\S+)")
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     port = str(free_port())
-    installed = install(tmp_path, make_release(tmp_path))
+    installed = install(tmp_path, shared_release())
     shutil.copytree(EXAMPLE, tmp_path / "train", ignore=shutil.ignore_patterns("__pycache__"))
     (installed.folder / "company.py").write_text(SETTINGS)
     workspace = Workspace(tmp_path, installed, {":8000": f":{port}"}, PORT=port, DJANGO_SETTINGS_MODULE="company")

@@ -14,7 +14,7 @@ import pytest
 from statecore import __version__
 from tests.documentation.blocks import blocks
 from tests.documentation.workspace import Workspace
-from tests.release.making import install, make_release
+from tests.release.making import install, make_release, shared_release
 from tests.support.site import ROOT, free_port
 
 pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.slow, pytest.mark.starts_processes]
@@ -40,8 +40,7 @@ def hash_files(folder: Path) -> dict[str, str]:
 
 
 def test_a_release_is_complete_and_the_same_wherever_it_is_made(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "somewhere" / "else"
-    dist, again = make_release(here), make_release(there, umask="077")
+    dist, again = shared_release(), make_release(tmp_path / "somewhere" / "else", umask="077")
 
     assert hash_files(dist) == hash_files(again)
     with ZipFile(dist / WHEEL) as wheel:
@@ -76,7 +75,7 @@ def check_bill_of_materials(dist: Path) -> None:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     port = str(free_port())
-    installed = install(tmp_path, make_release(tmp_path))
+    installed = install(tmp_path, shared_release())
     workspace = Workspace(tmp_path, installed, {":8000": f":{port}", **INSTALLED}, PORT=port)
     yield workspace
     workspace.close()
