@@ -32,8 +32,20 @@ def indexes_of(model: type[models.Model]) -> list[models.Index]:
         sign, bare = name[: name.startswith("-")], name.removeprefix("-")
         return sign + cast("Any", model._meta.get_field(bare)).attname
 
+    def over_columns(condition: Any) -> Any:
+        if isinstance(condition, models.Q):
+            renamed = condition.copy()
+            renamed.children = [over_columns(each) for each in condition.children]
+            return renamed
+        field, _, lookup = condition[0].partition("__")
+        return "__".join(filter(None, (column(field), lookup))), condition[1]
+
     return [
-        models.Index(fields=list(map(column, index.fields)), condition=index.condition, name=f"peer_{index.name}")
+        models.Index(
+            fields=list(map(column, index.fields)),
+            condition=index.condition and over_columns(index.condition),
+            name=f"peer_{index.name}",
+        )
         for index in model._meta.indexes
     ]
 
