@@ -68,19 +68,19 @@ def _options() -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> str:
-    """Creates the rows for all rounds. Returns a token."""
+    """Creates the rows for all rounds, held by the agent of the token. Returns a token."""
     from django.db import connection
 
     from benchmarks import seed
     from benchmarks.rest_raw import TABLES
     from statecore import transitions
-    from statecore.kernel.actors import Actor
     from statecore.machines.pipeline_job import PipelineJob
     from statecore.machines.worker import Worker
+    from statecore.records.token import Token
 
     seed.migrate()
     text = create_operator_token()
-    agent = Actor.agent("bench")
+    agent = Token.objects.get().as_agent()
     for name in _rows(options):
         transitions.create(PipelineJob, id=name, actor=agent)
     for number in range(CLIENTS):
