@@ -81,10 +81,14 @@ def has_linked(entity: str, links: str, far: str, condition: str) -> str:
 
 
 def has_part(parent: str, parts: str, condition: str = "true") -> str:
-    """SQL: whether a part of a parent satisfies a condition on `part`; `parts` names their table."""
-    return (
-        f"(SELECT 1 FROM {{{parts}}} AS part WHERE part.{parent}_id = {parent}.id AND {condition} LIMIT 1) IS NOT NULL"
-    )
+    """SQL: whether a part of a parent satisfies a condition on `part`; `parts` names their table.
+
+    It is a range in the order of the index. For a single key PostgreSQL reads the whole table when it has seen that
+    nearly all rows belong to one parent.
+    """
+    key = f"part.{parent}_id"
+    range_ = f"{key} BETWEEN {parent}.id AND {parent}.id"
+    return f"(SELECT 1 FROM {{{parts}}} AS part WHERE {range_} AND {condition} ORDER BY {key} LIMIT 1) IS NOT NULL"
 
 
 def has_no_successor(table: str, alias: str) -> str:
@@ -94,7 +98,8 @@ def has_no_successor(table: str, alias: str) -> str:
 
 def has_current_part(parent: str, parts: str, condition: str) -> str:
     """SQL: whether a part that was not retried satisfies a condition."""
-    return has_part(parent, parts, f"{condition} AND {has_no_successor(parts, 'part')}")
+    wanted = f"{condition} AND {has_no_successor(parts, 'part')}"
+    return f"(SELECT 1 FROM {{{parts}}} AS part WHERE part.{parent}_id = {parent}.id AND {wanted} LIMIT 1) IS NOT NULL"
 
 
 def run_query(work: UnitOfWork, query: str, ids: Iterable[str], *, flush: bool = True) -> list[Any]:

@@ -295,7 +295,7 @@ def test_other_work_continues_during_archiving(past: Past) -> None:
             run_in_background(lambda: failures.extend(integrity.check_all())),
         ]
         try:
-            for _ in range(3):
+            for _ in range(2):
                 append_newer_events()
                 archive_old_events(limit=5)
         finally:
