@@ -75,16 +75,23 @@ class AsideFiles(NamedTuple):
 
 @contextmanager
 def set_aside() -> Iterator[AsideFiles]:
-    """Renames both files, because an operator restores another history; not if the block fails."""
+    """Renames both files, because an operator restores another history; not if the block fails.
+
+    If a file is missing, a restore that was killed may have renamed it: then this returns the one renamed last.
+    """
     paths = get_checkpoint_path(), get_journal_path()
     moved = [path.rename(build_aside_path(path, "until")) if path.exists() else None for path in paths]
     try:
-        yield AsideFiles(*moved)
+        yield AsideFiles(*(aside or _find_aside(path) for path, aside in zip(paths, moved, strict=True)))
     except BaseException:
         for path, aside in zip(paths, moved, strict=True):
             if aside is not None:
                 aside.rename(path)
         raise
+
+
+def _find_aside(path: Path) -> Path | None:
+    return max(path.parent.glob(f"{path.stem}-until-*{path.suffix}"), default=None)
 
 
 def find_line_before(file: BinaryIO, position: int) -> int:

@@ -67,6 +67,7 @@ STATECORE_ALERTS = ENVIRONMENT.alerts
 
 # Files outside the database
 STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
+STATECORE_BACKUP_PASSPHRASE = ENVIRONMENT.backup_passphrase
 STATECORE_ARCHIVE_DIR = ENVIRONMENT.archive_dir
 
 # Webhooks

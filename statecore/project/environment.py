@@ -114,6 +114,12 @@ def _token(given: str) -> str:
     return given
 
 
+def _passphrase(given: str) -> str:
+    if given and len(given) < SHORTEST_TOKEN:
+        raise ValueError(f"must have {SHORTEST_TOKEN} or more characters")  # without the value, which is a secret
+    return given
+
+
 def _networks(given: list[str]) -> list[str]:
     """Refuses `*`: with it every caller could choose its address."""
     for word in given:
@@ -366,6 +372,11 @@ class Environment(BaseSettings):
         "STATECORE_BACKUP_DIR",
         "directory of the daily exports; default: `backup` in `STATECORE_HOME`",
         default_factory=lambda data: data["home"] / "backup",
+    )
+    backup_passphrase: Annotated[str, AfterValidator(_passphrase)] = network(
+        "STATECORE_BACKUP_PASSPHRASE",
+        "passphrase that encrypts exports, at least 16 characters; only encrypted exports contain the accounts. Keep a"
+        " copy elsewhere: without it they cannot be restored",
     )
     archive_dir: AnyPath = network(
         "STATECORE_ARCHIVE_DIR",

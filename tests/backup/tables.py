@@ -19,14 +19,14 @@ from statecore.storage import triggers
 from statecore.storage.files import sha256
 
 
-def read_all_rows() -> dict[str, list[Any]]:
+def read_all_rows(*, accounts: bool = False) -> dict[str, list[Any]]:
     """Return every row of every table that a restore recovers, without the epochs that restores have started."""
     positions, events = Position.objects.exclude(kind="epoch"), Event.objects.exclude(kind="epoch")
     found: dict[str, list[Any]] = {
         "positions": list(positions.order_by("position").values_list("position", "event_id"))
     }
     found["events"] = sorted(events.values_list("event_id", "body", "hash", "timestamp"))
-    for model in list_tables():
+    for model in list_tables(accounts=accounts):
         rows = model._base_manager.exclude(rule="epoch") if model is Alert else model._base_manager
         found[model.__name__] = sorted(map(repr, rows.values_list()))
     return found

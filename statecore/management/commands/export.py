@@ -20,9 +20,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--to", type=Path, help="folder of the exports (default: STATECORE_BACKUP_DIR)")
         parser.add_argument("--all", action="store_true", help="export every event, also those of earlier exports")
+        parser.add_argument(
+            "--plain", action="store_true", help="leave out accounts and encryption although there is a passphrase"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         actor = get_current_actor()
         accounts.record(accounts.Action.EXPORTED, accounts.Account.of_actor(actor), actor=actor)
-        folder = backup.export(options["to"] or settings.STATECORE_BACKUP_DIR, everything=options["all"])
+        to = options["to"] or settings.STATECORE_BACKUP_DIR
+        folder = backup.export(to, everything=options["all"], plain=options["plain"])
         self.stdout.write(str(folder))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
+
+from django.conf import settings
 
 from statecore_client.transparency.evidence import GZIP_MAGIC
 from statecore_client.transparency.notes import InvalidNote, VerifierKey
@@ -11,6 +14,7 @@ from statecore_client.transparency.notes import InvalidNote, VerifierKey
 from ...journal.checkpoints import find_key
 from ...storage.invalid_text import tolerate_invalid_text
 from ..integrity import Finding, compare_checkpoint, compare_events
+from .encryption import CannotOpen, open_to_read
 from .manifest import CHECKPOINT_FILE, EVENTS_FILE, MANIFEST_FILE, Manifest, list_exports
 
 
@@ -54,11 +58,20 @@ def _compare_checkpoint(path: Path, key: VerifierKey | None) -> Iterator[Finding
 def _compare_export(folder: Path, key: VerifierKey | None) -> Iterator[Finding]:
     chain = _list_chain(folder)
     for export in chain:
-        if findings := list(compare_events(export / EVENTS_FILE)):
+        if findings := list(compare_events(export / EVENTS_FILE, _read_encrypted(export))):
             yield from findings
             break
     if (chain[-1] / CHECKPOINT_FILE).exists():
         yield from _compare_checkpoint(chain[-1] / CHECKPOINT_FILE, key)
+
+
+def _read_encrypted(export: Path) -> Iterator[bytes] | None:
+    """Returns the lines of the events of an encrypted export, and None for another one."""
+    try:
+        key = Manifest.read(export).open(settings.STATECORE_BACKUP_PASSPHRASE)
+    except CannotOpen as reason:
+        raise UnusableCopy(f"{export.name} {reason}.") from None
+    return iter(gzip.open(open_to_read(export / EVENTS_FILE, key), "rb")) if key else None
 
 
 def _list_chain(folder: Path) -> list[Path]:

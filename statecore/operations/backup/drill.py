@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 
 from ...journal import Event
@@ -110,6 +111,7 @@ def _run_manage(url: str, *arguments: str) -> None:
     with tempfile.TemporaryDirectory(prefix="statecore-drill-") as home:
         environ = {**os.environ, "DATABASE_URL": url, "STATECORE_HOME": home, "STATECORE_LOG_LEVEL": "ERROR"}
         # Found as by this process: its own settings and apps may be anywhere.
+        environ["STATECORE_BACKUP_PASSPHRASE"] = settings.STATECORE_BACKUP_PASSPHRASE
         environ["PYTHONPATH"] = os.pathsep.join(sys.path)
         command = [sys.executable, "-m", "statecore.project.manage", *arguments]
         ended = subprocess.run(command, env=environ, capture_output=True, text=True)

@@ -1,4 +1,7 @@
-"""Writes an export: a folder of compressed JSON lines with a manifest. An incomplete export leaves no folder."""
+"""Writes an export: a folder of compressed JSON lines with a manifest. An incomplete export leaves no folder.
+
+With a passphrase it is encrypted and has the accounts, too.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 import orjson
 import structlog
+from django.conf import settings
 from django.db import connection
 
 from statecore_client.transparency.notes import encode
@@ -26,7 +30,17 @@ from ...storage import files
 from ...storage.files import sha256
 from ...storage.snapshot import consistent_snapshot
 from . import tables
-from .manifest import CHECKPOINT_FILE, EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports
+from .encryption import CannotOpen, Key, open_to_write
+from .manifest import (
+    CHECKPOINT_FILE,
+    ENCRYPTED_FORMAT,
+    EVENTS_FILE,
+    FORMAT,
+    MANIFEST_FILE,
+    WAITING_FILE,
+    Manifest,
+    list_exports,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -37,22 +51,27 @@ SELECT_EVENTS = f"""
 """
 
 
-def export(to: Path, *, everything: bool = False) -> Path:
+def export(to: Path, *, everything: bool = False, plain: bool = False) -> Path:
     """Writes an export to a new folder below `to`, and returns that folder.
 
-    It contains the events since the previous export of this history in `to`, or all events with `everything`.
+    It contains the events since the previous export of this history in `to`, or all events with `everything`. `plain`
+    leaves out the accounts and the encryption although there is a passphrase.
     """
+    passphrase = "" if plain else settings.STATECORE_BACKUP_PASSPHRASE
     to.mkdir(parents=True, exist_ok=True)
     # Two concurrent exports would both continue the same export, so the second one waits.
     with files.hold_lock(to / ".lock", wait=math.inf):
+        for left in to.glob("export-*.part"):  # by an export that was killed
+            shutil.rmtree(left)
         made_at = now()
         folder = to / f"export-{made_at:%Y%m%dT%H%M%S%fZ}"
         part = folder.with_suffix(".part")
         part.mkdir(mode=0o700)
         try:
             with consistent_snapshot():
-                previous = None if everything else _find_previous_export(to)
-                _write_files(part, previous, rfc3339(made_at))
+                previous, key = (None, None) if everything else _find_previous_export(to, passphrase)
+                key = key or (Key.create(passphrase) if passphrase else None)
+                _write_files(part, previous, rfc3339(made_at), key)
             part.rename(folder)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
@@ -60,24 +79,29 @@ def export(to: Path, *, everything: bool = False) -> Path:
     return folder
 
 
-def _find_previous_export(to: Path) -> Path | None:
-    """Returns the newest export of this history.
+def _find_previous_export(to: Path, passphrase: str) -> tuple[Path | None, Key | None]:
+    """Returns the newest export of this history that is encrypted with the same passphrase or none, and its key.
 
     If the database was restored from an older export, newer exports contain events that it does not have.
     """
     for folder in reversed(list_exports(to)):
         try:
             manifest = Manifest.read(folder)
-        except (OSError, TypeError, ValueError) as error:  # one damaged export must not prevent all later ones
+            key = manifest.open(passphrase)
+        except (OSError, LookupError, TypeError, ValueError) as error:  # a damaged export must not prevent later ones
             log.error("export_not_readable", folder=folder.name, error=str(error))
+            continue
+        except CannotOpen as reason:
+            log.info("export_not_continued", folder=folder.name, reason=str(reason))
             continue
         # An export that ends within the archived events cannot be continued: the next events are not in the database.
         if (
-            manifest.last_position >= get_last_archived_position()
+            bool(key) == bool(passphrase)
+            and manifest.last_position >= get_last_archived_position()
             and _get_hash_at(manifest.last_position) == manifest.last_hash
         ):
-            return folder
-    return None
+            return folder, key
+    return None, None
 
 
 def _get_hash_at(position: int) -> str:
@@ -85,25 +109,25 @@ def _get_hash_at(position: int) -> str:
     return str(found) if found else ""
 
 
-def _write_files(folder: Path, previous: Path | None, made_at: str) -> None:
+def _write_files(folder: Path, previous: Path | None, made_at: str, key: Key | None) -> None:
     numbering = Numbering.objects.first() or Numbering()
     archived = get_last_archived_position()
     after = Manifest.read(previous).last_position if previous else archived
     tree = Frontier.load()
     counts = {
-        EVENTS_FILE: _write_lines(folder / EVENTS_FILE, _read_events(after)),
+        EVENTS_FILE: _write_lines(folder / EVENTS_FILE, _read_events(after), key),
         # The rows already contain the changes of events that have no position yet.
-        WAITING_FILE: _write_lines(folder / WAITING_FILE, _read_waiting_events(numbering)),
+        WAITING_FILE: _write_lines(folder / WAITING_FILE, _read_waiting_events(numbering), key),
     }
-    for model in tables.list_tables():
+    for model in tables.list_tables(accounts=key is not None):
         name = f"{model._meta.db_table}.jsonl.gz"
-        counts[name] = _write_lines(folder / name, tables.read_rows(model))
+        counts[name] = _write_lines(folder / name, tables.read_rows(model), key)
     if signed := latest_checkpoint():
         (folder / CHECKPOINT_FILE).write_text(signed.text, "utf-8")
         counts[CHECKPOINT_FILE] = 1
     last = after + counts[EVENTS_FILE]
-    Manifest(
-        format=FORMAT,
+    manifest = Manifest(
+        format=ENCRYPTED_FORMAT if key else FORMAT,
         made_at=made_at,
         first_position=after + 1,
         last_position=last,
@@ -117,7 +141,9 @@ def _write_files(folder: Path, previous: Path | None, made_at: str) -> None:
         last_hash=_get_hash_at(last),
         archived=archived,
         epoch=numbering.epoch,
-    ).write(folder)
+        encryption=key.as_dict() if key else None,
+    )
+    (manifest.authenticated_by(key) if key else manifest).write(folder)
 
 
 def _read_events(after: int) -> Iterator[dict[str, Any]]:
@@ -141,10 +167,10 @@ def _select_events(query: str, params: list[Any]) -> Iterator[dict[str, Any]]:
             yield {"position": position, "body": body, "hash": hash_}
 
 
-def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+def _write_lines(path: Path, rows: Iterable[dict[str, Any]], key: Key | None) -> int:
     """Writes one JSON object per line, and returns the number of lines."""
     count = 0
-    with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, compresslevel=6) as file:
+    with open_to_write(path, key) as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, compresslevel=6) as file:
         for count, row in enumerate(rows, 1):  # noqa: B007 - the last number is the count
             file.write(orjson.dumps(row, default=_to_text, option=orjson.OPT_APPEND_NEWLINE))
     return count

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import hmac
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from .encryption import CannotOpen, Key
+
 MANIFEST_FILE = "manifest.json"
 EVENTS_FILE = "events.jsonl.gz"
 WAITING_FILE = "waiting.jsonl.gz"
 CHECKPOINT_FILE = "checkpoint"
-FORMAT = 1
+# An encrypted export has the second format, which versions before accounts refuse.
+FORMAT, ENCRYPTED_FORMAT = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,25 @@ class Manifest:
     # Events up to this position were archived, and are not in the export.
     archived: int = 0
     epoch: int = 1
+    # The parameters of the key, if the export has accounts and is therefore encrypted.
+    encryption: dict[str, Any] | None = None
+    # Proves that a holder of the passphrase wrote the manifest.
+    authentication: str = ""
+
+    def authenticated_by(self, key: Key) -> Manifest:
+        return replace(self, authentication=key.authenticate(self._get_authenticated_content()))
+
+    def _get_authenticated_content(self) -> bytes:
+        return orjson.dumps(asdict(replace(self, authentication="")), option=orjson.OPT_SORT_KEYS)
+
+    def open(self, passphrase: str) -> Key | None:
+        """Returns the key of an encrypted export. Raises CannotOpen if the manifest was changed, too."""
+        if self.encryption is None:
+            return None
+        key = Key.open(passphrase, self.encryption)
+        if not hmac.compare_digest(key.authenticate(self._get_authenticated_content()), self.authentication):
+            raise CannotOpen("has a manifest that was changed")
+        return key
 
     def write(self, folder: Path) -> None:
         content = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from datetime import datetime
@@ -25,22 +24,20 @@ from ...journal.lost_positions import HistoryDiffers, read_losses
 from ...journal.tree import compute_root_at
 from ...kernel import registry
 from ...kernel.actors import THE_SYSTEM
-from ...records import Token
+from ...kernel.clock import now
+from ...records import Token, process_report
 from ...storage import triggers
-from ...storage.files import sha256
 from ...transitions import amend
 from ...transitions.unit_of_work import UnitOfWork, run_in_transaction
 from .. import integrity
 from . import tables
-from .manifest import EVENTS_FILE, FORMAT, MANIFEST_FILE, WAITING_FILE, Manifest, list_exports
+from .chain import Export, RestoreFailed, check_files, read_chain
+from .encryption import CannotOpen
+from .manifest import WAITING_FILE, Manifest
 
 POSITION_COLUMNS = ["position", "event_id", "entity_type", "kind", "severity", "actor", "run_id"]
 # Raised by lines and manifests with correct hashes but an unexpected structure.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error, ValidationError)
-
-
-class RestoreFailed(Exception):
-    """The export does not verify, or the database is not empty. Nothing was changed."""
 
 
 def restore(source: Path, archives: Path | None = None, epoch: int = 0) -> Manifest:
@@ -51,85 +48,75 @@ def restore(source: Path, archives: Path | None = None, epoch: int = 0) -> Manif
     """
     try:
         return _restore(source, archives, epoch)
+    except CannotOpen as reason:
+        raise RestoreFailed(f"the export {reason}") from None
     except MALFORMED as error:
         raise RestoreFailed(f"the export is malformed: {type(error).__name__}: {error}") from error
 
 
 def _restore(source: Path, archives: Path | None, epoch: int) -> Manifest:
-    chain = _read_chain(source)
-    for folder, manifest in chain:
-        _check_files(folder, manifest)
-    if Event.objects.exists() or any(flow.model.objects.exists() for flow in registry.flows()):
-        raise RestoreFailed("the database is not empty")
+    chain = read_chain(source)
+    newest = chain[-1]
+    for export in chain:
+        check_files(export)
+    _check_applications(newest)
+    _check_database(newest)
     try:
         with set_aside() as aside, transaction.atomic():
             # After an error the rollback restores the triggers; `triggers.disabled()` would install them a second time.
             triggers.remove(connection)
             _load(chain)
             triggers.install(connection)
-            _verify(chain[-1][1], archives)
+            _verify(newest.manifest, archives)
             run_in_transaction(_release_from_lost_tokens)
-            _start_epoch(chain[-1][1], epoch, aside)
+            _start_epoch(newest.manifest, epoch, aside)
+            _check_processes()  # again: one that was started meanwhile has seen the empty database
     except (IntegrityError, DataError) as error:
         raise RestoreFailed(f"the database refuses a row: {str(error).splitlines()[0]}") from error
-    return chain[-1][1]
+    return newest.manifest
 
 
-def _read_chain(source: Path) -> list[tuple[Path, Manifest]]:
-    """Returns the exports oldest first, without a gap after the archived events or, if there are none, position 1."""
-    newest = source if (source / MANIFEST_FILE).exists() else next(iter(list_exports(source)[::-1]), None)
-    if newest is None:
-        raise RestoreFailed(f"there is no export in {source}")
-    chain = [(newest, _read_manifest(newest))]
-    while (manifest := chain[0][1]).previous:
-        folder = newest.parent / manifest.previous
-        if not (folder / MANIFEST_FILE).exists():
-            raise RestoreFailed(f"{chain[0][0].name} continues {manifest.previous}, which is missing")
-        if sha256(folder / MANIFEST_FILE) != manifest.previous_sha256:
-            raise RestoreFailed(f"the manifest of {folder.name} was changed")
-        chain.insert(0, (folder, _read_manifest(folder)))
-        if chain[0][1].last_position + 1 != manifest.first_position:
-            raise RestoreFailed(f"{folder.name} does not end where {chain[1][0].name} begins")
-    archived = chain[-1][1].archived
-    if chain[0][1].first_position > archived + 1:
-        first = (
-            f"the first event after the archived ones, at position {archived + 1}" if archived else "the first event"
+def _check_applications(export: Export) -> None:
+    """Refuses an export with machines or other data of applications that are not installed here."""
+    known = {f"{model._meta.db_table}.jsonl.gz" for model in tables.list_tables(accounts=True)}
+    for name, facts in export.manifest.files.items():
+        table = name.removesuffix(".jsonl.gz")
+        is_ours = name in known or table == name or table in ("events", "waiting") or table.startswith("statecore_")
+        if not is_ours and facts["rows"]:
+            raise RestoreFailed(
+                f"the export has {facts['rows']} rows of {table}: install the application they belong to"
+            )
+
+
+def _check_database(export: Export) -> None:
+    _check_processes()
+    if filled := tables.find_filled([Event, *export.list_tables()]):
+        raise RestoreFailed(f"the database is not empty: {filled._meta.db_table} has rows")
+
+
+def _check_processes() -> None:
+    at = now()
+    if running := [str(each) for each in process_report.list_processes() if not each.is_silent(at)]:
+        seconds = process_report.SILENT_AFTER.total_seconds()
+        raise RestoreFailed(
+            f"the installation is running: stop {', '.join(running)} (a killed process counts for {seconds:.0f} s)"
         )
-        raise RestoreFailed(f"{chain[0][0].name} does not begin with {first}")
-    return chain
 
 
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        manifest = Manifest.read(folder)
-    except (OSError, TypeError, orjson.JSONDecodeError):
-        raise RestoreFailed(f"the manifest of {folder.name} is unreadable") from None
-    if manifest.format != FORMAT:
-        raise RestoreFailed(f"{folder.name} has format {manifest.format}, but only format {FORMAT} is supported")
-    return manifest
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    for name, facts in manifest.files.items():
-        if not (folder / name).exists():
-            raise RestoreFailed(f"{folder.name}/{name} is missing")
-        if sha256(folder / name) != facts["sha256"]:
-            raise RestoreFailed(f"{folder.name}/{name} does not match its hash in the manifest")
-
-
-def _load(chain: list[tuple[Path, Manifest]]) -> None:
-    newest, manifest = chain[-1]
-    for folder, _manifest in chain:
-        _load_events(_read_remaining_events(folder, manifest.archived))
-        positions = map(_build_position_row, _read_remaining_events(folder, manifest.archived))
+def _load(chain: list[Export]) -> None:
+    newest, manifest = chain[-1], chain[-1].manifest
+    for export in chain:
+        _load_events(export.read_events(manifest.archived))
+        positions = map(_build_position_row, export.read_events(manifest.archived))
         tables.insert_rows(Position._meta.db_table, POSITION_COLUMNS, positions)
     # Only those of the newest export: events that waited in an older one have their position in a later one.
-    _load_events(_read_lines(newest / WAITING_FILE))
-    for model in tables.list_tables():
+    _load_events(newest.read_lines(WAITING_FILE))
+    tables.empty_filled_by_migrate(newest.list_tables())
+    for model in newest.list_tables():
         name = f"{model._meta.db_table}.jsonl.gz"
         if name in manifest.files:
-            tables.load_rows(model, _read_lines(newest / name))
-    tables.reset_sequences()
+            tables.load_rows(model, newest.read_lines(name))
+    tables.reset_sequences(newest.list_tables())
     # `seen` is empty, so that the sequencer numbers every event without a position. The loaded events have
     # transaction ids of this server, hence its `cluster`.
     numbering = {
@@ -171,17 +158,6 @@ def _release_from_lost_tokens(work: UnitOfWork) -> None:
 
 def _load_events(lines: Iterator[dict[str, Any]]) -> None:
     tables.insert_rows(Event._meta.db_table, list(COLUMNS), map(_build_event_row, lines))
-
-
-def _read_remaining_events(folder: Path, archived: int) -> Iterator[dict[str, Any]]:
-    """Yields the events of an export, except those that were archived before the newest export."""
-    return (line for line in _read_lines(folder / EVENTS_FILE) if line["position"] > archived)
-
-
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(path, "rb") as file:
-        for line in file:
-            yield orjson.loads(line)
 
 
 def _build_event_row(line: dict[str, Any]) -> list[Any]:

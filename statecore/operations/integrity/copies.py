@@ -22,10 +22,13 @@ from .findings import JOURNAL_FILE_CHECK, Finding, build_journal_error
 TAIL_BYTES = 1 << 20
 
 
-def compare_events(path: Path) -> Iterator[Finding]:
-    """Yields the first difference of a file with events: a journal file, an archive file, or that of an export."""
+def compare_events(path: Path, lines: Iterator[bytes] | None = None) -> Iterator[Finding]:
+    """Yields the first difference of a file with events: a journal file, an archive file, or that of an export.
+
+    `lines` are those of a file that only the caller can read, because it is encrypted.
+    """
     try:
-        difference = find_first_difference(read_lines(path))
+        difference = find_first_difference(lines or read_lines(path))
     except InvalidEvidence as error:
         difference = Difference(0, 0, str(error), is_damage=True)
     if difference:
