@@ -1,6 +1,6 @@
 -- The roles of PostgreSQL, as `manage.py roles --sql --database statecore` writes them. For a superuser; repeatable.
 DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'statecore_owner') THEN CREATE ROLE "statecore_owner" LOGIN; END IF; END $$;
-ALTER ROLE "statecore_owner" NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+ALTER ROLE "statecore_owner" NOSUPERUSER CREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
 DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'statecore_web') THEN CREATE ROLE "statecore_web" LOGIN; END IF; END $$;
 ALTER ROLE "statecore_web" NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
 DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'statecore_executor') THEN CREATE ROLE "statecore_executor" LOGIN; END IF; END $$;

@@ -204,6 +204,13 @@ def export_journal() -> None:
     log.info("journal_exported", folder=str(backup.export(settings.STATECORE_BACKUP_DIR)))
 
 
+# Acknowledged when it starts, because a drill may take longer than the broker waits for an acknowledgement.
+@shared_task(acks_late=False, time_limit=TIME_LIMIT)
+def run_due_drill() -> None:
+    if settings.STATECORE_DRILL_DATABASE:
+        backup.run_due_drill(settings.STATECORE_BACKUP_DIR)
+
+
 @shared_task(time_limit=3_000)
 def run_bulk_job(job_id: str) -> None:
     jobs.run(job_id)

@@ -123,7 +123,7 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     NO_WORKER: _missing_worker,
 }
 # Rules without a list: their text is complete.
-WITHOUT_LINK = {"process_silent"}
+WITHOUT_LINK = {"process_silent", "restore_drill"}
 
 
 def _entities(flow: Flow, query: str) -> Link:

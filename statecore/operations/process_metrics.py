@@ -1,4 +1,4 @@
-"""Prometheus gauges about the installation itself: its processes and its sweeps."""
+"""Prometheus gauges about the installation itself: its processes, its sweeps and its restore drills."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redis.exceptions import RedisError
 
 from ..kernel.clock import now
 from ..read_models.database_gauge import DatabaseGauge
-from ..records import process_report
+from ..records import process_report, restore_drill
 from .doctor import services
 
 LABELS = ("role", "name", "host")
@@ -39,6 +39,18 @@ class ProcessMemory(DatabaseGauge):
             key = (each.role, each.name, each.host)
             memory[key] = memory.get(key, 0.0) + each.memory_bytes
         return iter(memory.items())
+
+
+class RestoreDrillAge(DatabaseGauge):
+    name = "statecore_restore_drill_age_seconds"
+    documentation = "Seconds since a scheduled restore drill last succeeded, and since one last failed"
+    labels = ("outcome",)
+
+    def values(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        at = now()
+        for outcome, has_failed in (("success", False), ("failure", True)):
+            if ended := restore_drill.find_last_end(has_failed=has_failed):
+                yield (outcome,), max(0.0, (at - ended).total_seconds())
 
 
 class SweepAge(DatabaseGauge):

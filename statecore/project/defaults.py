@@ -68,6 +68,7 @@ STATECORE_ALERTS = ENVIRONMENT.alerts
 # Files outside the database
 STATECORE_BACKUP_DIR = ENVIRONMENT.backup_dir
 STATECORE_BACKUP_PASSPHRASE = ENVIRONMENT.backup_passphrase
+STATECORE_DRILL_DATABASE = ENVIRONMENT.drill_database
 STATECORE_ARCHIVE_DIR = ENVIRONMENT.archive_dir
 
 # Webhooks
@@ -143,6 +144,7 @@ SWEEPS = {
     "collect_artifacts": timedelta(minutes=10),
     "expire_webhook_deliveries": timedelta(minutes=10),
     "expire_idempotency_records": timedelta(hours=1),
+    "run_due_drill": timedelta(minutes=10),
     "export_journal": timedelta(days=1),
     "reconcile_counters": timedelta(days=1),
 }

@@ -219,6 +219,10 @@ def _database_url(given: str) -> str:
     return given
 
 
+def _drill_database(given: str) -> str:
+    return given if given == "sqlite://" else _database_url(given)
+
+
 def _deadlines(given: list[str]) -> dict[str, float]:
     found = {}
     for word in given:
@@ -377,6 +381,12 @@ class Environment(BaseSettings):
         "STATECORE_BACKUP_PASSPHRASE",
         "passphrase that encrypts exports, at least 16 characters; only encrypted exports contain the accounts. Keep a"
         " copy elsewhere: without it they cannot be restored",
+    )
+    drill_database: Annotated[str, AfterValidator(_drill_database)] = network(
+        "STATECORE_DRILL_DATABASE",
+        "runs a [restore drill](../how-to/back-up-and-restore.md#rehearse-a-restore) each week, in a temporary"
+        " database: `sqlite://` for a file, or the address of a PostgreSQL database whose role may create databases"
+        " and is no role of this installation; default: no drill",
     )
     archive_dir: AnyPath = network(
         "STATECORE_ARCHIVE_DIR",

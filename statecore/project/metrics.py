@@ -16,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from statecore.delivery.sequencer.lag import SequencerLag
 from statecore.delivery.sinks.alerts import OpenAlerts
-from statecore.operations.process_metrics import ProcessMemory, ProcessUp, SweepAge
+from statecore.operations.process_metrics import ProcessMemory, ProcessUp, RestoreDrillAge, SweepAge
 from statecore.project.metrics_folder import VARIABLE
 from statecore.read_models.database_gauge import DatabaseGauge
 from statecore.read_models.metrics import EntityStates
@@ -26,8 +26,8 @@ from statecore.read_models.webhooks import WebhookCounts, WebhookLag
 SCHEME = "Bearer "
 
 DATABASE_GAUGES: tuple[DatabaseGauge, ...] = (
-    EntityStates(), OpenAlerts(), ProcessMemory(), ProcessUp(), SequencerLag(), StuckEntities(), SweepAge(),
-    WebhookCounts(), WebhookLag(),
+    EntityStates(), OpenAlerts(), ProcessMemory(), ProcessUp(), RestoreDrillAge(), SequencerLag(), StuckEntities(),
+    SweepAge(), WebhookCounts(), WebhookLag(),
 )  # fmt: skip
 database_registry = CollectorRegistry()
 for gauge in DATABASE_GAUGES:

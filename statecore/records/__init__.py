@@ -19,6 +19,7 @@ from .phase import Phase
 from .plan_template import PlanTemplate
 from .process_report import ProcessReport
 from .recall import Recall
+from .restore_drill import RestoreDrill
 from .run_queue import RunQueue
 from .schedule import Schedule, ScheduleOccurrence
 from .sink_cursor import SinkCursor
@@ -32,7 +33,7 @@ __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
     "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity", "IncidentEntry", "LogChunk",
-    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RunQueue", "Schedule",
+    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
     "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease",
     "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
 NOT_FOR_EXECUTORS = {
     "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.incident",
     "statecore.incidententity", "statecore.incidententry", "statecore.logchunk", "statecore.numbering",
-    "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.schedule",
+    "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.restoredrill", "statecore.schedule",
     "statecore.scheduleoccurrence", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
     "statecore.treehashes",
 }  # fmt: skip
@@ -123,7 +123,9 @@ def write_sql(prefix: str, schema: str, database: str) -> Iterator[str]:
             f"DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = {literal}) "
             f"THEN CREATE ROLE {name} LOGIN; END IF; END $$"
         )
-        yield f"ALTER ROLE {name} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+        # A restore drill of the owner creates a temporary database.
+        databases = "CREATEDB" if role == OWNER else "NOCREATEDB"
+        yield f"ALTER ROLE {name} NOSUPERUSER {databases} NOCREATEROLE NOREPLICATION NOBYPASSRLS"
     yield f"ALTER DATABASE {_quote(database)} OWNER TO {owner}"
     yield f"REVOKE ALL ON DATABASE {_quote(database)} FROM PUBLIC, {processes}"
     yield f"GRANT CONNECT ON DATABASE {_quote(database)} TO {processes}"

@@ -18,8 +18,6 @@ def create() -> None:
     with connection.cursor() as cursor:
         for statement in roles.write_sql(PREFIX, "public", connection.settings_dict["NAME"]):
             cursor.execute(statement)
-        # Drills without a given database create one.
-        cursor.execute(f"ALTER ROLE {PREFIX}_owner CREATEDB")
     roles.grant_rights(connection)
 
 

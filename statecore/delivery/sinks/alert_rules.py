@@ -25,13 +25,14 @@ from ...machines.uet_worker import State as UetState
 from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
 from ...read_models import stuck, webhooks
-from ...records import StateCount, TransitionRate, process_report
+from ...records import StateCount, TransitionRate, process_report, restore_drill
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
 MAX_WEBHOOKS = 50  # alerts about disabled webhooks at a time, the oldest first
 MAX_DECISIONS = 50  # alerts about decisions at a time, the oldest first
+OVERDUE_DRILL = restore_drill.EVERY + restore_drill.REPEATED_AFTER
 # Workers without work that leave without signing off: a sweep ends them after this time. It is an alert only if not.
 ENDED_WHEN_SILENT = {
     (Worker.flow.entity_type, str(WorkerState.IDLE)): RECOVERY_WINDOW,
@@ -198,6 +199,18 @@ def find_silent_processes(at: datetime) -> Iterator[Violation]:
     _silent_before.update(each.pk for each in silent)
 
 
+def find_failing_drills(at: datetime) -> Iterator[Violation]:
+    """Yields a violation if the last restore drill failed, or if the next one is more than a day late."""
+    last = restore_drill.find_last() if settings.STATECORE_DRILL_DATABASE else None
+    if last is None:
+        return
+    if last.has_failed(at):
+        why = last.error or "it was interrupted"
+        yield Violation("drill", f"the {last} failed: {why}")
+    elif last.started_at < at - OVERDUE_DRILL:
+        yield Violation("drill", f"no restore drill was run since that of {format_utc(last.started_at)}")
+
+
 def find_stuck(at: datetime) -> Iterator[Violation]:
     """Yields a violation for each machine and state in which entities are far past their deadline."""
     for flow in registry.flows():
@@ -288,6 +301,11 @@ COUNT_RULES = (
         "webhook_late", Severity.WARNING,
         "the oldest event that an enabled webhook has not delivered is older than {webhook_minutes} minutes",
         find_late_webhooks,
+    ),
+    CountRule(
+        "restore_drill", Severity.ERROR,
+        "the last restore drill failed, or none was run for more than eight days although STATECORE_DRILL_DATABASE is "
+        "set", find_failing_drills,
     ),
     CountRule(
         "webhook_disabled", Severity.ERROR,

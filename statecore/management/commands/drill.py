@@ -12,8 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from statecore.operations import backup
 
-NOT_INCLUDED = (
-    "An export does not contain users, tokens, webhooks, logs, settings and files: keep copies or create them again."
+NOT_INCLUDED = "It does not contain logs, settings and files: keep copies."
+WITHOUT_ACCOUNTS = (
+    "It does not contain users, tokens and webhooks, because it is not encrypted: set STATECORE_BACKUP_PASSPHRASE."
 )
 
 
@@ -47,5 +48,5 @@ def _format(done: backup.DrillReport) -> str:
     return (
         f"{done.export} ({done.made_at}), up to position {done.position}\n"
         f"{exported}restored and verified in {done.restore_seconds:.1f} s: {done.events} events, {done.rows} rows\n"
-        f"{lost}\n{NOT_INCLUDED}"
+        f"{lost}\n{NOT_INCLUDED}" + ("" if settings.STATECORE_BACKUP_PASSPHRASE else f"\n{WITHOUT_ACCOUNTS}")
     )

@@ -9,8 +9,11 @@ automatically, and `archive/`.
 
 from .chain import RestoreFailed
 from .comparison import UnusableCopy, compare
-from .drill import DrillFailed, DrillReport, drill
+from .drill import DrillFailed, DrillReport, drill, run_due_drill
 from .export import export
 from .restore import restore
 
-__all__ = ["DrillFailed", "DrillReport", "RestoreFailed", "UnusableCopy", "compare", "drill", "export", "restore"]
+__all__ = [
+    "DrillFailed", "DrillReport", "RestoreFailed", "UnusableCopy", "compare", "drill", "export", "restore",
+    "run_due_drill",
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """Rehearses the loss of the host: restores the newest export into a temporary database, and reports what is lost.
 
-A separate process with another DATABASE_URL runs the restore, as on a new host.
+A separate process with another DATABASE_URL runs the restore, as on a new host. The temporary database is on the server
+that STATECORE_DRILL_DATABASE names, by default on that of this installation.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error
 
 from ...journal import Event
 from ...journal.archive import get_last_archived_position
 from ...kernel.clock import now
+from ...records import RestoreDrill, restore_drill
+from ...storage import files
 from .export import export
 from .manifest import Manifest, list_exports
+
+CONNECT_SECONDS = 10
+log = structlog.get_logger(__name__)
 
 
 class DrillFailed(Exception):
@@ -83,25 +90,28 @@ def _count_all_events() -> int:
 @contextmanager
 def _create_temporary_database(into: str) -> Iterator[str]:
     """Yields the URL of an empty database and deletes it afterwards. A database that the caller names is kept."""
+    server = settings.STATECORE_DRILL_DATABASE or os.environ.get("DATABASE_URL", "")
     if into:
         yield into
-    elif connection.vendor == "sqlite":
+    elif server.startswith("postgres"):
+        name = f"statecore_drill_{os.getpid()}_{uuid.uuid4().hex}"
+        _execute(server, f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(server)._replace(path=f"/{name}").geturl()
+        finally:
+            _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+    else:
         with tempfile.TemporaryDirectory(prefix="statecore-drill-") as folder:
             yield f"sqlite:///{quote(folder)}/drill.sqlite3"
-    else:
-        name = f"statecore_drill_{os.getpid()}_{uuid.uuid4().hex}"
-        _execute(f"CREATE DATABASE {name}")
-        try:
-            yield urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
-        finally:
-            _execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _execute(statement: str) -> None:
+def _execute(server: str, statement: str) -> None:
+    import psycopg  # not installed where SQLite is used
+
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-    except DatabaseError as error:
+        with psycopg.connect(server, autocommit=True, connect_timeout=CONNECT_SECONDS) as session:
+            session.execute(statement.encode())
+    except psycopg.Error as error:
         message = str(error).strip().splitlines()[0]
         raise DrillFailed(f"{message}: name an empty database with --into, or grant the right to create one") from error
 
@@ -118,3 +128,34 @@ def _run_manage(url: str, *arguments: str) -> None:
     if ended.returncode:
         lines = (ended.stderr or ended.stdout).strip().splitlines() or ["the command printed no reason"]
         raise DrillFailed(f"{arguments[0]}: {lines[-1]}")
+
+
+def run_due_drill(folder: Path) -> RestoreDrill | None:
+    """Runs the drill that is due each week, of the newest export as it is, and stores the result.
+
+    One that failed is repeated the next day. Returns None if none is due, or if one is running.
+    """
+    last = restore_drill.find_last()
+    if last is not None and not last.is_successor_due(now()):
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with files.hold_lock(folder / ".drill.lock"):
+            return _run_and_store(folder)
+    except BlockingIOError:
+        return None
+
+
+def _run_and_store(folder: Path) -> RestoreDrill:
+    record = RestoreDrill.objects.create(started_at=now())
+    try:
+        report = drill(folder, export_first=not list_exports(folder))
+    except (DrillFailed, Error, OSError, ValueError) as error:
+        log.error("restore_drill_failed", error=str(error))
+        record.end(str(error) or type(error).__name__)
+        return record
+    record.export, record.position, record.lost_events = report.export, report.position, report.lost_events
+    record.seconds = report.restore_seconds
+    log.info("restore_drill_succeeded", **report.as_dict())
+    record.end()
+    return record

@@ -146,7 +146,8 @@ def check_backups() -> Iterator[CheckResult]:
     except (OSError, TypeError, ValueError):
         yield error(f"the manifest of {found[-1].name} is unreadable", "manage.py export --all, and check that disk")
         return
-    newest = f"the newest of {made_at:%Y-%m-%d %H:%M} UTC, up to position {manifest.last_position}"
+    accounts = "" if manifest.encryption else ", without accounts (STATECORE_BACKUP_PASSPHRASE)"
+    newest = f"the newest of {made_at:%Y-%m-%d %H:%M} UTC, up to position {manifest.last_position}{accounts}"
     message = f"{pluralize(len(found), 'export')}, {newest}"
     yield warning(message, action) if now() - made_at > OLD_EXPORT else ok(message)
 
