@@ -33,7 +33,7 @@ __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
     "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity", "IncidentEntry", "LogChunk",
-    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
-    "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease",
+    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue",
+    "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease",
     "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -29,6 +29,8 @@ from ...journal.archive import get_last_archived_position
 from ...kernel.clock import now
 from ...records import RestoreDrill, restore_drill
 from ...storage import files
+from .chain import RestoreFailed, check_files, read_chain
+from .encryption import CannotOpen
 from .export import export
 from .manifest import Manifest, list_exports
 
@@ -63,6 +65,7 @@ def drill(folder: Path, *, export_first: bool = True, into: str = "") -> DrillRe
     if newest is None:
         raise DrillFailed(f"there is no export in {folder}")
     exported = time.monotonic()
+    _check_chain(newest)
     with _create_temporary_database(into) as url:
         _run_manage(url, "migrate", "--verbosity=0", "--no-input")
         _run_manage(url, "restore", str(newest))
@@ -80,6 +83,15 @@ def drill(folder: Path, *, export_first: bool = True, into: str = "") -> DrillRe
         lost_events=lost_events,
         lost_seconds=(now() - datetime.fromisoformat(manifest.made_at)).total_seconds() if lost_events else 0.0,
     )
+
+
+def _check_chain(newest: Path) -> None:
+    """Finds damaged files before a database is created and migrated, which takes most of the time of a drill."""
+    try:
+        for each in read_chain(newest):
+            check_files(each)
+    except (RestoreFailed, CannotOpen) as reason:
+        raise DrillFailed(f"{newest.name}: {reason}") from None
 
 
 def _count_all_events() -> int:
