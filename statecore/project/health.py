@@ -77,6 +77,10 @@ def check_database() -> None:
     preflight.check_connection(connection)
 
 
+def check_broker() -> None:
+    preflight.check_broker(stores=True)
+
+
 def check_migrations() -> None:
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
@@ -111,7 +115,7 @@ def check_processes() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     "database": check_database,
-    "broker": preflight.check_broker,
+    "broker": check_broker,
     "migrations": check_migrations,
     "writes": check_writes,
     "processes": check_processes,

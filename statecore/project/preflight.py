@@ -7,6 +7,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from statecore.project.refusal import Refused
 
+PROBE_KEY = "statecore:probe"
+
 
 def check_distribution() -> None:
     """`django-fsm` and `django-fsm-2` install the same package directory; the last one installed wins."""
@@ -43,14 +45,17 @@ def check_connection(connection: BaseDatabaseWrapper) -> None:
         raise Refused(f"the database {place} cannot be reached: {_first_line(error)}.") from None
 
 
-def check_broker() -> None:
+def check_broker(*, stores: bool = False) -> None:
+    """Checks that Redis answers or, with `stores`, that it has memory left: a full one still answers a ping."""
     from django.conf import settings
     from redis import Redis
-    from redis.exceptions import RedisError
+    from redis.exceptions import OutOfMemoryError, RedisError
 
     try:
         with Redis.from_url(settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5) as redis:
-            redis.ping()
+            redis.set(PROBE_KEY, 1, ex=60) if stores else redis.ping()
+    except OutOfMemoryError:
+        raise Refused(f"Redis at {strip_password(settings.REDIS_URL)} is full: it refuses to store anything.") from None
     except (RedisError, OSError, ValueError) as error:
         place = strip_password(settings.REDIS_URL)
         raise Refused(f"Redis at {place} cannot be reached: {_first_line(error)}.") from None

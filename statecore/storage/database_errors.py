@@ -24,15 +24,21 @@ LOCKED = Reason(DatabaseBusy, "another program has locked the database for too l
 CONTENDED = Reason(DatabaseBusy, "other changes hold the same rows for too long: try again", 1, is_fault=False)
 NO_CONNECTION = Reason(DatabaseBusy, "all connections to the database are in use: try again later", 5)
 STARTING = Reason(Unavailable, "the database is starting, stopping or recovering: try again later", 5)
+TOO_SLOW = Reason(DatabaseBusy, "the database took longer than its statement_timeout: try again later", 5)
+NO_RIGHT = Reason(
+    Unavailable, "the database role of this process lacks a right: run `migrate` as the owner, which grants them", 30
+)
 BROKEN_FILES = Reason(Unavailable, "the database cannot read or write its files: check its disk and its log", 10)
 
 BY_SQLSTATE = {
     "25006": READ_ONLY,
     "40001": CONTENDED,
     "40P01": CONTENDED,
+    "42501": NO_RIGHT,
     "53100": FULL,
     "53300": NO_CONNECTION,
     "55P03": CONTENDED,
+    "57014": TOO_SLOW,
     "57P01": STARTING,
     "57P03": STARTING,
     "58030": BROKEN_FILES,

@@ -19,6 +19,7 @@ from .guarded_tables import quote
 
 OWNER, WEB, EXECUTOR, READER = "owner", "web", "executor", "reader"
 PROCESSES = (WEB, EXECUTOR, READER)
+LOCK_SECONDS = 10
 READ, ADD, CHANGE, ALL = "SELECT", "SELECT, INSERT", "SELECT, INSERT, UPDATE", "SELECT, INSERT, UPDATE, DELETE"
 
 # Tables of Django that only migrations fill.
@@ -126,6 +127,9 @@ def write_sql(prefix: str, schema: str, database: str) -> Iterator[str]:
         # A restore drill of the owner creates a temporary database.
         databases = "CREATEDB" if role == OWNER else "NOCREATEDB"
         yield f"ALTER ROLE {name} NOSUPERUSER {databases} NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+    for role in (WEB, EXECUTOR):
+        # Without a limit, a table that another session has locked would hang every thread that needs it.
+        yield f"ALTER ROLE {roles[role]} SET lock_timeout = '{LOCK_SECONDS}s'"
     yield f"ALTER DATABASE {_quote(database)} OWNER TO {owner}"
     yield f"REVOKE ALL ON DATABASE {_quote(database)} FROM PUBLIC, {processes}"
     yield f"GRANT CONNECT ON DATABASE {_quote(database)} TO {processes}"

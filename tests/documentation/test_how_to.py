@@ -80,6 +80,9 @@ NOT_RUN = {
         "cp deploy/systemd/statecore.tmpfiles /etc/tmpfiles.d/statecore.conf && systemd-tmpfiles --create",
         "cp deploy/systemd/*.service deploy/systemd/*.target /etc/systemd/system/",
     ],
+    "it needs the user of PostgreSQL; tests/backup/test_point_in_time.py runs it": [
+        "pg_basebackup --pgdata=/mnt/base/today --checkpoint=fast",
+    ],
     "it needs a lost key; tests/sinks/test_tree.py runs it": ["python manage.py newkey"],
     "it needs systemd; tests/deploy starts the commands of the units": [
         "systemctl daemon-reload",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,15 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from statecore.project import database_url
 from statecore.records import Phase
 from statecore_client import Client, EpochEnded, NotFound, Outage, Unreachable
 from statecore_client.records import PositionedEvent
 from tests.support import postgres, sequencer
+from tests.support.databases import pointed_at
 from tests.support.site import running, token
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.once_on("postgres")
-
-
-@contextmanager
-def pointed_at(url: str) -> Iterator[None]:
-    """Lets the connection of this process use another server."""
-    before = dict(connection.settings_dict)
-    connection.close()
-    connection.settings_dict.update(database_url.parse(url))
-    try:
-        yield
-    finally:
-        connection.close()
-        connection.settings_dict.update(before)
 
 
 class Listener:

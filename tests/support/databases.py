@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -57,3 +59,20 @@ def migrate_template() -> None:
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
         subprocess.run(command, cwd=ROOT, env={**os.environ, "DATABASE_URL": url}, check=True, timeout=300)
         done.touch()
+
+
+@contextmanager
+def pointed_at(url: str) -> Iterator[None]:
+    """Lets the connection of this process use another server."""
+    from django.db import connection
+
+    from statecore.project import database_url
+
+    before = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict.update(database_url.parse(url))
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict.update(before)
