@@ -7,6 +7,8 @@ DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'statecore_exe
 ALTER ROLE "statecore_executor" NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
 DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'statecore_reader') THEN CREATE ROLE "statecore_reader" LOGIN; END IF; END $$;
 ALTER ROLE "statecore_reader" NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+ALTER ROLE "statecore_web" SET lock_timeout = '10s';
+ALTER ROLE "statecore_executor" SET lock_timeout = '10s';
 ALTER DATABASE "statecore" OWNER TO "statecore_owner";
 REVOKE ALL ON DATABASE "statecore" FROM PUBLIC, "statecore_web", "statecore_executor", "statecore_reader";
 GRANT CONNECT ON DATABASE "statecore" TO "statecore_web", "statecore_executor", "statecore_reader";
