@@ -99,11 +99,11 @@ def make_history(home: Path) -> Path:
 
 
 def test_an_encrypted_export_restores_the_accounts_and_continues(caller: Caller, home: Path) -> None:
+    browser = Client()
+    browser.force_login(caller.user)
     folder = make_history(home)
     world.run()
     assert Manifest.read(backup.export(home / "backup")).previous == folder.name
-    browser = Client()
-    browser.force_login(caller.user)
     before = read_all_rows(accounts=True)
     assert not [path for path in folder.iterdir() if path.read_bytes().startswith(GZIP_MAGIC)], "all are encrypted"
     flush_database()
@@ -224,9 +224,11 @@ def restore_and_die(folder: Path, before: str) -> int:
     connections.close_all()
     pid = os.fork()
     if pid == 0:
-        with connection.execute_wrapper(kill):
-            backup.restore(folder)
-        os._exit(0)
+        try:
+            with connection.execute_wrapper(kill):
+                backup.restore(folder)
+        finally:
+            os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
