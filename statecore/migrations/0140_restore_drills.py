@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     safe_because = "the previous version does not know the table"
 
     dependencies = [
-        ("statecore", "0125_bulk_actions"),
+        ("statecore", "0090_fewer_task_indexes"),
     ]
 
     operations = [
