@@ -92,7 +92,7 @@ def caller(settings: Any, home: Path) -> Caller:
 
 
 def make_history(home: Path) -> Path:
-    world.running_task()
+    world.task()
     catch_up(Counters(), Tree())
     sign()
     return backup.export(home / "backup")

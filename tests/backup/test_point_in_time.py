@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +24,6 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.once_on("postgres")
 
-BACKUP = "pg_basebackup --pgdata={} --checkpoint=fast"
-
 
 class Archive:
     """The settings of docs/how-to/back-up-and-restore.md, in a folder of their own."""
@@ -35,10 +31,8 @@ class Archive:
     def __init__(self, server: postgres.Mortal) -> None:
         self.server = server
         self.log, self.base = (server.server.pgdata.with_name(name) for name in ("archive", "base"))
-        owner = server.server.pgdata.stat()
-        for folder in (self.log, self.base):
-            folder.mkdir(mode=0o700)
-            os.chown(folder, owner.st_uid, owner.st_gid)
+        self.log.mkdir(mode=0o700)
+        server.own(self.log)
 
     def turn_on(self) -> None:
         copy = f"test ! -f {self.log}/%f && cp %p {self.log}/%f"
@@ -49,7 +43,7 @@ class Archive:
         self.server.start()
 
     def back_up(self) -> None:
-        self.server.execute("pg_basebackup", "-d", self.server.url, "-D", str(self.base), "-c", "fast")
+        self.server.copy_to(self.base)
 
     def finish(self) -> None:
         """Waits until all that was written is in the archive."""
@@ -60,8 +54,6 @@ class Archive:
     @contextmanager
     def recovered(self, until_time: str) -> Iterator[None]:
         """Starts the base backup in place of the lost server, at its address."""
-        for lock in self.base.glob(".s.PGSQL*"):
-            lock.unlink()
         with (self.base / "postgresql.auto.conf").open("a") as settings:
             settings.write(
                 f"restore_command = 'cp {self.log}/%f %p'\n"
@@ -69,6 +61,7 @@ class Archive:
                 "recovery_target_action = 'promote'\n"
             )
         (self.base / "recovery.signal").touch()
+        self.server.own(self.base / "recovery.signal")
         options = f'-h "" -k {self.server.server.pgdata}'
         control = ("pg_ctl", "-D", str(self.base))
         self.server.execute(*control, "-o", options, "-l", str(self.base / "log"), "-w", "start")
@@ -102,7 +95,6 @@ def test_a_database_recovered_to_a_time_verifies_and_names_what_came_after(home:
         work("too-late")
         archive.finish()
         server.lose()
-        shutil.copy(home / "transitions.jsonl", home / "copy-of-the-lost")
 
         with archive.recovered(chosen):
             catch_up(JournalFile(), Tree())

@@ -46,6 +46,20 @@ class Mortal:
         process.kill()
         psutil.wait_procs(everything, 20)
 
+    def own(self, *paths: Path) -> None:
+        """Gives files to the user of the server."""
+        owner = self.server.pgdata.stat()
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+    def copy_to(self, directory: Path, *options: str) -> None:
+        """Makes a base backup."""
+        directory.mkdir(mode=0o700)
+        self.own(directory, *self.server.pgdata.glob(".handle*"))  # the wheel's own files are in there too
+        self.execute("pg_basebackup", "-d", self.url, "-D", str(directory), "-c", "fast", *options)
+        for lock in directory.glob(".s.PGSQL*"):  # copied, because the server has its socket in its folder
+            lock.unlink()
+
     def _control(self, *words: str) -> None:
         self.execute("pg_ctl", "-D", str(self.server.pgdata), *words)
 
@@ -60,13 +74,7 @@ class Replica:
 
     def __init__(self, primary: Mortal) -> None:
         self.primary, self.directory = primary, primary.server.pgdata.with_name("replica")
-        self.directory.mkdir(mode=0o700)
-        owner = primary.server.pgdata.stat()
-        for path in (self.directory, *primary.server.pgdata.glob(".handle*")):  # the wheel's own files are in there too
-            os.chown(path, owner.st_uid, owner.st_gid)
-        primary.execute("pg_basebackup", "-d", primary.url, "-D", str(self.directory), "-R", "-c", "fast")
-        for lock in self.directory.glob(".s.PGSQL*"):  # copied, because the primary has its socket in its folder
-            lock.unlink()
+        primary.copy_to(self.directory, "-R")
         self.url = str(make_conninfo(primary.url, host=str(self.directory)))
 
     def start(self, sockets: Path | None = None) -> None:
