@@ -21,7 +21,7 @@ class StatecoreConfig(AppConfig):
     def ready(self) -> None:
         from . import reactions
         from .accounts import changes
-        from .delivery import sequencer
+        from .delivery import queue_news, sequencer
         from .kernel import checks, registry
         from .reactions import abandoned
         from .records import account_names, checkpoint
@@ -36,6 +36,7 @@ class StatecoreConfig(AppConfig):
             ("pipeline_job", checkpoint.clear_when_done),
             ("workstream", abandoned.mark_abandoned),
             *reactions.REACTIONS,
+            ("task", queue_news.announce_queued),
         ]
         registry.edit_reactions += reactions.EDIT_REACTIONS
         registry.listeners.append(sequencer.wake_sequencer)

@@ -6,9 +6,11 @@ Messages may be lost, so nothing depends on them: a receiver reads what it misse
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import structlog
@@ -84,6 +86,17 @@ class Broadcaster(Generic[N]):
         while self.is_sending:
             await asyncio.sleep(0.01)
         self.loop.stop()
+
+
+def announce(group: str, news: News, pause: float) -> None:
+    """Sends news from any process; returns at once and raises nothing. What comes during the pause is one message."""
+    _get_broadcaster(os.getpid(), group, pause).send(news)
+
+
+@cache
+def _get_broadcaster(process: int, group: str, pause: float) -> Broadcaster[Any]:
+    """Returns the broadcaster of this process: a server may fork after it has started one."""
+    return Broadcaster(group, pause)
 
 
 async def receive(group: str, handle: Callable[[dict[str, Any]], None], pause: float) -> None:

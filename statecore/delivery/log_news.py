@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from functools import cache
 from typing import Any, NamedTuple
 
-from .broadcast import Broadcaster
+from . import broadcast
 
 GROUP = "task-logs"
 MESSAGE = "logs.news"  # the type of the messages
@@ -23,13 +21,7 @@ class LogNews(NamedTuple):
         return {"type": MESSAGE, "tasks": sorted(self.tasks)}
 
 
-@cache
-def _get_broadcaster(process: int) -> Broadcaster[LogNews]:
-    """Returns the broadcaster of this process: a server may fork after it has started one."""
-    return Broadcaster(GROUP, PAUSE)
-
-
 def announce(*task_ids: str) -> None:
     """Announces new lines of these tasks; returns at once and raises nothing."""
     if task_ids:
-        _get_broadcaster(os.getpid()).send(LogNews(frozenset(task_ids)))
+        broadcast.announce(GROUP, LogNews(frozenset(task_ids)), PAUSE)

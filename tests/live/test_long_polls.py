@@ -13,10 +13,12 @@ import pytest
 from django.db import connections, transaction
 
 from statecore import transitions
+from statecore.delivery.live import claim_queue
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.scheduling.matching import find_workers_to_wake
+from tests.live.in_process import running_app
 from tests.support import world
 from tests.support.waiting import until
 from tests.support.web import Web, bearer
@@ -139,6 +141,25 @@ def check_a_thousand_claims_wait_in_one_process(web: Web, headers: dict[str, str
     claimed = asyncio.run(crowd())
     assert sorted(pk for ids in claimed for pk in ids) == ["plain-1", "plain-2", "special"]
     assert Task.objects.get(pk="special").worker_id == "w-999"
+
+
+def test_a_waiting_claim_is_woken_without_the_sequencer(
+    home: Path, redis_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_queue, "POLL_SECONDS", 600.0)
+    world.idle_worker(id="w")
+    workstream = world.workstream()
+
+    async def wait() -> None:
+        async with claim_queue.get_claim_queue().join("w") as ticket:
+            await ticket.wait()
+
+    with running_app() as app:
+        woken = asyncio.run_coroutine_threadsafe(wait(), app.loop)
+        # Each of them is announced: the first may come before the process listens.
+        until(lambda: world.queued_task(workstream=workstream) and woken.done())
+        # A task that was queued before the wait began, and is not announced again.
+        app.run(wait())
 
 
 def test_only_workers_that_can_take_a_task_are_woken() -> None:

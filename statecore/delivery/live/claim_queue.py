@@ -11,12 +11,9 @@ from weakref import WeakKeyDictionary
 from ...scheduling.matching import find_workers_to_wake
 from .hub import Hub, get_hub
 from .reader import NO_DATABASE
-from .ring import PositionTooOld
-from .subscription import EventFilter, Subscription
 
 MAX_WAITING = 5_000
-POLL_SECONDS = 2.0  # for tasks that become claimable without an event
-QUEUED_TASKS = EventFilter(entity_type=frozenset({"task"}), to_state=frozenset({"queued"}))
+POLL_SECONDS = 2.0  # for tasks that become claimable without a message
 
 
 class ClaimQueue:
@@ -46,26 +43,22 @@ class ClaimQueue:
         return future
 
     async def _run(self) -> None:
-        """Wakes workers after each queued task, and once before: a task may have been queued before the wait began."""
+        """Wakes workers whenever tasks were queued, and all of them when the server stops."""
         while self.waiting:
-            subscription = Subscription(self.hub, self.hub.ring.last, QUEUED_TASKS)
-            with suppress(*NO_DATABASE):
-                await self._wake_matching()
-            await self._wait_for_queued_task(subscription)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.hub.tasks_queued.wait(), POLL_SECONDS)
+            if self.hub.closing.is_set():
+                for _worker, future in self.waiting.values():
+                    _wake(future)
+                return
+            self.hub.tasks_queued.clear()
+            await self.wake_matching(sorted(self.waiting))
 
-    async def _wait_for_queued_task(self, subscription: Subscription) -> None:
-        with suppress(TimeoutError, PositionTooOld):
-            async with asyncio.timeout(POLL_SECONDS):
-                while not self.hub.closing.is_set() and subscription.take_from_memory(_render_marker) is None:
-                    await subscription.wait(POLL_SECONDS)
-        if self.hub.closing.is_set():
-            for _worker, future in self.waiting.values():
-                _wake(future)
-
-    async def _wake_matching(self) -> None:
-        order = sorted(self.waiting)
+    async def wake_matching(self, order: list[int]) -> None:
         workers = list(dict.fromkeys(self.waiting[number][0] for number in order))
-        chosen = set(await self.hub.reader.run(find_workers_to_wake, workers))
+        chosen: set[str] = set()
+        with suppress(*NO_DATABASE):
+            chosen.update(await self.hub.reader.run(find_workers_to_wake, workers))
         for number in order:
             worker_id, future = self.waiting.get(number, ("", None))
             if future is not None and worker_id in chosen:
@@ -83,6 +76,8 @@ class Ticket:
         """Returns when the worker may be able to claim a task, or when the server stops."""
         future = self.queue._add(self)
         try:
+            # A task may have been queued after the claim that found none.
+            await self.queue.wake_matching([self.number])
             await future
         finally:
             self.queue.waiting.pop(self.number, None)
@@ -91,10 +86,6 @@ class Ticket:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _render_marker(events: object, epoch: int) -> bytes:
-    return b"queued"
 
 
 _queues: WeakKeyDictionary[Hub, ClaimQueue] = WeakKeyDictionary()

@@ -17,7 +17,7 @@ import structlog
 
 from ...journal import archive
 from ...journal import position as positions
-from .. import broadcast
+from .. import broadcast, queue_news
 from ..sinks.live import GROUP
 from . import reader
 from .reader import NO_DATABASE, Reader
@@ -38,6 +38,8 @@ class Hub:
         self.frames: dict[Any, Any] = {}  # rendered frames, shared between clients until the next event
         self.is_ready = asyncio.Event()
         self.closing = asyncio.Event()
+        # Set when tasks were queued, before their events arrive, and when the server stops.
+        self.tasks_queued = asyncio.Event()
         self._changed = asyncio.Event()
         self._wake = asyncio.Event()
         self._loading = asyncio.Lock()
@@ -49,7 +51,11 @@ class Hub:
         self.watchers += 1
         if self.watchers == 1:
             self.reader = Reader()
-            jobs = (self._follow_journal(), broadcast.receive(GROUP, self._handle_message, POLL_SECONDS))
+            jobs = (
+                self._follow_journal(),
+                broadcast.receive(GROUP, self._handle_message, POLL_SECONDS),
+                broadcast.receive(queue_news.GROUP, lambda _message: self.tasks_queued.set(), POLL_SECONDS),
+            )
             self._tasks = [asyncio.create_task(job) for job in jobs]
         try:
             await self.is_ready.wait()
@@ -118,6 +124,7 @@ class Hub:
     def close(self) -> None:
         """Wakes all clients, which then disconnect because the server stops."""
         self.closing.set()
+        self.tasks_queued.set()
         self._notify()
 
     async def _follow_journal(self) -> None:

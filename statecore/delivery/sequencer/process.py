@@ -34,6 +34,7 @@ class Sequencer:
         self.numberer = Numberer()
         self.leadership = Leadership()
         self.stopping = threading.Event()
+        self.is_behind = False
         self.next_tick = 0.0
 
     def stop(self, signal_number: int = 0, frame: FrameType | None = None) -> None:
@@ -70,7 +71,7 @@ class Sequencer:
             while not self.stopping.is_set() and self.leadership.is_held:
                 # A wake-up also announces the events that follow it soon (SPARED_SECONDS), so two rounds follow it.
                 is_busy = self.run_round() or is_woken
-                if is_busy:
+                if is_busy and not self.is_behind:
                     self.stopping.wait(GATHER_SECONDS)
                 is_woken = wakeups.wait(0 if is_busy else POLL_SECONDS)
         finally:
@@ -86,10 +87,10 @@ class Sequencer:
     def run_round(self) -> bool:
         """Numbers new events and delivers a batch to each sink; returns whether there may be more to do."""
         count = self.numberer.number_new_events()
-        is_behind = feed_sinks(self.feeds, self.numberer.head)
+        self.is_behind = feed_sinks(self.feeds, self.numberer.head)
         if time.monotonic() >= self.next_tick:
             self.next_tick = time.monotonic() + TICK_SECONDS
             database_clock.follow(connection)
             for feed in self.feeds:
                 feed.tick(now())
-        return count > 0 or is_behind
+        return count > 0 or self.is_behind
