@@ -16,16 +16,19 @@ from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.read_models import attempts, inputs
+from statecore.records.proof import NO_PROOF, NotProven, Proof, proof
+from statecore.records.token import Token
 from statecore.transitions.unit_of_work import UnitOfWork
 
+from . import known_tokens, throttling
 from .access import agent_of, require_permission
 from .claim_wait import AT_LIVE, MAX_WAIT_SECONDS, PASS_ON, read_wait
+from .known_tokens import KnownTokenView
 from .openapi.fields import ID, Schema
 from .openapi.operation import operation, query
 from .openapi.schemas import BULK_RESULT, COUNT, INPUTS, STRING, array, body_schema, component, obj, part_schema, ref
 from .request import Request
 from .request_body import As, Body, RequestBody
-from .views import ApiView
 
 MAX_HELD = 1_000
 MAX_ATTEMPT = 2**31 - 1
@@ -112,7 +115,7 @@ def _serialize_claimed(tasks: list[Task]) -> list[dict[str, Any]]:
 NOTHING = b'{"tasks":[]}'
 
 
-class Claim(ApiView):
+class Claim(KnownTokenView):
     route = "workers/<str:worker_id>/claim/"
     flow = Worker.flow
     may_also_need = (Task.flow.permission("operate"),)
@@ -128,17 +131,41 @@ class Claim(ApiView):
         "by the next call. A claim with reports does not wait. `inputs` are the results of the dependencies by id.",
     )
     def post(self, request: Request, worker_id: str) -> HttpResponse:
-        body, actor = RequestBody(request, ClaimFields), agent_of(request)
+        body = RequestBody(request, ClaimFields)
         if body.fields.reports:
             require_permission(request, Task.flow.permission("operate"))
-        seconds = self._read_wait(request, body.fields)
+        response = self._respond(request, worker_id, body)
+        known_tokens.remember(request.auth)
+        return response
+
+    def respond_fast(self, request: Request, token: Token, worker_id: str) -> HttpResponse | None:
+        """Check the token with the key, in one statement."""
+        throttling.check(request, token)
+        body = RequestBody(request, ClaimFields)
+        if body.key is None:
+            return None
+        request.auth, request.user = token, token.user
+        needed = self.may_also_need if body.fields.reports else ()
+        try:
+            return self._respond(request, worker_id, body, proof(token, self.permission(request), *needed))
+        except NotProven:
+            return None
+
+    def _respond(
+        self, request: Request, worker_id: str, body: RequestBody[ClaimFields], shown: Proof = NO_PROOF
+    ) -> HttpResponse:
+        actor, seconds = agent_of(request), self._read_wait(request, body.fields)
 
         def respond(work: UnitOfWork | None) -> dict[str, Any]:
             return claim_once(worker_id, body.fields, actor, work)
 
         # An empty claim changed nothing and is not stored: a waiting claim repeats the request under the same key.
         response = body.respond_once(
-            actor, respond, is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")), is_one_step=True
+            actor,
+            respond,
+            is_kept=lambda claim: bool(claim["tasks"] or claim.get("reports")),
+            is_one_step=True,
+            proof=shown,
         )
         if seconds and response.content == NOTHING and isinstance(request, WSGIRequest):
             response[PASS_ON] = AT_LIVE

@@ -25,6 +25,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from . import known_tokens, throttling
 from .access import agent_of
 from .claims import MAX_HELD, Attempt, HeldTask, TaskId
+from .known_tokens import KnownTokenView
 from .logs import Lines, Offset
 from .openapi.fields import ANY_OBJECT, COMMAND, ID, text
 from .openapi.operation import operation
@@ -32,7 +33,6 @@ from .openapi.schemas import COUNT, STRING, array, obj
 from .request import Request
 from .request_body import As, Body, RequestBody
 from .responses import json_response
-from .views import ApiView
 
 MAX_DETAIL = 500
 COMMANDS = array(COMMAND)
@@ -84,22 +84,11 @@ class HeartbeatFields(Body):
         return [each for each in self.tasks or () if each.logs]
 
 
-class Heartbeat(ApiView):
+class Heartbeat(KnownTokenView):
     route = "workers/<str:worker_id>/heartbeat/"
     flow = Worker.flow
 
-    def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        token = known_tokens.find(request)
-        if token is None:
-            return super().handle(request, *args, **kwargs)
-        try:
-            response = self.record_fast(request, token, **kwargs)
-        except Refusal:
-            self.admit(request)  # a caller without access is refused for that, not for the request
-            raise
-        return super().handle(request, *args, **kwargs) if response is None else response
-
-    def record_fast(self, request: Request, token: Token, worker_id: str) -> HttpResponse | None:
+    def respond_fast(self, request: Request, token: Token, worker_id: str) -> HttpResponse | None:
         """Record the heartbeat with one statement; None if the call has to be handled like any other."""
         throttling.check(request, token)
         body = RequestBody(request, HeartbeatFields)

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from statecore.delivery import log_news
 from statecore.kernel.clock import rfc3339
-from statecore.kernel.refusals import Invalid, Refusal
+from statecore.kernel.refusals import Invalid
 from statecore.machines.task import Task
 from statecore.read_models import task_logs
 from statecore.records.proof import proof
@@ -23,6 +23,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from . import entities, known_tokens, throttling
 from .access import agent_of
 from .claims import MAX_ATTEMPT, Attempt
+from .known_tokens import KnownTokenView
 from .openapi.fields import TIME, Schema
 from .openapi.operation import AFTER, SIZE, operation, query
 from .openapi.schemas import COUNT, STRING, obj, page_of
@@ -30,7 +31,6 @@ from .query_params import QueryParams
 from .request import Request
 from .request_body import Body, convert_body, decode_json, raw_body, read_key, respond_once
 from .responses import json_response, outcome_response
-from .views import ApiView
 
 ATTEMPT: Schema = {**COUNT, "maximum": MAX_ATTEMPT}
 LINE = obj(
@@ -73,7 +73,7 @@ class LogFields(Body):
         return [line.as_new_line() for line in self.lines]
 
 
-class Logs(ApiView):
+class Logs(KnownTokenView):
     """The log of a task: read a page, or append lines to the attempt that the caller holds."""
 
     route = "tasks/<str:task_id>/logs/"
@@ -97,18 +97,7 @@ class Logs(ApiView):
         results = [line.as_dict() for line in lines[:size]]
         return json_response({"next": following, "previous": previous, "results": results})
 
-    def handle(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        token = known_tokens.find(request)
-        if token is None:
-            return super().handle(request, *args, **kwargs)
-        try:
-            response = self.append_fast(request, token, **kwargs)
-        except Refusal:
-            self.admit(request)  # a caller without access is refused for that, not for the request
-            raise
-        return super().handle(request, *args, **kwargs) if response is None else response
-
-    def append_fast(self, request: Request, token: Token, task_id: str) -> HttpResponse | None:
+    def respond_fast(self, request: Request, token: Token, task_id: str) -> HttpResponse | None:
         """Append with one statement; None if the call has to be handled like any other."""
         throttling.check(request, token)
         body = read_lenient(request)

@@ -18,6 +18,7 @@ from statecore.journal import KEY_LENGTH
 from statecore.kernel.actors import Actor
 from statecore.kernel.refusals import ConstraintViolated, Invalid, TooLarge
 from statecore.kernel.validation import text_error
+from statecore.records.proof import NO_PROOF, Proof
 from statecore.transitions import Outcome, RequestKey
 from statecore.transitions.idempotency import answer_once
 from statecore.transitions.unit_of_work import UnitOfWork, run_in_transaction
@@ -73,9 +74,10 @@ class RequestBody(Generic[Shape]):
         *,
         is_kept: Callable[[Any], bool] = lambda response: True,
         is_one_step: bool = False,
+        proof: Proof = NO_PROOF,
     ) -> HttpResponse:
         """Respond once per key, for calls that are not a single call of the transition service."""
-        outcome = respond_once(self.key, actor, respond, is_kept=is_kept, is_one_step=is_one_step)
+        outcome = respond_once(self.key, actor, respond, is_kept=is_kept, is_one_step=is_one_step, proof=proof)
         return outcome_response(outcome, status=status)
 
 
@@ -187,12 +189,14 @@ def respond_once(
     *,
     is_kept: Callable[[Any], bool] = lambda response: True,
     is_one_step: bool = False,
+    proof: Proof = NO_PROOF,
 ) -> Outcome:
     """Respond, or repeat the response stored under this key; response and record are one transaction.
 
     `respond` receives the unit of work to pass on as `within`; None without a key. A response that `is_kept` rejects is
     not stored: the same request is executed again. `is_one_step` saves the savepoint, if `respond` raises all errors of
-    the transition service; it is executed again with one if a constraint is violated.
+    the transition service; it is executed again with one if a constraint is violated. With a key, raises NotProven if
+    the proof does not hold.
     """
 
     def execute(work: UnitOfWork | None) -> Outcome:
@@ -203,11 +207,11 @@ def respond_once(
 
     def execute_once(work: UnitOfWork) -> Outcome:
         work.is_one_step = is_one_step
-        return answer_once(key, actor, execute, work, is_kept=lambda outcome: is_kept(outcome.answer))
+        return answer_once(key, actor, execute, work, is_kept=lambda outcome: is_kept(outcome.answer), proof=proof)
 
     try:
         return run_in_transaction(execute_once)
     except ConstraintViolated:
         if not is_one_step:
             raise
-        return respond_once(key, actor, respond, is_kept=is_kept)
+        return respond_once(key, actor, respond, is_kept=is_kept, proof=proof)

@@ -17,6 +17,7 @@ from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.refusals import IdempotencyMismatch, Invalid
 from ..kernel.validation import text_error
+from ..records.proof import NO_PROOF, NotProven, Proof
 from ..storage.rows import persistent_cursor
 from .outcome import Outcome
 
@@ -37,7 +38,7 @@ WHERE {RECORDS}.expires_at <= excluded.created_at
 RETURNING id
 """
 FIND = f"""
-SELECT {{lock}}, record.endpoint, record.body_hash, record.response FROM (SELECT 1) AS one
+SELECT {{lock}}, {{proof}}, record.endpoint, record.body_hash, record.response FROM (SELECT 1) AS one
 LEFT JOIN {RECORDS} AS record ON record.actor = %s AND record.actor_kind = %s AND record.key = %s
     AND record.expires_at > %s
 """
@@ -72,13 +73,15 @@ def answer_once(
     work: W,
     *,
     is_kept: Callable[[Outcome], bool] = lambda outcome: True,
+    proof: Proof = NO_PROOF,
 ) -> Outcome:
     """Run the step unless this actor has used the key before; must be called inside the step's transaction.
 
     A second request with the same key waits until the first commits, and then finds its response. The record is written
     once, with the response; an outcome that `is_kept` rejects, and a refusal, leave none, so they may be repeated.
+    Raises NotProven if the proof does not hold.
     """
-    if (stored := _find(request, actor)) is not None:
+    if (stored := _find(request, actor, proof)) is not None:
         replayed = _replay(stored, request)  # a mismatch is refused, and is no hit
         requests_total.labels("hit").inc()
         return replayed
@@ -95,15 +98,18 @@ class Stored(NamedTuple):
     response: Any
 
 
-def _find(request: RequestKey, actor: Actor) -> Stored | None:
-    """Lock the key until the end of the transaction, and return what is stored under it."""
+def _find(request: RequestKey, actor: Actor, proof: Proof) -> Stored | None:
+    """Lock the key until the end of the transaction, check the proof, and return what is stored under the key."""
     connection = connections[DEFAULT_DB_ALIAS]
     cursor = persistent_cursor(connection)
     identity = [actor.name, str(actor.kind), request.key]
     lock, at = "\n".join(identity), connection.ops.adapt_datetimefield_value(now())
+    find = FIND.format(lock=TRY_LOCK[connection.vendor], proof=proof.sql or "true")
     while True:
-        cursor.execute(FIND.format(lock=TRY_LOCK[connection.vendor]), [lock, *identity, at])
-        ((is_locked, endpoint, body_hash, response),) = cursor.fetchall()
+        cursor.execute(find, [lock, *proof.params, *identity, at])
+        ((is_locked, is_proven, endpoint, body_hash, response),) = cursor.fetchall()
+        if not is_proven:
+            raise NotProven
         if is_locked:
             break
         # The record of the request that holds the lock is visible to the next statement only.

@@ -3,6 +3,8 @@
 import json
 from datetime import timedelta
 from io import StringIO
+from itertools import count
+from typing import Any
 
 import pytest
 import time_machine
@@ -11,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from statecore.journal import Event
+from statecore.journal import Event, IdempotencyRecord
 from statecore.kernel.actors import Channel, Kind
 from statecore.kernel.refusals import DuplicateId, Invalid
 from statecore.records import Token
@@ -193,6 +195,30 @@ def test_a_claim_with_reports_reads_all_its_rights_with_the_token_and_follows_th
     Group.objects.get(name="supervisor").permissions.remove(Permission.objects.get(codename="operate_task"))
     refused = expect_refusal(caller.post("workers/w1/claim/", {"reports": [report]}), 403, "permission_denied")
     assert refused["required"] == "statecore.operate_task"
+
+
+def test_a_repeated_claim_with_a_key_checks_its_token_with_the_key_and_follows_its_changes(user: User) -> None:
+    caller, numbers = Caller("agent", user=user), count()
+    expect_ok(caller.post("workers/", {"id": "w1"}), 201)
+    expect_ok(caller.post("workers/w1/claim/"))
+    report = {"task": "none", "attempt": 1, "trigger": "execution_completed", "exit_code": 0}
+
+    def claim(*reports: dict[str, Any]) -> Any:
+        return caller.post("workers/w1/claim/", {"reports": reports}, **{"Idempotency-Key": f"key-{next(numbers)}"})
+
+    with CaptureQueriesContext(connection) as queries:
+        expect_ok(claim(report))
+    (read,) = [query["sql"] for query in queries if Token._meta.db_table in query["sql"]]
+    assert IdempotencyRecord._meta.db_table in read
+
+    Group.objects.get(name="supervisor").permissions.remove(Permission.objects.get(codename="operate_task"))
+    assert expect_refusal(claim(report), 403, "permission_denied")["required"] == "statecore.operate_task"
+    expect_ok(claim())
+    Group.objects.get(name="supervisor").permissions.remove(Permission.objects.get(codename="operate_worker"))
+    assert expect_refusal(claim(), 403, "permission_denied")["required"] == "statecore.operate_worker"
+    expect_refusal(caller.post("workers/w1/claim/", {"nonsense": 1}), 403, "permission_denied")
+    tokens.revoke(caller.token)
+    expect_refusal(claim(), 401, "not_authenticated")
 
 
 def test_creating_and_revoking_a_token_is_recorded(user: User) -> None:
