@@ -6,16 +6,13 @@ together cost more than a transition.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.urls import ResolverMatch, resolve
-from structlog.contextvars import clear_contextvars
 
 from statecore import request_context
 
@@ -25,8 +22,6 @@ from .responses import as_refusal, problem
 BASE = "/api/v1/"
 # API responses are never pages.
 HEADERS = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
-
-log = structlog.get_logger(__name__)
 
 
 class TokenFastPath:
@@ -50,21 +45,14 @@ def is_token_call(meta: Mapping[str, Any]) -> bool:
 
 
 def respond(request: HttpRequest) -> HttpResponse:
-    """Call the view and log one line with the request id, which every line logged by the call also has."""
+    """Call the view; the log gets one line with the request id, which every line logged by the call also has."""
     request_context.begin_request(request)
-    try:
-        response = _call_view(request)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        if not response.streaming:
-            response.headers.setdefault("Content-Length", str(len(response.content)))
-        request_context.end_request(request, response)
-        if log.isEnabledFor(logging.INFO):
-            call = f"{request.method} {request.path}"
-            log.info("called", call=call, code=response.status_code, **request_context.describe_actor(request))
-    finally:
-        clear_contextvars()
-    return response
+    response = _call_view(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if not response.streaming:
+        response.headers.setdefault("Content-Length", str(len(response.content)))
+    return request_context.end_request(request, response)
 
 
 def _call_view(request: HttpRequest) -> HttpResponse:

@@ -38,6 +38,7 @@ PAGES = (
     Page("accounts", "Account journal", "user", (VIEW_ACCOUNTS,), ""),
     Page("account", "Your account", "user", (), ""),
     Page("second_factor", "Two-factor authentication", "shield", (), ""),
+    Page("runbook", "Runbook", "alerts", (), ""),
     Page("wall", "Wall display", "display", (MACHINES,), ""),
 )
 

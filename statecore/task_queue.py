@@ -4,9 +4,11 @@ Only processes that queue, inspect or execute tasks import it: Celery takes a te
 """
 
 import os
+from typing import Any
 
 from celery import Celery
-from django_structlog.celery.receivers import CeleryReceiver
+from celery.signals import before_task_publish
+from structlog.contextvars import get_contextvars
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 
@@ -14,6 +16,12 @@ app = Celery("statecore")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-# Passes the id of a request on to the log lines of its tasks. Signals keep no receiver alive.
-log_context = CeleryReceiver()
-log_context.connect_signals()
+# Of a request, passed on to the log lines of its tasks.
+PASSED_ON = ("request_id", "entity_type", "entity_id")
+HEADER = "statecore"
+
+
+@before_task_publish.connect
+def pass_context_on(headers: dict[str, Any], **_: Any) -> None:
+    context = get_contextvars()
+    headers[HEADER] = {name: context[name] for name in PASSED_ON if name in context}

@@ -24,6 +24,12 @@ def render_section(rule: str) -> SafeString:
 
 
 @cache
+def list_sections() -> list[str]:
+    """Returns the names of the sections: the alert rules in the order of the page."""
+    return re.findall(r"^## (\w+)$", _read(), re.MULTILINE)
+
+
+@cache
 def _read() -> str:
     return FILE.read_text() if FILE.exists() else ""
 

@@ -39,7 +39,7 @@ def add_alert_rule(rule: CountRule | EntryRule) -> None:
     extensions.alert_rules.append(rule)
 
 
-def add_executor(task: str, *, every: timedelta, queue: str = "celery") -> None:
+def add_periodic_task(task: str, *, every: timedelta, queue: str = "celery") -> None:
     """Starts a Celery task of the package's `tasks` module repeatedly; a worker of the queue executes it.
 
     The queues `gates` and `patches` belong to the executors, which may run long commands.
@@ -49,5 +49,5 @@ def add_executor(task: str, *, every: timedelta, queue: str = "celery") -> None:
 
 __all__ = [
     "SYSTEM_ACTOR", "Batch", "Change", "CountRule", "EntryRule", "NumberedEvent", "Severity", "Sink", "UnitOfWork",
-    "Violation", "add_alert_rule", "add_edit_reaction", "add_executor", "add_reaction", "add_sink", "transitions",
+    "Violation", "add_alert_rule", "add_edit_reaction", "add_periodic_task", "add_reaction", "add_sink", "transitions",
 ]  # fmt: skip

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+
 if TYPE_CHECKING:
     from django.urls import URLPattern
 
@@ -33,7 +35,8 @@ class Sweep:
 
     def as_entry(self) -> dict[str, Any]:
         """Returns the entry of the beat schedule. What no worker took in time expires; the next one does its work."""
-        options = {"expires": self.every.total_seconds(), "queue": self.queue}
+        expires = max(self.every.total_seconds(), settings.STATECORE_SWEEP_EXPIRY_SECONDS)
+        options = {"expires": expires, "queue": self.queue}
         return {"task": self.task, "schedule": self.every, "options": options}
 
 

@@ -12,10 +12,7 @@ class ProjectConfig(AppConfig):
     def ready(self) -> None:
         from statecore import request_context
 
-        from . import (
-            process_limits,
-            request_logs,  # noqa: F401  the import connects its signal receivers
-        )
+        from . import process_limits
         from .refusal import Refused
 
         try:

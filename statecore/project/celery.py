@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from celery.apps import worker as celery_worker
 from celery.signals import (
     beat_init,
     setup_logging,
+    task_failure,
+    task_postrun,
     task_prerun,
+    task_retry,
+    task_revoked,
+    task_success,
     worker_init,
     worker_process_init,
     worker_ready,
     worker_shutting_down,
 )
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from statecore.task_queue import app
+from statecore.task_queue import HEADER, app
 
 if TYPE_CHECKING:
     from statecore.operations.process_reporter import ProcessReporter
@@ -29,7 +37,8 @@ LOADED_BY = os.getpid()
 
 @setup_logging.connect
 def keep_our_logging(**_: Any) -> None:
-    """Celery does not configure logging if this signal has a receiver."""
+    """Celery does not configure logging if this signal has a receiver; nor may it write text beside the log."""
+    celery_worker.safe_say = lambda *_: None
 
 
 @worker_init.connect
@@ -81,6 +90,35 @@ def die_with_the_worker(**_: Any) -> None:
     # The worker may have died before the line above. Without a pool this is the worker itself.
     if LOADED_BY not in (os.getpid(), os.getppid()):
         os._exit(1)
+
+
+@task_prerun.connect
+def begin_task(task: Any, task_id: str, **_: Any) -> None:
+    """Log lines of the task name it and the request that queued it."""
+    clear_contextvars()
+    bind_contextvars(task=task.name, task_id=task_id, **(getattr(task.request, HEADER, None) or {}))
+    task.request.begun = perf_counter()
+
+
+@task_postrun.connect
+def end_task(task: Any, **_: Any) -> None:
+    from statecore.operations.task_metrics import time_task
+
+    if (begun := getattr(task.request, "begun", None)) is not None:
+        time_task(task.name).observe(perf_counter() - begun)
+    clear_contextvars()
+
+
+@task_success.connect
+@task_failure.connect
+@task_retry.connect
+@task_revoked.connect
+def count_outcome(sender: Any, signal: Any, **_: Any) -> None:
+    """`task_revoked` means expired: no task is revoked."""
+    from statecore.operations.task_metrics import count_task
+
+    outcomes = {task_success: "success", task_failure: "failure", task_retry: "retry", task_revoked: "expired"}
+    count_task(getattr(sender, "name", str(sender)), outcomes[signal]).inc()
 
 
 @task_prerun.connect

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from statecore.project.environment import Environment
 
@@ -20,7 +21,9 @@ EXECUTORS = [
     "--queues=gates,patches",
     *WITHOUT_PEERS,
 ]
-UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on"]
+# Until the application configures logging.
+LOGS = f"--log-config={Path(__file__).with_name('server_logs.json')}"
+UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on", LOGS]
 # Messages are encoded once for all clients; compression would run for each client. Clients send little.
 UVICORN += [
     "--ws-per-message-deflate=false",
@@ -29,7 +32,7 @@ UVICORN += [
 ]
 # Without a limit an open stream would delay the shutdown indefinitely.
 WEB = [*UVICORN, "--timeout-graceful-shutdown=5", "statecore.project.asgi:application"]
-GRANIAN = [*PYTHON, "granian", "--interface=wsgi", "--http=1", "--no-ws", "--log-level=warning"]
+GRANIAN = [*PYTHON, "granian", "--interface=wsgi", "--http=1", "--no-ws", "--log-level=warning", LOGS]
 # Threads keep their database connections, so idle threads are kept too.
 REST = [*GRANIAN, "--blocking-threads=8", "--blocking-threads-idle-timeout=600", "statecore.project.wsgi:application"]
 

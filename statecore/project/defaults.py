@@ -59,7 +59,11 @@ STATECORE_COMMAND_MEMORY = ENVIRONMENT.command_memory
 STATECORE_COMMAND_PROCESSES = ENVIRONMENT.command_processes
 STATECORE_COMMAND_DISK = ENVIRONMENT.command_disk
 
+# Logs
+STATECORE_LOG_ROUTINE_REQUESTS = ENVIRONMENT.log_routine_requests
+
 # Alerts
+STATECORE_PUBLIC_URL = ENVIRONMENT.public_url
 STATECORE_NOTIFY_URLS = ENVIRONMENT.notify_urls
 STATECORE_ESCALATION_URLS = ENVIRONMENT.escalation_urls
 STATECORE_ESCALATION_MINUTES = ENVIRONMENT.escalation_minutes
@@ -148,9 +152,15 @@ SWEEPS = {
     "export_journal": timedelta(days=1),
     "reconcile_counters": timedelta(days=1),
 }
-# A sweep that no worker took in time expires; the next one does its work.
+# A sweep that no worker took in time expires; the next one does its work. Half a minute at least: workers are late by
+# a second now and then, and compare the time with their own clock.
+STATECORE_SWEEP_EXPIRY_SECONDS = 30.0
 CELERY_BEAT_SCHEDULE = {
-    name: {"task": f"statecore.tasks.{name}", "schedule": every, "options": {"expires": every.total_seconds()}}
+    name: {
+        "task": f"statecore.tasks.{name}",
+        "schedule": every,
+        "options": {"expires": max(every.total_seconds(), STATECORE_SWEEP_EXPIRY_SECONDS)},
+    }
     for name, every in SWEEPS.items()
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATECORE_HOME / "celerybeat-schedule")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from statecore.kernel import repositories as repository_names
 from statecore.kernel.repositories import RepositorySettings
-from statecore.project import database_url, redis_url
+from statecore.project import connected_networks, database_url, redis_url
 from statecore.project.database_url import DatabaseSettings
 from statecore.project.refusal import Refused
 from statecore_client.transparency.notes import COSIGNATURE, NAME, InvalidNote, SignerKey, VerifierKey
@@ -120,6 +120,9 @@ def _passphrase(given: str) -> str:
     return given
 
 
+CONNECTED = "connected"
+
+
 def _networks(given: list[str]) -> list[str]:
     """Refuses `*`: with it every caller could choose its address."""
     for word in given:
@@ -128,6 +131,19 @@ def _networks(given: list[str]) -> list[str]:
         except ValueError:
             raise ValueError(f"has {word!r}, but it must be an address or a network like 10.0.0.0/8") from None
     return given
+
+
+def _proxies(given: list[str]) -> list[str]:
+    if CONNECTED not in given:
+        return _networks(given)
+    return [*_networks([word for word in given if word != CONNECTED]), *connected_networks.read_networks()]
+
+
+def _public_url(given: str) -> str:
+    found = urlsplit(given)
+    if given and not (found.scheme in ("http", "https") and found.netloc and not found.query and not found.fragment):
+        raise ValueError(f"is {given!r}, but it must be an address like https://statecore.example.org")
+    return given.rstrip("/")
 
 
 def _https(given: bool, info: ValidationInfo) -> bool:
@@ -411,10 +427,16 @@ class Environment(BaseSettings):
         "STATECORE_ALLOWED_HOSTS",
         "host names under which the site is reached, separated by commas; loopback and `HOST` are always allowed",
     )
-    trusted_proxies: Annotated[list[str], AfterValidator(_networks), Words] = access(
+    given_public_url: Annotated[str, AfterValidator(_public_url)] = access(
+        "STATECORE_PUBLIC_URL",
+        "`https://statecore.example.org`: address of the console, for links in notices and alert rules; default: the"
+        " first of `STATECORE_ALLOWED_HOSTS`, else `HOST` and `PORT`",
+    )
+    trusted_proxies: Annotated[list[str], AfterValidator(_proxies), Words] = access(
         "STATECORE_TRUSTED_PROXIES",
         "addresses or networks of the proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted, separated by"
-        " commas; without one, these headers are ignored",
+        " commas; `connected` for all networks to which the machine is connected directly, in a container that only"
+        " the proxy reaches; without one, these headers are ignored",
     )
     https: Annotated[Flag, AfterValidator(_https)] = access(
         "STATECORE_HTTPS",
@@ -728,6 +750,11 @@ class Environment(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = reporting(
         "STATECORE_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` or `ERROR`", "INFO"
     )
+    log_routine_requests: Flag = reporting(
+        "STATECORE_LOG_ROUTINE_REQUESTS",
+        "`1` also logs requests of probes (`/healthz`, `/readyz`, `/metrics`) and heartbeats that succeed",
+        "0",
+    )
     start_anyway: Flag = reporting(
         "STATECORE_START_ANYWAY", "`1` starts even if the integrity check of recent rows fails", "0"
     )
@@ -752,6 +779,16 @@ class Environment(BaseSettings):
     @property
     def redis_is_embedded(self) -> bool:
         return "redis_url" not in self.model_fields_set
+
+    @property
+    def public_url(self) -> str:
+        """The address of the console, without a final slash."""
+        if self.given_public_url:
+            return self.given_public_url
+        if self.public_hosts:
+            return f"{'https' if self.https else 'http'}://{self.public_hosts[0].lstrip('.')}"
+        host = "127.0.0.1" if self.host in ALL_INTERFACES else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def allowed_hosts(self) -> list[str]:

@@ -1,6 +1,14 @@
-"""Logging: one line per event, as text or as JSON, with secrets redacted."""
+"""Logging: one line per event, as text or as JSON, with secrets redacted.
 
+In JSON every line of a process is JSON: also warnings, uncaught exceptions, and what the servers log before the
+settings are read (`server_logs.json`).
+"""
+
+import logging
+import logging.config
 import re
+import sys
+import threading
 from collections.abc import MutableMapping
 from functools import lru_cache
 from typing import Any
@@ -8,13 +16,14 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from .announcements import is_json
+
 SECRET_WORDS = ("password", "token", "authorization", "secret", "cookie")
 REDACTED = "[redacted]"
 # Tokens are found by their form: one may be part of a URL, which is logged.
 TOKEN = re.compile(r"stc_[0-9a-f]{8}_[A-Za-z0-9_-]+")
-
-
-SWEEPS = ("celery.beat", "celery.worker.strategy", "celery.app.trace", "django_structlog.celery.receivers")
+# They log each task, and `celery.worker.request` each that has expired; the metrics count both.
+CELERY = ("celery.beat", "celery.worker.strategy", "celery.worker.request", "celery.app.trace")
 
 
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -29,7 +38,7 @@ def _redact_value(key: object, value: object) -> object:
         return TOKEN.sub(REDACTED, value)
     if isinstance(value, MutableMapping):
         return {inner: _redact_value(inner, item) for inner, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and key != "exc_info":
         return [_redact_value("", item) for item in value]
     return value
 
@@ -64,9 +73,8 @@ def _renderers(log_format: str) -> list[Processor]:
     return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
 
 
-def configuration(log_format: str, log_level: str) -> dict[str, Any]:
-    """Returns Django's LOGGING: all libraries use one formatter."""
-    formatter = {
+def _formatter(log_format: str) -> dict[str, Any]:
+    return {
         "()": structlog.stdlib.ProcessorFormatter,
         "foreign_pre_chain": SHARED,
         "processors": [
@@ -74,11 +82,22 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             *_renderers(log_format),
         ],
     }
+
+
+def make_formatter() -> logging.Formatter:
+    """Returns the formatter for servers that log before the settings are read."""
+    formatter = _formatter("json" if is_json() else "console")
+    made: logging.Formatter = formatter.pop("()")(**formatter)
+    return made
+
+
+def configuration(log_format: str, log_level: str) -> dict[str, Any]:
+    """Returns Django's LOGGING: all libraries use one formatter."""
     handler = {"class": "logging.StreamHandler", "formatter": "statecore"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"statecore": formatter},
+        "formatters": {"statecore": _formatter(log_format)},
         "handlers": {"stderr": handler},
         "root": {"handlers": ["stderr"], "level": log_level},
         "loggers": {
@@ -86,7 +105,7 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             "django": {"handlers": [], "level": log_level, "propagate": True},
             "django.server": {"handlers": [], "propagate": True},
             "uvicorn": {"handlers": [], "propagate": True},
-            # RequestMiddleware logs every request and failure, with user and request id.
+            # `request_context` logs every request and failure, with its caller and id.
             "uvicorn.access": {"level": "WARNING"},
             # Logs the opening and closing of each WebSocket, of which hundreds reconnect at once.
             "uvicorn.error": {"level": "WARNING"},
@@ -94,14 +113,33 @@ def configuration(log_format: str, log_level: str) -> dict[str, Any]:
             # Scanners send arbitrary Host headers; the response 400 is enough.
             "django.security.DisallowedHost": {"level": "CRITICAL"},
             # Sweeps run every second and log their findings; their failures are warnings.
-            **{name: {"level": "WARNING"} for name in SWEEPS},
+            **{name: {"level": "WARNING"} for name in CELERY},
             # Logs URLs that contain secrets; the outcome of a notification is logged by its sender.
             "apprise": {"level": "CRITICAL"},
         },
     }
 
 
-def configure_structlog() -> None:
+def configure(configuration: dict[str, Any], log_format: str) -> None:
+    """Sets up logging at once: Django does it at the end of its own start, and Celery warns before."""
+    logging.config.dictConfig(configuration)
+    _configure_structlog()
+    logging.captureWarnings(capture=True)
+    if log_format == "json":
+        sys.excepthook = _log_uncaught
+        threading.excepthook = _log_uncaught_in_thread
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+    logging.getLogger("statecore").critical("uncaught_exception", exc_info=(kind, error, traceback))
+
+
+def _log_uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value is not None:
+        _log_uncaught(failed.exc_type, failed.exc_value, failed.exc_traceback)
+
+
+def _configure_structlog() -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

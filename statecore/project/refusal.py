@@ -1,9 +1,11 @@
 """The exception for a refusal to start."""
 
+from .announcements import format_sentence
+
 
 class Refused(SystemExit):
     """Ends the program: Python prints the sentence to stderr, without a traceback."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(f"statecore: {sentence}")
+        super().__init__(format_sentence(sentence, "critical"))
         self.sentence = sentence

@@ -47,7 +47,6 @@ INSTALLED_APPS = [
     "django_otp",
     "django_otp.plugins.otp_static",
     "django_otp.plugins.otp_totp",
-    "django_structlog",
     "rest_framework",
     "drf_spectacular",
     "statecore.apps.StatecoreConfig",
@@ -64,6 +63,8 @@ MIDDLEWARE = [
     "statecore.api.token_fastpath.TokenFastPath",
     "csp.middleware.CSPMiddleware",
     "statecore.project.static_files.StaticFiles",
+    # After the files, which are not logged; before everything that may fail.
+    "statecore.request_context.middleware.RequestContext",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "statecore.project.admin_nul_filter.AdminNulFilter",
@@ -74,7 +75,6 @@ MIDDLEWARE = [
     "statecore.dashboard.middleware.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_structlog.middlewares.RequestMiddleware",
     # Must be last: it replaces the response of a login that is locked out.
     "axes.middleware.AxesMiddleware",
 ]
@@ -183,4 +183,4 @@ STORAGES = {
 }
 # Logs
 LOGGING = logs.configuration(ENVIRONMENT.log_format, ENVIRONMENT.log_level)
-logs.configure_structlog()
+logs.configure(LOGGING, ENVIRONMENT.log_format)

@@ -20,6 +20,7 @@ from statecore.project import (
     redis_url,
     startup,
 )
+from statecore.project.announcements import format_sentence
 from statecore.project.environment import ALL_INTERFACES, Environment
 from statecore.project.managed_process import ManagedProcess
 from statecore.project.refusal import Refused
@@ -106,7 +107,7 @@ class Supervisor:
 def say(sentence: str) -> None:
     # The reader may have closed the pipe; the processes must be stopped all the same.
     with suppress(OSError):
-        sys.stdout.write(f"statecore: {sentence}\n")
+        sys.stdout.write(f"{format_sentence(sentence, 'info')}\n")
         sys.stdout.flush()
 
 

@@ -161,10 +161,12 @@ def test_the_use_of_the_token_is_noted_every_minute(agent: Caller, place: str, c
     assert Token.objects.get().last_used_at == now() - timedelta(seconds=30)
 
 
-def test_the_log_names_the_caller(agent: Caller, place: str) -> None:
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_the_log_has_heartbeats_if_wanted(agent: Caller, place: str, settings: Any, is_wanted: bool) -> None:
+    settings.STATECORE_LOG_ROUTINE_REQUESTS = is_wanted
     with structlog.testing.capture_logs() as lines:
         response = agent.post(place)
-    assert [(line["call"], line["actor"], line["by"]) for line in lines if line["event"] == "called"] == [
+    assert [(line["request"], line["actor"], line["by"]) for line in lines if line["event"] == "request"] == [
         (f"POST /api/v1/{place}", "agent-7", "token agent-7")
-    ]
+    ] * is_wanted
     assert response["X-Request-ID"]

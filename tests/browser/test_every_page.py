@@ -23,6 +23,7 @@ PAGES = {
     "audit": "/audit/",
     "account journal": "/audit/accounts/",
     "account": "/account/",
+    "runbook": "/runbook/",
     "tokens": "/tokens/",
     "displays": "/displays/",
     "wall": "/wall/",

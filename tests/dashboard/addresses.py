@@ -38,6 +38,7 @@ LISTED = [
     Page("tokens", ANYBODY),
     Page("second_factor", ANYBODY),
     Page("account", ANYBODY),
+    Page("runbook", ANYBODY),
     Page("wall", ANYBODY),
     Page("displays", VIEW),
     Page("alerts", VIEW),

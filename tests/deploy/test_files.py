@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,38 +25,7 @@ from tests.support.site import free_port
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OWN_SERVICES = {name: service for name, service in COMPOSE["services"].items() if service["image"] == "statecore"}
 ENVIRONMENT = environment.read({})
-ANALYZE, KUBECTL = shutil.which("systemd-analyze"), shutil.which("kubectl")
-
-
-EXECUTORS = DEPLOY / "kubernetes" / "executors"
-
-
-def manifests() -> list[dict[str, Any]]:
-    folder = DEPLOY / "kubernetes"
-    return [each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text())]
-
-
-def executor_manifests() -> list[dict[str, Any]]:
-    return [yaml.safe_load((EXECUTORS / f"{name}.yaml").read_text()) for name in ("namespace", "executors")]
-
-
-def pods() -> dict[str, dict[str, Any]]:
-    found = [each for each in (*manifests(), *executor_manifests()) if "template" in each.get("spec", {})]
-    return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in found}
-
-
-def containers() -> list[Any]:
-    return [
-        pytest.param(container, id=f"{pod}-{container['name']}")
-        for pod, spec in pods().items()
-        for container in spec["containers"]
-    ]
-
-
-def claims(pod: dict[str, Any]) -> set[str]:
-    """Returns the names of the volumes that a pod keeps."""
-    kept = [each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
-    return {each["claimName"] for each in kept}
+ANALYZE = shutil.which("systemd-analyze")
 
 
 def is_valid_process(words: list[str]) -> bool:
@@ -125,14 +93,6 @@ def test_executors_share_no_user_home_or_settings_with_the_other_processes() -> 
         assert not set(executors[name]) & {value for other in others for value in other[name]}
     assert {"-/var/lib/statecore", "-/etc/statecore"} <= set(executors["InaccessiblePaths"][0].split())
 
-    pod = pods()["statecore-executors"]
-    other_pods = [spec for name, spec in pods().items() if name != "statecore-executors"]
-    (given,) = (each["envFrom"] for each in pod["containers"])
-    for other in other_pods:
-        assert other["securityContext"]["runAsUser"] != pod["securityContext"]["runAsUser"] == 10002
-        assert not [each for container in other["containers"] for each in container.get("envFrom", ()) if each in given]
-        assert not claims(other) & claims(pod)
-
     service = OWN_SERVICES["executors"]
     shared = {volume for name, other in OWN_SERVICES.items() if name != "executors" for volume in other["volumes"]}
     assert not shared & set(service["volumes"])
@@ -155,14 +115,6 @@ def test_each_process_connects_with_its_role_of_the_database() -> None:
     assert role_of(units.variables("executors.env")["DATABASE_URL"]) == "statecore_executor"
     owners = {file.name for file in SYSTEMD.glob("*.service") if "statecore-owner.env" in file.read_text()}
     assert owners == {"statecore-prepare.service"}
-
-    read = {pod: [secrets_of(each) for each in spec["containers"]] for pod, spec in pods().items()}
-    assert read.pop("statecore-prepare") == [["statecore", "statecore-owner"]]
-    assert not [pod for pod, names in read.items() if "statecore-owner" in {name for each in names for name in each}]
-
-
-def secrets_of(container: dict[str, Any]) -> list[str]:
-    return [each["secretRef"]["name"] for each in container.get("envFrom", ()) if "secretRef" in each]
 
 
 def test_the_shipped_roles_are_those_of_this_version() -> None:
@@ -194,19 +146,6 @@ def test_executors_run_no_command_without_a_sandbox() -> None:
     environment.read(given)
 
 
-def test_the_pod_of_the_executors_lets_bubblewrap_work_and_requires_it() -> None:
-    """Without namespaces, or with a masked /proc, bubblewrap cannot start; no command runs without it."""
-    pod, given = pods()["statecore-executors"], units.variables("kubernetes/executors/settings.env")
-
-    assert pod["hostUsers"] is False
-    assert pod["securityContext"]["seccompProfile"] == {"type": "Unconfined"}
-    assert pod["containers"][0]["securityContext"]["procMount"] == "Unmasked"
-    assert environment.read({**given, "STATECORE_HOME": ""}).sandbox == "required"
-    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
-    assert given["STATECORE_HOME"] in mounted
-    assert not {"STATECORE_SECRET_KEY", "DATABASE_URL"} & given.keys()
-
-
 def test_the_unit_of_the_executors_lets_bubblewrap_work() -> None:
     """A hidden part of /proc would keep the kernel from mounting a new one in a namespace."""
     found = units.settings(SYSTEMD / "statecore-executors@.service")
@@ -224,10 +163,8 @@ def test_the_compose_file_has_every_process() -> None:
 
 
 def test_repeated_preparation_keeps_the_counter_files() -> None:
-    """`docker compose up` and Kubernetes upgrades run it beside running processes."""
-    (job,) = pods()["statecore-prepare"]["containers"]
-
-    assert [process.read(words).first for words in (OWN_SERVICES["prepare"]["command"], job["args"])] == [False, False]
+    """`docker compose up` runs it beside running processes."""
+    assert not process.read(OWN_SERVICES["prepare"]["command"]).first
 
 
 def test_the_image_runs_unprivileged_with_locked_requirements() -> None:
@@ -250,67 +187,11 @@ def test_the_documented_createsuperuser_commands_name_existing_containers() -> N
     ((pod, container),) = re.findall(r"exec -it deploy/(\S+) -c (\S+) -- python manage\.py createsuperuser", page)
 
     assert service in OWN_SERVICES
-    assert container in [each["name"] for each in pods()[pod]["containers"] if each["image"] == "statecore"]
+    template = (DEPLOY / "helm" / "templates" / f"{pod.removeprefix('statecore-')}.yaml").read_text()
+    assert f"        - name: {container}\n" in template
     # `python` and `manage.py` resolve to these in the image.
     assert "ENV PATH=/opt/statecore/.venv/bin:$PATH" in image
     assert re.findall(r"^WORKDIR (\S+)$", image, re.M)[-1] == "/opt/statecore"
-
-
-@pytest.mark.parametrize("container", containers())
-def test_a_container_of_a_pod_has_few_privileges_and_limits(container: dict[str, Any]) -> None:
-    context = container["securityContext"]
-
-    assert context["readOnlyRootFilesystem"] is True
-    assert context["allowPrivilegeEscalation"] is False
-    assert context["capabilities"]["drop"] == ["ALL"]
-    assert container["resources"]["requests"]
-    assert container["resources"]["limits"]["memory"]
-    if container["image"] == "statecore":
-        assert is_valid_process(container["args"])
-
-
-def test_every_process_has_a_pod_and_a_probe() -> None:
-    own = [each.values[0] for each in containers() if each.values[0]["image"] == "statecore"]
-
-    assert {each["args"][0] for each in own} == {"prepare", *process.COMMANDS} - {"web"}
-    assert all("livenessProbe" in each.values[0] for each in containers() if each.values[0]["name"] != "prepare")
-    assert all(spec["securityContext"]["runAsNonRoot"] for spec in pods().values())
-
-
-def test_replicated_pods_have_a_disruption_budget() -> None:
-    budgets = {each["metadata"]["name"]: each["spec"] for each in manifests() if each["kind"] == "PodDisruptionBudget"}
-    replicas = {
-        each["metadata"]["name"]: each["spec"]["replicas"] for each in manifests() if "replicas" in each.get("spec", {})
-    }
-
-    assert set(budgets) == {"statecore-web", "statecore-worker", "statecore-sequencer"}
-    assert all(0 < spec["minAvailable"] < replicas[name] for name, spec in budgets.items())
-
-
-def test_probes_send_an_allowed_host_header() -> None:
-    """By default kubelet sends the pod's address, which is not in the allowed hosts."""
-    for each in containers():
-        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            request = each.values[0].get(kind, {}).get("httpGet")
-            assert request is None or request["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
-
-
-def build_with_kustomize(folder: Path) -> str:
-    command = [str(KUBECTL), "kustomize", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-
-
-@pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed")
-def test_kustomize_builds_the_manifests() -> None:
-    executors = list(yaml.safe_load_all(build_with_kustomize(EXECUTORS)))
-    assert len(executors) == len(executor_manifests()) + 1
-    assert {each["metadata"].get("namespace", "statecore-executors") for each in executors} == {"statecore-executors"}
-    found = list(yaml.safe_load_all(build_with_kustomize(DEPLOY)))
-    settings = next(each["data"] for each in found if each["kind"] == "ConfigMap" and "STATECORE_HTTPS" in each["data"])
-
-    assert len(found) == len(manifests()) + 2
-    assert {each["metadata"].get("namespace") for each in found if each["kind"] != "Namespace"} == {"statecore"}
-    assert environment.read({**settings, "STATECORE_HOME": ""}).https
 
 
 def check_with_nginx(
@@ -327,13 +208,6 @@ def check_with_nginx(
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stderr
 
 
-@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
-def test_nginx_accepts_the_configuration_of_the_pod(tmp_path: Path) -> None:
-    replacements = {"/tmp/": f"{tmp_path}/", "listen 8080": f"listen 127.0.0.1:{free_port()}"}  # noqa: S108
-
-    assert "test is successful" in check_with_nginx(tmp_path, replacements, DEPLOY / "kubernetes" / "nginx.conf")
-
-
 @pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx and openssl are needed")
 def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
     """Without `resolve`, which Debian's nginx does not support."""
@@ -341,13 +215,23 @@ def test_nginx_accepts_the_configuration_of_compose(tmp_path: Path) -> None:
     ports = {f"listen {port} ": f"listen 127.0.0.1:{free_port()} " for port in (80, 443)}
     folders = {"/etc/statecore/": f"{tmp_path}/", "/run/": f"{tmp_path}/", "/var/lib/nginx/": f"{tmp_path}/"}
     newer = {
-        "    resolver 127.0.0.11 valid=5s;\n": "",
         "rest:8001 resolve": "127.0.0.1:1",
         "live:9001 resolve": "127.0.0.1:1",
     }
     configuration, upstreams = DEPLOY / "nginx" / "nginx.conf", DEPLOY / "compose" / "upstreams.conf"
+    write_resolver(tmp_path)
 
+    assert (tmp_path / "resolver.conf").read_text() == "resolver [fd00::1] valid=5s;\n"
     assert "test is successful" in check_with_nginx(tmp_path, ports | folders | newer, configuration, upstreams)
+
+
+def write_resolver(folder: Path) -> None:
+    """Runs the start of nginx' container with the name server of an engine whose networks are IPv6."""
+    (folder / "resolv.conf").write_text("search dns.podman\nnameserver fd00::1\nnameserver 192.0.2.1\n")
+    shell, option, script = COMPOSE["services"]["nginx"]["command"]
+    script = script.replace("$$", "$").replace("/etc/", f"{folder}/").replace("/run/", f"{folder}/")
+    script = script.replace("exec nginx -g 'daemon off;'", "true")
+    subprocess.run([shell, option, script], check=True, timeout=10)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.test_files import EXECUTORS, KUBECTL, build_with_kustomize
 from tests.deploy.units import DEPLOY
 
 UV = Path(sys.executable).with_name("uv")
@@ -45,15 +44,3 @@ def test_the_compose_file_matches_its_schema() -> None:
     code, output = run_linter(SCHEMAS, "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml"))
 
     assert code == 0, output
-
-
-@pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed")
-def test_the_manifests_match_the_kubernetes_schemas(tmp_path: Path) -> None:
-    manifests = tmp_path / "manifests.yaml"
-    manifests.write_text("---\n".join(build_with_kustomize(folder) for folder in (DEPLOY, EXECUTORS)))
-    code, output = run_linter(KUBERNETES, "--strict", str(manifests))
-
-    assert code == 0, output
-    assert output.count("passed for resource") == manifests.read_text().count(
-        "\nkind: "
-    ) + manifests.read_text().startswith("kind")

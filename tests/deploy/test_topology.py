@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -267,7 +268,7 @@ def accepts(port: int) -> bool:
 
 
 def test_one_of_each_process_can_fail(site: Topology, phase: None) -> None:
-    """Must be last in this file, because killed processes are not restarted."""
+    """Only the next test may follow, because killed processes are not restarted."""
     (leader,) = site.leaders()
     ports = sorted(site.ports)
     for name in (
@@ -291,3 +292,19 @@ def test_one_of_each_process_can_fail(site: Topology, phase: None) -> None:
     assert site.leaders() != [leader]
     assert len(site.leaders()) == 1
     until(lambda: site.status("/readyz") == 200)
+
+
+def test_every_log_line_is_json_and_worth_reading(site: Topology) -> None:
+    """From the first line to the last: probes and heartbeats are not logged, and no task that has expired."""
+    with site.client() as statecore:
+        statecore.send_heartbeat(statecore.register_worker(["python"], worker_id="regular").id)
+    processes = {name: process for name, process in site.running.items() if name != "nginx"}
+    for process in processes.values():
+        process.terminate()
+    assert {process.wait(PATIENCE) for process in processes.values()} <= {0, -signal.SIGTERM}
+
+    lines = [json.loads(line) for file in site.directory.glob("statecore-*.log") for line in file.open()]
+    requests = [line["request"] for line in lines if line["event"] == "request"]
+    assert any("/claim/" in each for each in requests)
+    assert not [each for each in requests if re.search("healthz|readyz|metrics|/heartbeat/", each)]
+    assert not [line for line in lines if "revoked" in line["event"]]

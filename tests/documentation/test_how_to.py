@@ -93,15 +93,21 @@ NOT_RUN = {
         "docker compose -f deploy/compose.yaml up -d",
         "docker compose -f deploy/compose.yaml exec rest python manage.py createsuperuser",
     ],
-    "it needs a Kubernetes cluster; tests/deploy checks the manifests": [
+    "it needs a Kubernetes cluster and Helm; tests/deploy renders the chart": [
         "kubectl create namespace statecore",
+        "kubectl create namespace statecore-executors",
+        "kubectl label namespace statecore pod-security.kubernetes.io/enforce=restricted",
+        "kubectl label namespace statecore-executors pod-security.kubernetes.io/enforce=privileged",
+        "helm upgrade --install statecore deploy/helm --namespace statecore --values values.yaml",
+        (
+            "helm upgrade --install statecore-executors deploy/helm --namespace statecore-executors "
+            "--set mode=executors --set secret=statecore-executors --set settings.STATECORE_GATE_COMMANDS=pytest"
+        ),
         (
             "kubectl -n statecore create secret generic statecore --from-literal=DATABASE_URL=… "
             "--from-literal=REDIS_URL=… --from-literal=STATECORE_SECRET_KEY=… --from-literal=STATECORE_METRICS_TOKEN=…"
         ),
         "kubectl -n statecore create secret generic statecore-owner --from-literal=DATABASE_URL=…",
-        "kubectl apply -k deploy/",
-        "kubectl apply -k deploy/kubernetes/executors/",
         (
             "kubectl -n statecore-executors create secret generic statecore-executors --from-literal=DATABASE_URL=… "
             "--from-literal=REDIS_URL=…"

@@ -30,7 +30,7 @@ DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 WORD = re.compile(r"[a-z_]+")
 # Words of PromQL.
 GRAMMAR = {
-    "absent", "by", "histogram_quantile", "increase", "m", "h", "max", "rate", "sum",
+    "absent", "by", "histogram_quantile", "increase", "m", "h", "max", "rate", "sum", "topk",
 }  # fmt: skip
 
 
@@ -101,12 +101,12 @@ def test_no_panel_overlaps_another(path) -> None:
 
 def test_every_rule_is_in_the_prometheus_rules_and_has_a_runbook_section() -> None:
     internal = [rule.name for rule in RULES]
-    sections = {rule["annotations"]["runbook"].partition("#")[2] for rule in rules()}
+    sections = {rule["annotations"]["runbook_url"].partition("#")[2] for rule in rules()}
 
     assert sections == {*internal, *(each.name for each in alerts.EXTERNAL_ALERTS)}
     missing = ", ".join(sorted(sections - set(anchors(ROOT / alerts.RUNBOOK))))
     assert not missing, f"{alerts.RUNBOOK} needs a section for {missing}"
-    assert all(rule["annotations"]["runbook"].startswith(alerts.RUNBOOK) for rule in rules())
+    assert all(rule["annotations"]["runbook_url"].startswith(alerts.RUNBOOK) for rule in rules())
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")

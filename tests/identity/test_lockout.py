@@ -11,9 +11,10 @@ import time_machine
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client, RequestFactory
+from granian.utils.proxies import wrap_wsgi_with_proxy_headers
 
 from statecore.journal import Event
-from statecore.project import commands, environment, lockout
+from statecore.project import commands, connected_networks, environment, lockout
 from statecore.project.refusal import Refused
 
 pytestmark = pytest.mark.django_db
@@ -138,6 +139,47 @@ def test_a_named_proxy_is_trusted() -> None:
     command = commands.web(read(STATECORE_TRUSTED_PROXIES="127.0.0.1, 10.0.0.0/8"))
     assert "--forwarded-allow-ips=127.0.0.1,10.0.0.0/8" in command
     assert "--no-proxy-headers" not in command
+
+
+# /proc/net/route and /proc/net/ipv6_route of a container of Podman, whose networks are not those of Docker.
+PODMAN = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100590A\t0003\t0\t0\t100\t00000000\t0\t0\t0
+eth0\t0000590A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+"""
+PODMAN_6 = """fd000000000000000000000000000000 40 {0} 00 {0} 00000100 00000001 00000000 00000001     eth0
+fe800000000000000000000000000000 40 {0} 00 {0} 00000100 00000002 00000000 00000001     eth0
+{0} 00 {0} 00 fd000000000000000000000000000001 00000400 00000003 00000000 00000003     eth0
+""".format("0" * 32)
+
+
+@pytest.mark.parametrize(("proxies", "scheme"), [(["172.16.0.0/12"], "http"), (["connected"], "https")])
+def test_the_proxy_of_any_container_network_can_be_trusted(
+    monkeypatch: pytest.MonkeyPatch, proxies: list[str], scheme: str
+) -> None:
+    """A request that still looks like plain HTTP behind the proxy is redirected for ever."""
+    monkeypatch.setattr(connected_networks, "read_networks", lambda: connected_networks.find_networks(PODMAN, PODMAN_6))
+    trusted = read(STATECORE_TRUSTED_PROXIES=",".join(proxies)).trusted_proxies
+    seen: list[str] = []
+    application = wrap_wsgi_with_proxy_headers(lambda environ, _: seen.append(environ["wsgi.url_scheme"]), trusted)
+    for proxy in ("10.89.0.5", "fd00::5"):
+        application(
+            {
+                "REMOTE_ADDR": proxy,
+                "HTTP_X_FORWARDED_FOR": HOME,
+                "HTTP_X_FORWARDED_PROTO": "https",
+                "wsgi.url_scheme": "http",
+            },
+            lambda *_: None,
+        )
+
+    assert seen == [scheme] * 2
+
+
+def test_the_networks_of_this_machine_are_read_from_the_kernel() -> None:
+    found = read(STATECORE_TRUSTED_PROXIES="connected, 192.0.2.0/24").trusted_proxies
+
+    assert {"127.0.0.0/8", "::1/128", "192.0.2.0/24"} <= set(found)
+    assert not {"0.0.0.0/0", "::/0"} & set(found)
 
 
 def test_https_without_a_trusted_proxy_is_refused_at_start() -> None:

@@ -46,7 +46,7 @@ def bearer(name: str, scope: str) -> dict[str, str]:
 def test_an_api_log_line_names_the_request_the_token_and_the_entity(lines: Lines) -> None:
     task = world.task()
     answer = Client().get(f"/api/v1/tasks/{task.pk}/", headers=bearer("builder", "agent"))
-    (finished,) = (line for line in lines() if line["event"] == "called")
+    (finished,) = lines()
 
     assert answer.status_code == 200
     assert finished["request_id"] == answer[HEADER]
@@ -66,9 +66,11 @@ def test_a_console_log_line_names_the_user(lines: Lines) -> None:
     browser = Client()
     browser.force_login(User.objects.create_superuser("bob", password="!"))
     run = world.run()
+    before = len(lines())
     browser.get(f"/runs/{run.pk}/")
-    finished = lines()[-1]
+    (finished,) = lines()[before:]
 
+    assert (finished["event"], finished["request"], finished["code"]) == ("request", f"GET /runs/{run.pk}/", 200)
     assert (finished["actor"], finished["by"]) == ("bob", "session")
     assert (finished["entity_type"], finished["entity_id"]) == ("run", run.pk)
 
@@ -92,6 +94,25 @@ def test_an_anonymous_request_has_no_actor(lines: Lines) -> None:
 
     assert (answer.status_code, "actor" in lines()[-1]) == (401, False)
     assert answer[HEADER] == lines()[-1]["request_id"]
+
+
+def test_probes_and_metrics_are_not_logged(lines: Lines) -> None:
+    for path in ("/healthz", "/readyz?check=database", "/metrics"):
+        Client().get(path)
+
+    assert [line for line in lines() if line["event"] == "request"] == []
+
+
+def test_a_failing_page_is_one_line_with_its_traceback(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("statecore.project.health.JsonResponse", fail)
+    answer = Client(raise_request_exception=False).get("/healthz")
+    (failed,) = [line for line in lines() if line["event"] == "request"]
+
+    assert (answer.status_code, failed["level"], failed["code"]) == (500, "error", 500)
+    assert "a bug" in json.dumps(failed["exception"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The supervisor that scripts/up runs: real processes are started, crash and are stopped."""
 
+import json
 import os
 import re
 import signal
@@ -112,12 +113,15 @@ def test_it_starts_serves_and_stops_every_process(site: Site, running: psutil.Po
 
 def test_the_first_operator_is_created_once(site: Site, tmp_path: Path) -> None:
     own = Site(tmp_path, migrated=True)
+    own.variables["STATECORE_LOG_FORMAT"] = "json"
     for expected in (1, 0):
         supervisor = own.start()
         supervisor.send_signal(signal.SIGINT)
         assert supervisor.wait(30) == 0
         passwords = re.findall(r"first operator: operator, password: \S{16,}", own.output())
         assert len(passwords) == expected
+        # Every line of every process, and Celery's warning about the user root.
+        assert all(json.loads(line)["event"] for line in own.output().splitlines())
 
 
 def test_a_killed_supervisor_leaves_no_process_behind(site: Site, running: psutil.Popen) -> None:

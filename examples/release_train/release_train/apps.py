@@ -17,7 +17,7 @@ class ReleaseTrainConfig(AppConfig):
         extensions.add_reaction("run", reactions.load_trains)
         extensions.add_sink(sinks.Departures)
         extensions.add_alert_rule(alerts.TRAIN_LATE)
-        extensions.add_executor("release_train.tasks.depart", every=timedelta(seconds=5))
+        extensions.add_periodic_task("release_train.tasks.depart", every=timedelta(seconds=5))
         rest.add_call(calls.Timetable)
         console.add_page(
             "timetable/", pages.timetable, name="timetable", title="Timetable", permission=pages.PERMISSION

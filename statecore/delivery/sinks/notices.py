@@ -39,7 +39,8 @@ def store_resolved(alert: Alert, at: datetime) -> None:
 def _store(alert: Alert, subject: str, at: datetime, urgency: Urgency) -> None:
     if alert.is_silenced(at):
         return
-    text = f"{subject}\nrule: {alert.rule}\nsince: {format_utc(alert.opened_at)}"
+    runbook = f"{settings.STATECORE_PUBLIC_URL}/runbook/#{alert.rule}"
+    text = f"{subject}\nrule: {alert.rule}\nsince: {format_utc(alert.opened_at)}\nrunbook: {runbook}"
     alert_records.store_notices(subject, text, at, alert, urgency)
 
 

@@ -21,6 +21,7 @@ def render_dashboards() -> dict[str, str]:
     return {
         "overview": _dashboard("statecore-overview", "Statecore", _overview()),
         "machines": _dashboard("statecore-machines", "Statecore machines", _machines()),
+        "service": _dashboard("statecore-service", "Statecore service", _service()),
     }
 
 
@@ -56,6 +57,70 @@ def _overview() -> list[Panel]:
             unit="ops",
         ),
         graph("Sequencer lag", Query("max by (what) (statecore_sequencer_lag_seconds)", "{{what}}"), unit="s"),
+    ]
+
+
+def _service() -> list[Panel]:
+    """Rate, errors and duration of requests and background tasks, and the database behind them."""
+    requests, tasks = "statecore_http_requests_total", "statecore_celery_tasks_total"
+    buckets = f"sum by (le, route) (rate(statecore_http_request_duration_seconds_bucket{WINDOW}))"
+    task_buckets = f"sum by (le, task) (rate(statecore_celery_task_duration_seconds_bucket{WINDOW}))"
+    return [
+        row("Requests"),
+        graph(
+            "Requests per second by route",
+            Query(f"topk(10, sum by (route) (rate({requests}{WINDOW})))", "{{route}}"),
+            "ops",
+        ),
+        graph(
+            "Failed requests per second",
+            Query(f'sum by (route, status) (rate({requests}{{status="5xx"}}{WINDOW}))', "{{route}}"),
+            "ops",
+        ),
+        graph(
+            "Refused requests per second",
+            Query(f'topk(10, sum by (route) (rate({requests}{{status="4xx"}}{WINDOW})))', "{{route}}"),
+            "ops",
+        ),
+        graph("Duration, 95th percentile", Query(f"topk(10, histogram_quantile(0.95, {buckets}))", "{{route}}"), "s"),
+        row("Background tasks"),
+        graph("Tasks per second by outcome", Query(f"sum by (outcome) (rate({tasks}{WINDOW}))", "{{outcome}}"), "ops"),
+        graph(
+            "Failed tasks per hour", Query(f'sum by (task) (increase({tasks}{{outcome="failure"}}[1h]))', "{{task}}")
+        ),
+        graph(
+            "Duration, 95th percentile", Query(f"topk(10, histogram_quantile(0.95, {task_buckets}))", "{{task}}"), "s"
+        ),
+        graph("Messages that wait", Query("max by (queue) (statecore_celery_queue_messages)", "{{queue}}")),
+        row("Database"),
+        graph(
+            "Database time per request",
+            Query(
+                f"topk(10, sum by (route) (rate(statecore_http_database_seconds_total{WINDOW}))"
+                f" / sum by (route) (rate({requests}{WINDOW})))",
+                "{{route}}",
+            ),
+            "s",
+        ),
+        graph("Connections", Query("max by (what) (statecore_database_connections)", "{{what}}")),
+        graph(
+            "Errors per second",
+            Query(f"sum by (error) (rate(statecore_database_errors_total{WINDOW}))", "{{error}}"),
+            "ops",
+        ),
+        graph(
+            "Wait for the write lock of SQLite, 95th percentile",
+            Query(
+                f"histogram_quantile(0.95, sum by (le) (rate(statecore_database_lock_wait_seconds_bucket{WINDOW})))",
+                "",
+            ),
+            "s",
+        ),
+        row("Versions"),
+        graph(
+            "Processes by version",
+            Query("max by (version, python, django, database) (statecore_build_info)", "{{version}}"),
+        ),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -56,11 +56,17 @@ def get_sweep_ages() -> dict[str, float]:
         return {name.decode(): max(0.0, current - float(at)) for name, at in started.items()}
 
 
+def get_queue_lengths(queues: Iterable[str] = QUEUES) -> dict[str, int]:
+    """Returns the number of messages that wait in each queue."""
+    with open_redis() as redis:
+        return {name: int(redis.llen(name)) for name in queues}
+
+
 def check_redis() -> Iterator[CheckResult]:
     try:
         with open_redis() as redis:
             info: Any = redis.info()
-            lengths = {name: redis.llen(name) for name in QUEUES}
+        lengths = get_queue_lengths()
     except (RedisError, OSError, ValueError) as exception:
         yield error(
             f"Redis is unreachable: {get_first_line(exception)}",
