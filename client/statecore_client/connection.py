@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import msgspec
 
+from . import tracing
 from .call import Call
 from .records import Page
 from .refusals import Unsendable
@@ -108,7 +109,7 @@ class Connection(ABC):
 
     def build_request(self, step: Send) -> dict[str, Any]:
         call = step.call
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **tracing.inject()}
         if step.key is not None:
             headers["Idempotency-Key"] = _check_key(step.key)
         if call.body is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from celery.signals import (
 )
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from statecore.task_queue import HEADER, app
+from statecore.kernel import spans
+from statecore.task_queue import HEADER, TRACE, app
 
 if TYPE_CHECKING:
     from statecore.operations.process_reporter import ProcessReporter
@@ -98,6 +100,9 @@ def begin_task(task: Any, task_id: str, **_: Any) -> None:
     clear_contextvars()
     bind_contextvars(task=task.name, task_id=task_id, **(getattr(task.request, HEADER, None) or {}))
     task.request.begun = perf_counter()
+    # A task that a request has queued is a part of its trace.
+    task.request.span = ExitStack()
+    task.request.span.enter_context(spans.continued(getattr(task.request, TRACE, None) or {}, f"task {task.name}"))
 
 
 @task_postrun.connect
@@ -106,6 +111,7 @@ def end_task(task: Any, **_: Any) -> None:
 
     if (begun := getattr(task.request, "begun", None)) is not None:
         time_task(task.name).observe(perf_counter() - begun)
+        task.request.span.close()
     clear_contextvars()
 
 

@@ -1,4 +1,4 @@
-"""An OpenTelemetry span for each request.
+"""An OpenTelemetry span for each request, in which transactions, statements and tasks record theirs (`kernel.spans`).
 
 Off unless OTEL_EXPORTER_OTLP_ENDPOINT is set, which requires the packages of the extra `otel`; they are imported only
 then. An incoming `traceparent` is continued.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+
+from ..kernel import spans
 
 VARIABLE, SERVICE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME"
 SPAN_ATTRIBUTE = "_statecore_span"
@@ -37,20 +39,22 @@ class Traces:
             raise NotInstalled(f"{VARIABLE} is set, but the packages of the extra `otel` are not installed.") from None
         provider = TracerProvider(resource=Resource.create({"service.name": environ.get(SERVICE) or "statecore"}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self.tracer = provider.get_tracer("statecore")
+        self.tracer = spans.tracer = provider.get_tracer("statecore")
         return True
 
     def begin(self, request: HttpRequest) -> str:
         """Starts a span and returns the id of its trace for the log; empty while traces are off."""
         if self.tracer is None:
             return ""
-        from opentelemetry.trace import SpanKind, format_trace_id
+        from opentelemetry.context import attach
+        from opentelemetry.trace import SpanKind, format_trace_id, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         headers = {name.lower(): value for name, value in request.headers.items()}
         parent = TraceContextTextMapPropagator().extract(headers)
         span = self.tracer.start_span(str(request.method), context=parent, kind=SpanKind.SERVER)
         setattr(request, SPAN_ATTRIBUTE, span)
+        attach(set_span_in_context(span))
         return str(format_trace_id(span.get_span_context().trace_id))
 
     def end(self, request: HttpRequest, response: HttpResponse, attributes: Mapping[str, str]) -> None:
@@ -73,6 +77,10 @@ class Traces:
 
             span.set_status(StatusCode.ERROR)
         span.end()
+        from opentelemetry.context import Context, attach
+
+        # The thread may do something else before its next request.
+        attach(Context())
 
 
 traces = Traces()

@@ -12,7 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from prometheus_client import Counter, Histogram
 
+from ..kernel import spans
+
 BEGIN = "BEGIN"
+MAX_STATEMENT = 2_000  # characters of a statement in a span
 LOCK_BUCKETS = (0.01, 0.1, 1, 10)
 
 errors_total = Counter(
@@ -50,7 +53,11 @@ def collect() -> Statements:
 def measure(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
     begun = perf_counter()
     try:
-        return execute(sql, params, many, context)
+        if spans.tracer is None:
+            return execute(sql, params, many, context)
+        # The statement without its parameters, which may contain private data.
+        with spans.span(f"SQL {sql.split(maxsplit=1)[0]}", **{"db.query.text": sql[:MAX_STATEMENT]}):
+            return execute(sql, params, many, context)
     except Exception as error:
         _errors(find_code(error)).inc()
         raise

@@ -14,13 +14,14 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 
+from ..kernel import spans
 from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
 from ..storage.rows import ready_cursor
 from . import write
 from .entity_reader import not_found, reader_of
 from .outcome import Outcome
-from .unit_of_work import UnitOfWork, is_transient, notify_committed
+from .unit_of_work import UnitOfWork, describe_on_span, is_transient, notify_committed
 
 ChangeLoaded = Callable[[UnitOfWork, Entity], Outcome]  # changes an entity that was read without a lock
 
@@ -49,6 +50,8 @@ def attempt(model: type[Entity], entity_id: str, trigger: str, change: ChangeLoa
             raise
         return None
     if outcome is not None and outcome.entry is not None:
+        if spans.tracer is not None:
+            describe_on_span(work)
         notify_committed()
     return outcome
 

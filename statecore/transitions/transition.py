@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 
 from ..journal import Entry
+from ..kernel import spans
 from ..kernel.actors import Actor
 from ..kernel.clock import now
 from ..kernel.entity import Entity
@@ -16,7 +18,7 @@ from . import approvals, optimistic
 from .change import check_version, event_spec, fire, record, validate_reason_and_metadata
 from .idempotency import RequestKey
 from .outcome import Outcome, counting_refusals
-from .unit_of_work import UnitOfWork, run_in_transaction
+from .unit_of_work import SPAN, UnitOfWork, run_in_transaction
 
 
 def transition(
@@ -54,7 +56,8 @@ def transition(
     with counting_refusals(model.flow.entity_type):
         validate_reason_and_metadata(reason, metadata or {}, params or {})
         if request is None and within is None and not dry_run:
-            outcome = optimistic.attempt(model, entity_id, trigger, change)
+            attempt = partial(optimistic.attempt, model, entity_id, trigger, change)
+            outcome = attempt() if spans.tracer is None else spans.run(SPAN, attempt)
             if outcome is not None:
                 return outcome
         return run_in_transaction(change, within=within, dry_run=dry_run, request=request, actor=actor)

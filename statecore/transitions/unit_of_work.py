@@ -15,7 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transacti
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..journal import Entry
-from ..kernel import registry
+from ..kernel import registry, spans
 from ..kernel.actors import THE_SYSTEM, Actor
 from ..kernel.entity import Entity
 from ..kernel.ids import is_valid_id
@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Key = tuple[type[Any], str]
 
+SPAN = "transition service"
 ATTEMPTS = 8
 RETRIED_SECONDS = 10.0
 SERIALIZATION_FAILURE, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE = "40001", "40P01", "55P03"
@@ -242,7 +243,8 @@ def run_in_transaction(
     connection = connections[DEFAULT_DB_ALIAS]
     if getattr(connection, "unit_of_work", None) is not None:
         raise RuntimeError("a unit of work is open on this connection: pass it as `within`")
-    return retry_transient(partial(_run_once, step, connection, dry_run=dry_run))
+    attempt = partial(_run_once, step, connection, dry_run=dry_run)
+    return retry_transient(attempt if spans.tracer is None else partial(spans.run, SPAN, attempt))
 
 
 def retry_transient(attempt: Callable[[], T]) -> T:
@@ -277,11 +279,19 @@ def _run_once(step: Callable[[UnitOfWork], T], connection: BaseDatabaseWrapper, 
             work.flush()
         finally:
             connection.unit_of_work = None  # type: ignore[attr-defined]
+        if spans.tracer is not None:
+            describe_on_span(work)
         if dry_run:
             transaction.set_rollback(True)
         else:
             notify_after_commit()
     return result
+
+
+def describe_on_span(work: UnitOfWork) -> None:
+    """List what was recorded on the current span, for example `task t1 execution_completed`."""
+    recorded = (f"{entry.entity_type} {entry.entity_id} {entry.trigger}" for entry in work.entries)
+    spans.list_on_current("statecore.events", recorded)
 
 
 def notify_committed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import tracing
 from ..records import Json, Task
 from ..refusals import LeaseLost, Refused, UnexpectedResponse, Unreachable
 from ..slots.execution import COMPLETED, FAILED, Execution
@@ -40,8 +41,11 @@ class TaskExecution(Execution):
         except (Refused, UnexpectedResponse, OSError) as error:
             return FailedStart(self.task, f"the artifacts of its dependencies cannot be fetched: {error}")
         try:
+            # The command can continue the trace of its task.
+            trace = {name.upper(): value for name, value in tracing.inject().items()}
+            variables = {**self.exchange.variables, **trace}
             return CommandExecution(
-                command, self.task, worker_id, terminal, variables=self.exchange.variables, on_output=self.log.add
+                command, self.task, worker_id, terminal, variables=variables, on_output=self.log.add
             )
         except OSError as error:
             return FailedStart(self.task, f"the command cannot be started: {error}")

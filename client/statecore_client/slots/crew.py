@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from .. import tracing
 from ..refusals import StatecoreError
 from ..retries import RetryPolicy
 from ..synchronous import Client
@@ -31,7 +32,11 @@ class Crew:
         self.report = report
         self.persistent = Client(settings.url, settings.token, retry_policy=RETRY_FOREVER)
         self.brief = Client(settings.url, settings.token, retry_policy=RETRY_BRIEFLY, timeout=10.0)
-        self.slots = [Slot(settings, start, self.persistent, self.brief, report) for _ in range(settings.concurrency)]
+        self.tracing = tracing.start()
+        self.slots = [
+            Slot(settings, start, self.persistent, self.brief, report, self.tracing)
+            for _ in range(settings.concurrency)
+        ]
         self.closing = threading.Thread(target=self._close, name="closing", daemon=True)
         # The numbers of the signals received; 0 for `stop`.
         self.stop_requests: list[int] = []

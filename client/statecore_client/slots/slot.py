@@ -10,6 +10,7 @@ from contextlib import suppress
 from ..records import HeartbeatReply, Task
 from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError, Unreachable
 from ..synchronous import Client
+from ..tracing import Tracing
 from .execution import FAILED, Execution, Result, Start
 from .heartbeats import Heartbeats, Report
 from .settings import Settings
@@ -22,9 +23,11 @@ PAUSE = 0.5
 class Slot:
     """`persistent` retries its calls without end; `brief` gives up after seconds."""
 
-    def __init__(self, settings: Settings, start: Start, persistent: Client, brief: Client, report: Report) -> None:
+    def __init__(
+        self, settings: Settings, start: Start, persistent: Client, brief: Client, report: Report, tracing: Tracing
+    ) -> None:
         self.settings, self.start, self.persistent, self.brief = settings, start, persistent, brief
-        self.report = report
+        self.report, self.tracing = report, tracing
         self.lock = threading.Lock()
         self.worker_id = settings.new_worker_id()
         self.leaving = self.signed_off = False
@@ -84,10 +87,12 @@ class Slot:
             self._register()
             to_do: deque[Task] = deque()
             while not self.leaving:
-                if not to_do:
-                    to_do.extend(self._claim())
-                if to_do:
-                    to_do.extend(self._work(to_do.popleft()))
+                with self.tracing.trace_task() as trace:
+                    if not to_do:
+                        to_do.extend(self._claim())
+                    if to_do:
+                        trace.describe(to_do[0])
+                        to_do.extend(self._work(to_do.popleft()))
         except StatecoreError as error:
             self.failure = error
             self.report(f"{self.worker_id}: {error}")
@@ -220,7 +225,7 @@ class Slot:
         trigger, fields = execution.hand_over(*result.build_report(task, reason))
         done = fields.get("error") or "done"
         try:
-            if leaving:
+            if leaving or self.tracing.is_on:  # the next task is claimed in a trace of its own
                 self.persistent.fire("tasks", task.id, trigger, **fields)
                 found, refusal = [], None
             else:
