@@ -71,7 +71,7 @@ def _note(sql: str, seconds: float, context: dict[str, Any]) -> None:
         statements.count += 1
         statements.seconds += seconds
     # SQLite takes its only write lock at the beginning of a transaction.
-    if sql.startswith(BEGIN) and context["connection"].vendor == "sqlite":
+    if context["connection"].vendor == "sqlite" and sql.startswith(BEGIN):
         lock_wait_seconds.observe(seconds)
 
 

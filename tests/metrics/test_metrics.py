@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 import time_machine
+from celery.signals import task_revoked
 from django.contrib.auth.models import User
+from django.db import DatabaseError, connection
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
 
-from statecore import transitions
+from statecore import __version__, transitions
 from statecore.delivery.sequencer.lag import SequencerLag
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.metrics import Metrics
@@ -19,10 +24,12 @@ from statecore.journal import Event, dwell_seconds
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.kernel.refusals import IdempotencyMismatch, Refusal
+from statecore.project import celery
 from statecore.read_models import metrics
 from statecore.records import Alert
 from statecore.transitions import RequestKey
 from tests.machines.worlds import fixed_clock
+from tests.support import site as sites
 from tests.support import world
 from tests.support.sequencer import catch_up
 
@@ -196,3 +203,71 @@ def test_the_sequencer_lag_is_the_age_of_the_oldest_unnumbered_event(read) -> No
     lag = dict(SequencerLag().values())
     assert lag[("numbering",)] == pytest.approx(300, abs=60)
     assert read("statecore_sequencer_lag_seconds", what="numbering") == 0.0
+
+
+def test_requests_are_counted_by_route_with_their_statements(read) -> None:
+    task = world.task()
+    route = {"method": "GET", "route": "api/v1/tasks/<str:entity_id>/"}
+    names = ("statecore_http_requests_total", "statecore_http_request_duration_seconds_count")
+    names = (*names, "statecore_http_database_statements_total", "statecore_http_database_seconds_total")
+    labels = [{**route, "status": "2xx"}, route, route, route]
+    before = [read(name, **given) for name, given in zip(names, labels, strict=True)]
+    client = Client(headers={"Authorization": f"Bearer {sites.token('read')}"})
+    assert client.get(f"/api/v1/tasks/{task.pk}/").status_code == 200
+    requests, durations, statements, seconds = (
+        read(name, **given) - earlier for name, given, earlier in zip(names, labels, before, strict=True)
+    )
+    assert (requests, durations) == (1, 1)
+    assert statements >= 1
+    assert seconds > 0
+
+
+def test_callers_cannot_add_time_series(read) -> None:
+    other = {"method": "other", "route": "other", "status": "4xx"}
+    before = read("statecore_http_requests_total", **other)
+    for number in range(2):
+        assert Client().generic("BREW", f"/coffee/{number}").status_code == 404
+    assert read("statecore_http_requests_total", **other) == before + 2
+
+
+def test_statements_that_fail_are_counted_by_the_code_of_the_database(read) -> None:
+    labels = {"error": {"postgresql": "42703", "sqlite": "SQLITE_ERROR"}[connection.vendor]}
+    before = read("statecore_database_errors_total", **labels)
+    with pytest.raises(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT nothing")
+    assert read("statecore_database_errors_total", **labels) == before + 1
+
+
+@pytest.mark.sqlite
+def test_the_wait_for_the_lock_of_sqlite_is_a_histogram(read) -> None:
+    before = read("statecore_database_lock_wait_seconds_count")
+    world.fire(world.run(), "run_started")
+    assert read("statecore_database_lock_wait_seconds_count") > before
+
+
+def test_background_tasks_are_counted_by_outcome(read, redis_server: str) -> None:
+    done, failed = "statecore.tasks.end_holds", "statecore.tasks.run_bulk_job"
+    labels = [{"task": done, "outcome": "success"}, {"task": failed, "outcome": "failure"}]
+    labels.append({"task": done, "outcome": "expired"})
+    before = [read("statecore_celery_tasks_total", **each) for each in labels]
+    durations = read("statecore_celery_task_duration_seconds_count", task=done)
+    celery.app.tasks[done].apply()
+    assert celery.app.tasks[failed].apply(args=()).failed()
+    task_revoked.send(sender=celery.app.tasks[done], request=None, expired=True)  # as a worker does
+    assert [read("statecore_celery_tasks_total", **each) for each in labels] == [count + 1 for count in before]
+    assert read("statecore_celery_task_duration_seconds_count", task=done) == durations + 1
+
+
+def test_the_build_and_the_messages_that_wait_are_gauges(read, redis_server: str) -> None:
+    with Redis.from_url(redis_server) as redis:
+        redis.rpush("gates", "{}")
+        assert read("statecore_celery_queue_messages", queue="gates") == 1
+        redis.delete("gates")
+    versions = {"version": __version__, "python": platform.python_version(), "django": django.get_version()}
+    assert read("statecore_build_info", **versions, database=connection.vendor) == 1
+    if connection.vendor == "postgresql":
+        assert (
+            0
+            < read("statecore_database_connections", what="open")
+            < read("statecore_database_connections", what="limit")
+        )
