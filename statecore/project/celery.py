@@ -40,7 +40,7 @@ LOADED_BY = os.getpid()
 @setup_logging.connect
 def keep_our_logging(**_: Any) -> None:
     """Celery does not configure logging if this signal has a receiver; nor may it write text beside the log."""
-    celery_worker.safe_say = lambda *_: None
+    celery_worker.safe_say = lambda *_: None  # type: ignore[attr-defined]
 
 
 @worker_init.connect

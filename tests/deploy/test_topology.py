@@ -303,7 +303,8 @@ def test_every_log_line_is_json_and_worth_reading(site: Topology) -> None:
         process.terminate()
     assert {process.wait(PATIENCE) for process in processes.values()} <= {0, -signal.SIGTERM}
 
-    lines = [json.loads(line) for file in site.directory.glob("statecore-*.log") for line in file.open()]
+    files = site.directory.glob("statecore-*.log")
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     requests = [line["request"] for line in lines if line["event"] == "request"]
     assert any("/claim/" in each for each in requests)
     assert not [each for each in requests if re.search("healthz|readyz|metrics|/heartbeat/", each)]
