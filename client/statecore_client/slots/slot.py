@@ -225,7 +225,7 @@ class Slot:
         trigger, fields = execution.hand_over(*result.build_report(task, reason))
         done = fields.get("error") or "done"
         try:
-            if leaving or self.tracing.is_on:  # the next task is claimed in a trace of its own
+            if leaving or self.tracing.is_on:  # the claim of the next task begins another trace
                 self.persistent.fire("tasks", task.id, trigger, **fields)
                 found, refusal = [], None
             else:
