@@ -106,7 +106,7 @@ def test_every_rule_is_in_the_prometheus_rules_and_has_a_runbook_section() -> No
     assert sections == {*internal, *(each.name for each in alerts.EXTERNAL_ALERTS)}
     missing = ", ".join(sorted(sections - set(anchors(ROOT / alerts.RUNBOOK))))
     assert not missing, f"{alerts.RUNBOOK} needs a section for {missing}"
-    assert all(rule["annotations"]["runbook_url"].startswith(alerts.RUNBOOK) for rule in rules())
+    assert all(rule["annotations"]["runbook_url"].startswith(f"{alerts.EXAMPLE}/runbook/#") for rule in rules())
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
