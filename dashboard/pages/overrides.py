@@ -13,18 +13,19 @@ from django.views.decorators.http import require_safe
 
 from statecore.dashboard import navigation, permissions, rendering
 from statecore.dashboard.queries.history import count_consequences
-from statecore.delivery.sinks.counters import RATE_RETENTION
 from statecore.journal import EventKind
 from statecore.journal.archive import get_latest_archived_range
 from statecore.kernel.clock import now, rfc3339
 from statecore.read_models import history
 from statecore.read_models.board.stats import SHOWN_MINUTES
-from statecore.records import AuditNote, TransitionRate
+from statecore.records import AuditNote, TransitionRollUp
 from statecore.records.audit_note import Kind
+from statecore.records.roll_up import Resolution
 
 from .query_params import get_number, get_text
 
 PAGE_SIZE, MAX_EDGES, MAX_REFUSED = 50, 8, 20
+EDGE_HOURS = 48
 
 
 @require_safe
@@ -60,7 +61,7 @@ def overrides(request: HttpRequest) -> HttpResponse:
         return rendering.render(request, "dashboard/parts/overrides.html", context)
     context |= {
         "edges": _list_forced_edges(visible) if is_complete else [],
-        "edge_hours": RATE_RETENTION // timedelta(hours=1),
+        "edge_hours": EDGE_HOURS,
         "max_refused": MAX_REFUSED,
         "refused": _list_refused(visible) if is_complete else [],
     }
@@ -72,22 +73,27 @@ def _start_of_hour() -> datetime:
     return now().replace(second=0, microsecond=0) - timedelta(minutes=SHOWN_MINUTES - 1)
 
 
+def _start_of_edges() -> datetime:
+    return Resolution.HOUR.truncate(now() - timedelta(hours=EDGE_HOURS - 1))
+
+
 def _list_refused(visible: list[str]) -> list[AuditNote]:
     notes = AuditNote.objects.filter(kind=Kind.OVERRIDE_REFUSED, entity_type__in=visible)
     return list(notes.order_by("-pk")[:MAX_REFUSED])
 
 
 def _list_forced_edges(visible: list[str]) -> list[tuple[Any, ...]]:
-    """The edges forced most often while rates are kept: machine, from, to, overrides, all transitions, their events."""
+    """The edges forced most often in the last days: machine, from, to, overrides, all transitions, their events."""
     edge = ("entity_type", "from_state", "to_state")
-    rows = TransitionRate.objects.filter(entity_type__in=visible).order_by().values_list(*edge)
+    recent = TransitionRollUp.objects.filter(resolution=Resolution.HOUR, start__gte=_start_of_edges())
+    rows = recent.filter(entity_type__in=visible).order_by().values_list(*edge)
     rows = rows.annotate(forced=Sum("overrides"), total=Sum("count")).filter(forced__gt=0)
     found = rows.order_by("-forced", *edge)[:MAX_EDGES]
     return [(*row, _events_url(*row[:3], kind=str(EventKind.OVERRIDE)), _events_url(*row[:3])) for row in found]
 
 
 def _events_url(machine: str, from_state: str, to_state: str, **filters: str) -> str:
-    """The audit page with the events of an edge while rates are kept."""
+    """The audit page with the events that are counted for an edge."""
     edge = {"machine": machine, "from_state": from_state, "to_state": to_state}
-    since = rfc3339((now() - RATE_RETENTION).replace(second=0, microsecond=0))
+    since = rfc3339(_start_of_edges())
     return f"{reverse('console:audit')}?{urlencode({**edge, **filters, 'since': since})}"

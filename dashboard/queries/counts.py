@@ -15,7 +15,8 @@ from statecore.journal import EventKind, Position, dwell_seconds
 from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.read_models.diagrams.tones import StateStyle, state_styles
-from statecore.records import StateCount, TransitionCount, TransitionRate
+from statecore.records import StateCount, TransitionCount, TransitionRollUp
+from statecore.records.roll_up import Resolution
 
 from .search import Search
 from .time_limit import TimedOut, time_limit
@@ -116,9 +117,10 @@ def _read_edge_rates(entity_type: str) -> dict[tuple[str, str], float]:
     return rates
 
 
-def _recent_rates() -> QuerySet[TransitionRate]:
+def _recent_rates() -> QuerySet[TransitionRollUp]:
     this_minute = now().replace(second=0, microsecond=0)
-    return TransitionRate.objects.filter(minute__gt=this_minute - timedelta(minutes=RATE_MINUTES))
+    start = this_minute - timedelta(minutes=RATE_MINUTES)
+    return TransitionRollUp.objects.filter(resolution=Resolution.MINUTE, start__gt=start)
 
 
 def median_dwell(entity_type: str) -> dict[str, float]:

@@ -20,6 +20,7 @@ from .plan_template import PlanTemplate
 from .process_report import ProcessReport
 from .recall import Recall
 from .restore_drill import RestoreDrill
+from .roll_up import CapabilityRollUp, DwellRollUp, LoadRollUp, TransitionRollUp
 from .run_queue import RunQueue
 from .schedule import Schedule, ScheduleOccurrence
 from .sink_cursor import SinkCursor
@@ -31,9 +32,10 @@ from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
-    "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "Checkpoint", "CompensationStep", "DefaultGrant",
-    "DwellCount", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity", "IncidentEntry", "LogChunk",
-    "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue",
-    "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease",
-    "TransitionCount", "TransitionRate", "Webhook", "WebhookBacklog", "WebhookDelivery",
+    "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "CapabilityRollUp", "Checkpoint", "CompensationStep",
+    "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity",
+    "IncidentEntry", "LoadRollUp", "LogChunk", "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport",
+    "Recall", "RestoreDrill", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt",
+    "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate", "TransitionRollUp", "Webhook",
+    "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
-
 from django.db import models
 
 from ..kernel.actors import NAME_LENGTH
@@ -63,10 +61,7 @@ class OverrideCount(models.Model):
 
 
 class DwellCount(models.Model):
-    """How often entities stayed about this long in a state before they left it, by day; old days are deleted.
-
-    A bucket is a quarter of an octave, so that the times in it differ by less than a fifth.
-    """
+    """Unused: the previous version writes it beside this one, so the next release deletes the table."""
 
     day = models.DateField()
     entity_type = models.CharField(max_length=32)
@@ -81,27 +76,17 @@ class DwellCount(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.day}: {self.entity_type} {self.state} up to {self.bucket_seconds(self.bucket):g} s: {self.count}"
-
-    @staticmethod
-    def find_bucket(seconds: float) -> int:
-        return max(0, ceil(4 * log2(seconds))) if seconds > 0 else 0
-
-    @staticmethod
-    def bucket_seconds(bucket: int) -> float:
-        """Returns the longest time of a bucket."""
-        return float(2 ** (bucket / 4))
+        return f"{self.day}: {self.entity_type} {self.state}: {self.count}"
 
 
 class TransitionRate(models.Model):
-    """Transitions per minute, for rates and alert windows; old minutes are deleted."""
+    """Unused, like DwellCount."""
 
     minute = models.DateTimeField()
     entity_type = models.CharField(max_length=32)
     from_state = models.CharField(max_length=STATE_LENGTH)
     to_state = models.CharField(max_length=STATE_LENGTH)
     count = models.BigIntegerField(default=0)
-    # How many of them are failures, by severity or by the state they lead to, and how many are overrides.
     failures = models.BigIntegerField(default=0)
     overrides = models.BigIntegerField(default=0)
 

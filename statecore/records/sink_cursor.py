@@ -14,6 +14,8 @@ class SinkCursor(models.Model):
     position = models.BigIntegerField(default=0)
     # Incremented by each repair of the sink's data, so that of two concurrent repairs one fails.
     revision = models.PositiveIntegerField(default=0)
+    # The last position of which the sink has written the results, if it writes less often than it reads.
+    written = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         default_permissions = ("view",)
@@ -35,3 +37,12 @@ def set_position(sinks: Sequence[str], position: int) -> None:
             f"UPDATE {SinkCursor._meta.db_table} SET position = %s WHERE {condition}",  # noqa: S608
             [position, in_param(list(sinks), connection.vendor)],
         )
+
+
+def get_written(sink: str) -> int:
+    return SinkCursor.objects.values_list("written", flat=True).get(sink=sink)
+
+
+def advance_written(sink: str, before: int, position: int) -> bool:
+    """Return False, and change nothing, if another process has written since `before` was read."""
+    return bool(SinkCursor.objects.filter(sink=sink, written=before).update(written=position))

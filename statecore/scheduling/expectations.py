@@ -1,8 +1,8 @@
 """How long entities are expected to stay in a state: learnt from past transitions, where it has no limit of its own.
 
-The counters sink keeps histograms of past times. The expectation is a multiple of their 95th percentile and replaces
-the declared deadline in the stuck list and its alert. Recoveries keep the declared deadline: a learnt one must not take
-work from its holder.
+The trends sink keeps histograms of past times; those of two weeks count. The expectation is a multiple of their
+95th percentile and replaces the declared deadline in the stuck list and its alert. Recoveries keep the declared
+deadline: a learnt one must not take work from its holder.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from datetime import timedelta
 from django.conf import settings
 from django.db.models import Sum
 
+from ..kernel.clock import now
 from ..kernel.flow import Flow
-from ..records import DwellCount
+from ..records import DwellRollUp
+from ..records.roll_up import Resolution, get_bucket_seconds
 
 CACHE_SECONDS = 60.0
+LEARNT_FROM = timedelta(days=14)
 MIN_SAMPLES = 50
 PERCENTILE, FACTOR = 0.95, 3
 # The expectation is between these multiples of the declared deadline.
@@ -55,7 +58,7 @@ def compute_expectation(histogram: Histogram) -> timedelta | None:
         seen += histogram[bucket]
         if seen >= total * PERCENTILE:
             break
-    return FACTOR * timedelta(seconds=DwellCount.bucket_seconds(bucket))
+    return FACTOR * timedelta(seconds=get_bucket_seconds(bucket))
 
 
 class ExpectationCache:
@@ -78,7 +81,8 @@ class ExpectationCache:
 
 def _read() -> dict[tuple[str, str], timedelta]:
     histograms: dict[tuple[str, str], Histogram] = defaultdict(dict)
-    rows = DwellCount.objects.order_by().values_list("entity_type", "state", "bucket").annotate(sum=Sum("count"))
+    recent = DwellRollUp.objects.filter(resolution=Resolution.DAY, start__gte=now() - LEARNT_FROM).order_by()
+    rows = recent.values_list("entity_type", "state", "bucket").annotate(sum=Sum("count"))
     for entity_type, state, bucket, count in rows:
         histograms[entity_type, state][bucket] = count
     found = {key: compute_expectation(histogram) for key, histogram in histograms.items()}

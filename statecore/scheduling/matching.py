@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import Count, Min
+from django.db.models import Count, Min, QuerySet
 
 from ..kernel.clock import now
 from ..kernel.constraints import SqlLiteral, is_live
@@ -54,6 +54,12 @@ def _assign(worker: Worker, unassigned: Counter[tuple[tuple[str, ...], str]]) ->
     return found
 
 
+def select_working(at: datetime) -> QuerySet[Worker]:
+    """Select the workers that take or run tasks and are not silent, in any order."""
+    working: QuerySet[Worker] = Worker.objects.filter(is_live(FINAL), state__in=(State.IDLE, State.BUSY)).order_by()
+    return working.filter(last_heartbeat__gte=at - SILENCE_LIMIT)
+
+
 class Unserved(NamedTuple):
     """Queued tasks for which no live worker has the capabilities."""
 
@@ -68,9 +74,7 @@ def find_unserved(at: datetime) -> list[Unserved]:
     paused = Workstream.objects.filter(state=WorkstreamState.PAUSED)
     queued = Task.objects.filter(state=SqlLiteral(TaskState.QUEUED)).exclude(workstream__in=paused)
     groups = exclude_held(queued, at).order_by().values_list("required_capabilities")
-    working = Worker.objects.filter(is_live(FINAL), state__in=(State.IDLE, State.BUSY))
-    live = working.filter(last_heartbeat__gte=at - SILENCE_LIMIT)
-    offered = [set(each) for each in live.order_by().values_list("capabilities", flat=True)]
+    offered = [set(each) for each in select_working(at).values_list("capabilities", flat=True)]
     counted = groups.annotate(Count("pk"), Count("run", distinct=True), Min("state_entered_at"))
     return _merge(
         Unserved(tuple(sorted(required)), *rest) for required, *rest in counted if not _suits(required, offered)

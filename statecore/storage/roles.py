@@ -27,12 +27,13 @@ FIXED = {"contenttypes.contenttype", "auth.permission"}
 # Only archiving adds rows to these.
 ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
 # Approvals, holds, incidents, phases, templates and schedules, which people write; logs, which agents write; and the
-# order of the journal, which the sequencer writes.
+# order of the journal and roll-ups, which the sequencer writes.
 NOT_FOR_EXECUTORS = {
-    "statecore.approval", "statecore.approvaldecision", "statecore.hold", "statecore.incident",
-    "statecore.incidententity", "statecore.incidententry", "statecore.logchunk", "statecore.numbering",
-    "statecore.phase", "statecore.plantemplate", "statecore.position", "statecore.restoredrill", "statecore.schedule",
-    "statecore.scheduleoccurrence", "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog",
+    "statecore.approval", "statecore.approvaldecision", "statecore.capabilityrollup", "statecore.dwellrollup",
+    "statecore.hold", "statecore.incident", "statecore.incidententity", "statecore.incidententry",
+    "statecore.loadrollup", "statecore.logchunk", "statecore.numbering", "statecore.phase", "statecore.plantemplate",
+    "statecore.position", "statecore.restoredrill", "statecore.schedule", "statecore.scheduleoccurrence",
+    "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog", "statecore.transitionrollup",
     "statecore.treehashes",
 }  # fmt: skip
 # Tokens, and what webhooks send where.

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 
 from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.trends import Trends
 from statecore.journal.position import head
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
@@ -32,7 +33,7 @@ def story(home) -> dict[str, Any]:
     task = world.queued_task()
     world.forced(task, "cancelled")
     worker = world.idle_worker()
-    catch_up(Counters())
+    catch_up(Counters(), Trends())
     return {"task": task, "worker": worker}
 
 

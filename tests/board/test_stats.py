@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.trends import Trends
 from statecore.journal.position import head
 from statecore.kernel import registry
 from statecore.kernel.clock import now
@@ -43,7 +44,7 @@ def test_counts_and_rates() -> None:
     for _ in range(3):
         world.queued_task()
     world.forced(world.queued_task(), "cancelled")
-    catch_up(Counters())
+    catch_up(Counters(), Trends())
 
     stats = board.get_stats()
     assert stats["position"] == head()
@@ -60,7 +61,7 @@ def test_counts_and_rates() -> None:
 def test_stats_limited_to_some_machines_sum_only_those() -> None:
     world.queued_task()
     world.forced(world.idle_worker(), "shutdown")
-    catch_up(Counters())
+    catch_up(Counters(), Trends())
 
     stats, whole = board.get_stats({"task"}), board.get_stats()
     assert (set(stats["counts"]), set(stats["rates"]["machines"])) == ({"task"}, {"task"})
@@ -148,12 +149,12 @@ def count_queries() -> int:
 def test_stats_read_counters_and_query_stuck_rows_once() -> None:
     for _ in range(run_ends.MAX_RUNS):
         world.queued_task()
-    catch_up(Counters())
+    catch_up(Counters(), Trends())
     board.get_stats()  # reads what the process keeps, such as the epoch
     first = count_queries()
     for _ in range(5):
         world.queued_task()
-    catch_up(Counters())
+    catch_up(Counters(), Trends())
     assert count_queries() == first
 
     with CaptureQueriesContext(connection) as queries:

@@ -9,11 +9,12 @@ from typing import Any
 from statecore import scheduling
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.sink import read_batch
+from statecore.delivery.sinks.trends import Trends
 from statecore.journal import Event, Position, position
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.machines.run import Run
 from statecore.machines.task import Task
-from statecore.records import Alert, Approval, Phase, approval
+from statecore.records import Alert, Approval, Phase, approval, sink_cursor
 from statecore.records.alert import now
 from tests.support import world
 
@@ -54,7 +55,10 @@ def number_all() -> None:
     with world.disable_write_guard():
         Position.objects.bulk_create(rows)
     position.Numbering.objects.update_or_create(pk=1, defaults={"head": head + len(rows)})
-    Counters().deliver(read_batch(head, len(rows)))
+    batch, trends = read_batch(head, len(rows)), Trends()
+    Counters().deliver(batch)
+    trends.recover(sink_cursor.get_position(trends.name))
+    trends.deliver(batch)
 
 
 def _position(place: int, event: Event) -> Position:

@@ -12,22 +12,26 @@ import time
 from pathlib import Path
 
 import pytest
+from django.db.models import Sum
 
 from statecore import transitions
 from statecore.delivery.sequencer import wakeup
 from statecore.delivery.sequencer.leadership import Leadership
 from statecore.delivery.sequencer.wakeup import WakeupListener
 from statecore.delivery.sinks import counters, create_sinks
+from statecore.delivery.sinks.trends import Trends
 from statecore.journal import Event, Numbering
 from statecore.journal.home_files import list_tampered
 from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.operations import integrity
-from statecore.records import SinkCursor
+from statecore.records import SinkCursor, TransitionCount, TransitionRollUp
+from statecore.records.roll_up import Resolution
 from tests.conftest import DATABASE
 from tests.support import world
 from tests.support.sequencer import (
     ROOT,
+    catch_up,
     database_url,
     end,
     lines,
@@ -67,7 +71,18 @@ def assert_all_delivered_once(home: Path) -> None:
     assert positions(written) == list(range(1, head() + 1))
     assert [line["event_id"] for line in written] == ordered()
     assert counters.reconcile() == []
+    assert_rolled_up_once()
     assert integrity.check_all() == []
+
+
+def assert_rolled_up_once() -> None:
+    """Assert that the roll-ups of each resolution contain every transition once; the last second is not written yet."""
+    catch_up(Trends())
+    key = ("entity_type", "from_state", "to_state")
+    counts = sorted(TransitionCount.objects.values_list(*key, "count"))
+    for resolution in Resolution:
+        rows = TransitionRollUp.objects.filter(resolution=resolution).order_by().values_list(*key)
+        assert sorted(rows.annotate(Sum("count"))) == counts
 
 
 def test_a_commit_wakes_the_sequencer_and_sigterm_stops_it(home: Path) -> None:

@@ -19,6 +19,7 @@ from statecore.delivery.sinks import alert_rules, notices
 from statecore.delivery.sinks.alert_rules import RULES
 from statecore.delivery.sinks.alerts import Alerts, evaluate
 from statecore.delivery.sinks.counters import Counters
+from statecore.delivery.sinks.trends import Trends
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
@@ -45,7 +46,7 @@ def clock() -> Iterator[time_machine.Traveller]:
 def evaluate_rules() -> None:
     """Deliver all events and evaluate the rules twice, so that duplicates would show."""
     for _ in range(2):
-        catch_up(Counters(), Alerts())
+        catch_up(Counters(), Trends(), Alerts())
         evaluate(now())
 
 

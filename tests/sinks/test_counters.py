@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from django.db import connection, transaction
 
 from statecore import transitions
 from statecore.delivery.sinks import counters
-from statecore.delivery.sinks.counters import RATE_RETENTION, Counters, Difference, add_counts, reconcile
+from statecore.delivery.sinks.counters import Counters, Difference, reconcile
+from statecore.delivery.sinks.counting import add_counts
 from statecore.kernel.actors import THE_SYSTEM
-from statecore.kernel.clock import now
-from statecore.read_models import history
 from statecore.records import (
     OverrideCount,
     SinkCursor,
     StateCount,
     TransitionCount,
-    TransitionRate,
     sink_cursor,
 )
 from statecore.storage import triggers
@@ -32,7 +28,6 @@ from tests.support.sequencer import catch_up, sequencer
 from tests.support.waiting import has_lock_waiters, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MONDAY = datetime(2026, 3, 2, 9, 0, 30, tzinfo=UTC)
 
 
 def states(entity_type: str) -> dict[str, int]:
@@ -52,21 +47,6 @@ def test_states_transitions_and_overrides_are_counted() -> None:
     assert TransitionCount.objects.get(entity_type="task", from_state="").count == 3
     assert TransitionCount.objects.get(entity_type="task", to_state="queued").count == 1
     assert OverrideCount.objects.get().operator == "ada"
-
-
-def test_rates_are_per_minute_and_old_minutes_are_deleted() -> None:
-    with time_machine.travel(MONDAY, tick=False) as clock:
-        worker = world.created("UetWorker", worker_type="test")
-        clock.shift(timedelta(minutes=1))
-        world.forced(worker, "IDLE")
-        catch_up(Counters())
-        first, second = TransitionRate.objects.order_by("minute")
-        assert first.minute == MONDAY.replace(second=0)
-        assert (second.minute - first.minute, second.overrides) == (timedelta(minutes=1), 1)
-
-        clock.shift(RATE_RETENTION - timedelta(minutes=1))
-        Counters().tick(now())
-        assert TransitionRate.objects.count() == 1
 
 
 def test_counters_equal_a_fresh_count_during_concurrent_writes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,16 +167,3 @@ def test_a_repair_and_a_delivery_do_not_deadlock() -> None:
         assert repairing.result(30)
 
     assert states("run") == {"pending": 2}, "the extra delivery is kept, the wrong count repaired"
-
-
-@pytest.mark.usefixtures("machines_in_isolation")
-def test_quarantines_and_forced_failures_are_failures_and_the_audit_finds_the_same() -> None:
-    world.fire(world.patch(), "validation_failed", error="it does not apply")
-    world.forced(world.task(), "failed")
-    world.forced(world.task(), "cancelled")
-    world.fire(world.running_task(max_retries=0), "execution_failed", error="exit code 1")
-    catch_up(Counters())
-
-    failures = history.read_page(history.Filters(failures=True)).events
-    assert sorted(each["event"]["to_state"] for each in failures) == ["failed", "failed", "quarantined"]
-    assert sum(TransitionRate.objects.values_list("failures", flat=True)) == 3

@@ -10,13 +10,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from statecore.delivery.sinks import alert_rules
-from statecore.delivery.sinks.counters import DWELL_RETENTION, Counters
+from statecore.delivery.sinks.trends import Trends
 from statecore.kernel import registry
 from statecore.kernel.clock import now
 from statecore.read_models import stuck
-from statecore.records import DwellCount
+from statecore.records import DwellRollUp
+from statecore.records.roll_up import Resolution, find_bucket
 from statecore.scheduling import deadlines, expectations
-from statecore.scheduling.expectations import MIN_SAMPLES, expected_duration
+from statecore.scheduling.expectations import LEARNT_FROM, MIN_SAMPLES, expected_duration
 from tests.support import world
 from tests.support.sequencer import catch_up
 
@@ -33,8 +34,8 @@ def fresh_cache() -> Iterator[None]:
 
 
 def learn(entity_type: str, state: str, *, seconds: float, samples: int = MIN_SAMPLES) -> None:
-    bucket = DwellCount.find_bucket(seconds)
-    DwellCount.objects.create(day=now().date(), entity_type=entity_type, state=state, bucket=bucket, count=samples)
+    day, bucket = {"resolution": Resolution.DAY, "start": Resolution.DAY.truncate(now())}, find_bucket(seconds)
+    DwellRollUp.objects.create(**day, entity_type=entity_type, state=state, bucket=bucket, count=samples)
     expectations.cache.clear()
 
 
@@ -42,20 +43,22 @@ def expected(entity_type: str, state: str) -> timedelta | None:
     return expected_duration(registry.flow(entity_type), state)
 
 
-def test_the_counters_learn_how_long_entities_stay_and_forget_it_after_two_weeks(clock) -> None:
+def test_it_is_learnt_how_long_entities_stay_and_forgotten_after_two_weeks(clock) -> None:
     for _ in range(MIN_SAMPLES):
         workstream = world.workstream()
         clock.shift(timedelta(minutes=30))
         world.fire(workstream, "tasks_created")
     world.forced(world.workstream(), "ready")
-    catch_up(Counters())
+    catch_up(Trends())
     expectations.cache.clear()
 
-    assert sum(DwellCount.objects.filter(state="planned").values_list("count", flat=True)) == MIN_SAMPLES
+    days = DwellRollUp.objects.filter(resolution=Resolution.DAY, state="planned")
+    assert sum(days.values_list("count", flat=True)) == MIN_SAMPLES
     # The declared deadline is 24 hours: the learnt one is about three times half an hour, but at least a quarter.
     assert expected("workstream", "planned") == timedelta(hours=6)
-    Counters().tick(now() + DWELL_RETENTION + timedelta(days=1))
-    assert not DwellCount.objects.exists()
+    clock.shift(LEARNT_FROM + timedelta(days=1))
+    expectations.cache.clear()
+    assert expected("workstream", "planned") == 24 * HOUR
 
 
 def test_an_entity_is_stuck_when_it_takes_much_longer_than_others(later) -> None:

@@ -107,8 +107,12 @@ def _deliver_or_isolate(feeds: list[Feed], batch: Batch) -> None:
         if isinstance(error, NO_DATABASE):
             raise
         for feed in feeds:
-            # A sink outside the database, such as the file, may have kept the batch before another sink failed.
-            if feed.is_ready() and (rest := [event for event in batch if event.position > (feed.position or 0)]):
+            if not feed.is_ready():
+                continue
+            # A sink outside the database, such as the file, may have kept the batch before another sink failed. One
+            # that buffers may continue before the batch: the next round reads what is missing.
+            position = feed.position or 0
+            if batch[0].position <= position + 1 and (rest := [each for each in batch if each.position > position]):
                 _deliver_or_isolate([feed], rest)
 
 

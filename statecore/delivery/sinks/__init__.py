@@ -8,12 +8,13 @@ from .live import Live
 from .metrics import Metrics
 from .sink import Sink
 from .tree import Tree
+from .trends import Trends
 from .workstream_archive import WorkstreamArchive
 
 
 def create_sinks() -> list[Sink]:
-    """Returns all sinks in the order of delivery: agents wait for events; alerts read the counts of the counters."""
-    ours = [Live(), Tree(), JournalFile(), Counters(), Alerts(), WorkstreamArchive(), Metrics()]
+    """Returns all sinks in the order of delivery: agents wait for events; alerts read counts and roll-ups."""
+    ours = [Live(), Tree(), JournalFile(), Counters(), Trends(), Alerts(), WorkstreamArchive(), Metrics()]
     return [*ours, *(create() for create in extensions.sinks)]
 
 

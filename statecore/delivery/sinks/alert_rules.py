@@ -25,8 +25,9 @@ from ...machines.uet_worker import State as UetState
 from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
 from ...read_models import stuck, webhooks
-from ...records import StateCount, TransitionRate, process_report, restore_drill
+from ...records import StateCount, TransitionRollUp, process_report, restore_drill
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
+from ...records.roll_up import Resolution
 from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
@@ -94,7 +95,7 @@ def get_limit(name: str) -> float:
 def _select_rates(at: datetime, minutes: str) -> Any:
     """Returns the rates of the last minutes, including the whole minute in which the window begins."""
     start = (at - timedelta(minutes=get_limit(minutes))).replace(second=0, microsecond=0)
-    return TransitionRate.objects.filter(minute__gte=start)
+    return TransitionRollUp.objects.filter(resolution=Resolution.MINUTE, start__gte=start)
 
 
 def find_too_many_failures(at: datetime) -> Iterator[Violation]:

@@ -1,44 +1,30 @@
-"""Exact counts per state, transition, operator and minute, as of the sink's cursor, and their reconciliation."""
+"""Exact counts per state, transition and operator, as of the sink's cursor, and their reconciliation."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import structlog
-from django.db import connection, models, transaction
+from django.db import connection, transaction
 
-from ...journal import TRANSITION_KINDS, Entry, EventKind, commit_order, dwell_seconds
+from ...journal import TRANSITION_KINDS, EventKind, commit_order
 from ...journal.archive import get_last_archived_position, sum_counters
 from ...journal.commit_order import EVENTS
 from ...journal.position import Numbering, Position
 from ...kernel import registry
 from ...kernel.flow import Flow
-from ...kernel.transition import ERRORS
-from ...records import DwellCount, OverrideCount, SinkCursor, StateCount, TransitionCount, TransitionRate
+from ...records import OverrideCount, SinkCursor, StateCount, TransitionCount
 from ...records.counter import COUNTERS_SINK
 from ...storage.snapshot import consistent_snapshot
 from ...storage.sql_params import in_clause, in_param
+from .counting import Counts, Key, add_counts, list_columns
 from .sink import Batch, Sink
 
 log = structlog.get_logger(__name__)
 
-RATE_RETENTION = timedelta(days=2)
-DWELL_RETENTION = timedelta(days=14)
 ROWS_PER_QUERY = 1_000  # of a reconciliation
-Key = tuple[Any, ...]
-Counts = Mapping[Key, Any]
-
-KEYS: dict[type[models.Model], tuple[str, ...]] = {
-    StateCount: ("entity_type", "state"),
-    TransitionCount: ("entity_type", "from_state", "to_state"),
-    OverrideCount: ("entity_type", "operator"),
-    DwellCount: ("day", "entity_type", "state", "bucket"),
-    TransitionRate: ("minute", "entity_type", "from_state", "to_state"),
-}
-NUMBERS: dict[type[models.Model], tuple[str, ...]] = {TransitionRate: ("count", "failures", "overrides")}
 
 
 class Counters(Sink):
@@ -48,44 +34,16 @@ class Counters(Sink):
         """Writes one row per kind of change: a batch of a thousand events touches a few dozen rows."""
         transitions: Counter[Key] = Counter()
         overrides: Counter[Key] = Counter()
-        rates: dict[Key, list[int]] = {}
-        dwells: Counter[Key] = Counter()
         for event in batch:
             entry = event.entry
             if entry.kind not in TRANSITION_KINDS:
                 continue
-            transition = (entry.entity_type, entry.from_state, entry.to_state)
-            transitions[transition] += 1
-            minute = connection.ops.adapt_datetimefield_value(entry.timestamp.replace(second=0, microsecond=0))
-            rate = rates.setdefault((minute, *transition), [0, 0, 0])
-            rate[0] += 1
-            rate[1] += _is_failure(entry)
+            transitions[entry.entity_type, entry.from_state, entry.to_state] += 1
             if entry.kind == EventKind.OVERRIDE:
-                rate[2] += 1
                 overrides[entry.entity_type, entry.actor] += 1
-            elif entry.from_state:
-                dwells[_find_dwell(entry)] += 1
         add_counts(StateCount, _sum_states(transitions))
         add_counts(TransitionCount, transitions)
         add_counts(OverrideCount, overrides)
-        add_counts(TransitionRate, rates)
-        add_counts(DwellCount, dwells)
-
-    def tick(self, at: datetime) -> None:
-        TransitionRate.objects.filter(minute__lt=at - RATE_RETENTION).delete()
-        DwellCount.objects.filter(day__lt=(at - DWELL_RETENTION).date()).delete()
-
-
-def _find_dwell(entry: Entry) -> Key:
-    """Returns the histogram and the bucket that count how long an entity was in the state it left without force."""
-    day = connection.ops.adapt_datefield_value(entry.timestamp.date())
-    return day, entry.entity_type, entry.from_state, DwellCount.find_bucket(dwell_seconds(entry.body))
-
-
-def _is_failure(entry: Entry) -> bool:
-    """Whether a transition is an error or leads to a failure: an override does so with a warning only."""
-    flow = registry.find(entry.entity_type)
-    return entry.severity in ERRORS or (flow is not None and entry.to_state in flow.failures)
 
 
 def _sum_states(transitions: Counts) -> Counter[Key]:
@@ -96,23 +54,6 @@ def _sum_states(transitions: Counts) -> Counter[Key]:
         if from_state:
             changes[entity_type, from_state] -= count
     return Counter({key: count for key, count in changes.items() if count})
-
-
-def add_counts(model: type[models.Model], counts: Counts) -> None:
-    """Adds to existing rows and inserts missing ones, in one statement."""
-    if not counts:
-        return
-    keys, numbers, table = KEYS[model], NUMBERS.get(model, ("count",)), model._meta.db_table
-    row = f"({', '.join(['%s'] * (len(keys) + len(numbers)))})"
-    # Sorted by key, so that concurrent writers lock the rows in the same order.
-    values = [(*key, *(given if isinstance(given, list) else [given])) for key, given in sorted(counts.items())]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({', '.join((*keys, *numbers))}) VALUES {', '.join([row] * len(values))} "
-            f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET "
-            f"{', '.join(f'{name} = {table}.{name} + excluded.{name}' for name in numbers)}",
-            [value for each in values for value in each],
-        )
 
 
 class Difference(NamedTuple):
@@ -187,7 +128,7 @@ def _get_counters_position() -> int:
 
 
 def _load_counts(model: Any) -> dict[Key, int]:
-    return {tuple(key): count for *key, count in model.objects.values_list(*KEYS[model], "count")}
+    return {tuple(key): count for *key, count in model.objects.values_list(*list_columns(model).keys, "count")}
 
 
 def _find_differences(model: Any, stored: Mapping[Key, int], actual: Counter[Key]) -> Iterator[Difference]:

@@ -13,10 +13,11 @@ from ...journal.position import current_epoch
 from ...kernel import registry
 from ...kernel.clock import now, rfc3339
 from ...kernel.transition import Severity
-from ...records import Alert, SinkCursor, StateCount, TransitionRate
+from ...records import Alert, SinkCursor, StateCount, TransitionRollUp
 from ...records.alert import INTEGRITY
 from ...records.counter import COUNTERS_SINK
 from ...records.hold import Hold, Kind, select_active
+from ...records.roll_up import Resolution
 from ..estimates import Estimate
 from ..incidents import summarize
 from . import run_ends, stuck_counts, task_progress, today
@@ -169,9 +170,9 @@ def _read_minutes(at: datetime) -> dict[str, dict[str, dict[str, int]]]:
     first = _truncate_to_minute(at) - timedelta(minutes=SHOWN_MINUTES - 1)
     sums = {"transitions": Sum("count"), "failed": Sum("failures"), "forced": Sum("overrides")}
     rows = (
-        TransitionRate.objects.filter(minute__gte=first)
+        TransitionRollUp.objects.filter(resolution=Resolution.MINUTE, start__gte=first)
         .order_by()
-        .values_list("minute", "entity_type")
+        .values_list("start", "entity_type")
         .annotate(**sums)
     )
     minutes: dict[str, dict[str, dict[str, int]]] = {}

@@ -1,6 +1,6 @@
 """How many entities ended today, by machine and final state, and which gates are blocked: for displays.
 
-Counted at most every half minute for all viewers of a process, because a day has many rates.
+Counted at most every half minute for all viewers of a process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from django.db.models import Q, Sum
 from ...kernel import registry
 from ...kernel.clock import rfc3339
 from ...machines.test_gate import State, TestGate
-from ...records import TransitionRate
+from ...records import TransitionRollUp
+from ...records.roll_up import Resolution
 from .cached import Cached
 
 FACTOR = 6  # of the usual time between two counts
@@ -31,11 +32,11 @@ def _read(at: datetime) -> Today:
 
 def _count_ended(at: datetime) -> dict[str, dict[str, int]]:
     """Counts transitions to final states since midnight UTC."""
-    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = TransitionRollUp.objects.filter(resolution=Resolution.DAY, start=Resolution.DAY.truncate(at))
     final = Q()
     for flow in registry.flows():
         final |= Q(entity_type=flow.entity_type, to_state__in=sorted(flow.final))
-    rows = TransitionRate.objects.filter(final, minute__gte=midnight).order_by().values_list("entity_type", "to_state")
+    rows = today.filter(final).order_by().values_list("entity_type", "to_state")
     found: dict[str, dict[str, int]] = {}
     for entity_type, state, count in rows.annotate(Sum("count")):
         found.setdefault(entity_type, {})[state] = count

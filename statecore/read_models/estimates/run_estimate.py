@@ -22,8 +22,10 @@ from ...machines.run import State as RunState
 from ...machines.task import LOST, State, Task
 from ...machines.worker import Worker
 from ...machines.workstream import DONE, Workstream
-from ...records import DwellCount
+from ...records import DwellRollUp
+from ...records.roll_up import Resolution, get_bucket_seconds
 from ...records.task_attempt import TaskAttempt
+from ...scheduling.expectations import LEARNT_FROM
 from .schedule import Band, Work, forecast
 
 CACHE_SECONDS = 10
@@ -194,12 +196,15 @@ def _read_durations(run: Run) -> tuple[list[float], str]:
     ]
     if len(found) >= MIN_PAST:
         return found, THIS_RUN
-    counts = DwellCount.objects.filter(entity_type=Task.flow.entity_type, state=State.RUNNING)
+    counts = DwellRollUp.objects.filter(
+        resolution=Resolution.DAY,
+        entity_type=Task.flow.entity_type,
+        state=State.RUNNING,
+        start__gte=now() - LEARNT_FROM,
+    )
     buckets = list(counts.order_by("bucket").values_list("bucket").annotate(sum=Sum("count")))
     total = sum(count for _bucket, count in buckets)
     learnt = [
-        DwellCount.bucket_seconds(bucket)
-        for bucket, count in buckets
-        for _ in range(max(1, round(count * MAX_PAST / total)))
+        get_bucket_seconds(bucket) for bucket, count in buckets for _ in range(max(1, round(count * MAX_PAST / total)))
     ]
     return (learnt, ALL_RUNS) if learnt else (found, THIS_RUN)
