@@ -27,7 +27,7 @@ from . import (
     templates,
     webhooks,
 )  # fmt: skip
-from .monitoring import board, incidents, journal, machines, proofs
+from .monitoring import board, incidents, journal, machines, proofs, trends
 from .openapi import views as openapi
 from .views import ApiView, UnknownUrl
 
@@ -67,7 +67,7 @@ def collect_routes(module: ModuleType) -> list[URLPattern]:
 # These come before the generic routes of the machines, where an id matches any segment.
 SPECIFIC = [
     openapi, agents, claims, heartbeat, artifacts, logs, approvals, holds, schedules, templates, operators, records,
-    webhooks, bulk, board, incidents, journal, machines, proofs,
+    webhooks, bulk, board, incidents, journal, machines, proofs, trends,
 ]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [

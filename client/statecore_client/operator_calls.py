@@ -50,6 +50,14 @@ class OperatorCalls(Connection):
         """Returns counts by machine and state, and rates."""
         return Call("GET", build_path("stats"), read_object)
 
+    @call
+    def get_trends(self, /, **filters: Any) -> Call[Json]:
+        """Returns throughput, failures, waits, durations and load of a period, and of the one before.
+
+        The period is a `range` such as `7d`, or `since` and `until`. `entity_type` or `capability` limits what counts.
+        """
+        return Call("GET", build_path("trends"), read_object, params=filters)
+
     @paged_call
     def list_stuck(self, /, **filters: Any) -> Call[Page[StuckEntity]]:
         """Yields entities that are overdue or need a decision."""

@@ -18,6 +18,7 @@ from statecore.kernel.clock import now
 from statecore.kernel.flow import Flow
 from statecore.machines.run import Run
 
+from . import trends
 from .lookup import get_machine
 from .query_params import get_text
 
@@ -34,7 +35,7 @@ def machine(request: HttpRequest, collection: str) -> HttpResponse:
     context |= _list_context(request, flow, context["search"])
     if rendering.is_fragment(request):
         return rendering.render(request, "dashboard/parts/refresh.html", context)
-    context |= {**_page_context(flow, context["search"], spread), "position": position}
+    context |= {**_page_context(request, flow, context["search"], spread), "position": position}
     return rendering.render(request, "dashboard/machine.html", context)
 
 
@@ -88,7 +89,9 @@ def _state_url(flow: Flow, parsed: search.Search, state: str) -> str:
     return f"{reverse('console:machine', args=[flow.collection])}?{query}"
 
 
-def _page_context(flow: Flow, parsed: search.Search, spread: counts.Distribution) -> dict[str, Any]:
+def _page_context(
+    request: HttpRequest, flow: Flow, parsed: search.Search, spread: counts.Distribution
+) -> dict[str, Any]:
     traffic = counts.get_traffic(flow)
     drawing = machine_drawing(
         flow,
@@ -98,7 +101,11 @@ def _page_context(flow: Flow, parsed: search.Search, spread: counts.Distribution
         rates=traffic.rates,
         forced=traffic.forced,
     )
+    chosen, kept = trends.read_choice(request), {"q": parsed.text} if parsed.text else {}
     return {
+        "trends": trends.make_query(request, {"machine": flow.entity_type, **kept}),
+        "trends_trigger": "load" if chosen else "toggle from:#trends once",
+        "shows_trends": bool(chosen),
         "drawing": drawing,
         "spread": spread,
         "hints": search.list_hints(flow),

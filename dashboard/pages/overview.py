@@ -13,6 +13,8 @@ from statecore.dashboard.queries import counts, feed, key_figures
 from statecore.journal.position import head
 from statecore.read_models import board
 
+from . import trends
+
 NAMED = 5  # of the incidents
 
 
@@ -36,6 +38,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "more_incidents": max(stats["incidents"]["open"] - NAMED, 0),
         "per_minute": stats["rates"]["transitions_per_minute"],
         "here": "overview",
+        "trends": trends.make_query(request, {}),
     }
     return rendering.render(request, "dashboard/overview.html", context)
 

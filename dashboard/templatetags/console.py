@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 from django import template
 from django.templatetags.static import static
 from django.urls import reverse
@@ -225,6 +226,12 @@ def code_spans(text: str) -> SafeString:
 def without_which(detail: str) -> str:
     """`failed 3 min ago` for `which failed 3 min ago`, where the entity is the subject already."""
     return detail.removeprefix("which ")
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """For an attribute, which the template escapes."""
+    return orjson.dumps(value).decode()
 
 
 @register.filter

@@ -5,7 +5,7 @@ import { showHolds } from "./holds.js";
 import { showWorst } from "./incidents.js";
 import { chip, element, forcedMark, readJson } from "./marks.js";
 import { showBoard } from "./tiles.js";
-import { clock, timeElement } from "./times.js";
+import { timeElement } from "./times.js";
 
 const looks = readJson("looks");
 const feed = document.getElementById("feed");
@@ -15,68 +15,6 @@ function show(board) {
   showBoard(board);
   showHolds(board.holds);
   showWorst(board.incidents);
-  draw(board.minutes);
-}
-
-// The chart: every complete minute of the last hour, and a dot for the current one, which would look like a dip.
-let chart = null;
-let latest = null; // may be replaced while the chart library loads
-async function draw(given) {
-  latest = given;
-  if (!(await plotting())) return;
-  const minutes = latest;
-  const now = Math.floor(Date.now() / 60000) * 60;
-  const times = Array.from({ length: 60 }, (_, place) => now - (59 - place) * 60);
-  const by = new Map(Object.entries(minutes).map(([minute, row]) => [Date.parse(minute) / 1000, row]));
-  const complete = (name) => times.map((at) => (at < now ? by.get(at)?.[name] ?? 0 : null));
-  const soFar = times.map((at) => (at < now ? null : by.get(at)?.transitions ?? 0));
-  const data = [times, complete("transitions"), complete("failures"), soFar];
-  if (chart) chart.setData(data);
-  else chart = make(data);
-}
-
-// The chart library loads after the numbers and the feed; a failed load is retried.
-const AGAIN = 5_000;
-let fetched = null;
-function plotting() {
-  return (fetched ??= new Promise((resolve) => {
-    const [script, style] = [element("script", ""), element("link", "")];
-    script.src = new URL("../vendor/uPlot.iife.min.js", import.meta.url);
-    script.onload = () => resolve(true);
-    script.onerror = () => {
-      fetched = null;
-      script.remove();
-      style.remove();
-      setTimeout(() => draw(latest), AGAIN);
-      resolve(false);
-    };
-    style.rel = "stylesheet";
-    style.href = new URL("../vendor/uPlot.min.css", import.meta.url);
-    document.head.append(style, script);
-  }));
-}
-
-function make(data) {
-  const box = document.getElementById("rates");
-  const colour = (name) => {
-    const probe = element("span", name);
-    document.body.append(probe);
-    const found = getComputedStyle(probe).color;
-    probe.remove();
-    return found;
-  };
-  const axis = { stroke: colour("muted"), grid: { stroke: colour("chart-grid"), width: 1 }, ticks: { show: false }, font: "11px Inter, sans-serif" };
-  const made = new uPlot({
-    width: box.clientWidth, height: box.clientHeight,
-    legend: { show: false }, cursor: { y: false },
-    axes: [{ ...axis, size: 30, values: (_, splits) => splits.map((at) => clock(new Date(at * 1000)).slice(0, 5)) }, { ...axis, size: 44 }],
-    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
-    series: [{}, { label: "transitions", stroke: colour("tone-active"), width: 2, fill: colour("chart-fill"), points: { show: false } },
-      { label: "failures", stroke: colour("tone-failed"), width: 2, points: { show: false } },
-      { label: "this minute so far", stroke: colour("tone-active"), width: 0, points: { show: true, size: 6, fill: colour("tone-active") } }],
-  }, data, box);
-  new ResizeObserver(() => made.setSize({ width: box.clientWidth, height: box.clientHeight })).observe(box);
-  return made;
 }
 
 const humanize = (name) => (name.charAt(0).toUpperCase() + name.slice(1)).replaceAll("_", " ");
@@ -122,5 +60,3 @@ follow({}, (events) => {
 }, () => location.reload());
 
 watch(show);
-// Without a message from the server the chart shows the numbers that the page was rendered with.
-setTimeout(() => { if (!latest) draw(readJson("stats").minutes); }, 2000);

@@ -36,7 +36,7 @@ export function countdown(when, at = Date.now()) {
   return `${[...parts, String(rest).padStart(2, "0")].join(":")} left`;
 }
 
-const FORMATS = { clock, ago, countdown, local: (when) => moment(when, true), length: (when) => length((Date.now() - when.getTime()) / 1000) };
+const FORMATS = { clock, ago, countdown, minute: (when) => clock(when).slice(0, 5), day: (when) => when.toDateString().slice(4, 10), local: (when) => moment(when, true), length: (when) => length((Date.now() - when.getTime()) / 1000) };
 
 export function updateTimes(root = document) {
   for (const element of root.querySelectorAll("time[data-format]")) {

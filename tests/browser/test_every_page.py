@@ -29,6 +29,7 @@ PAGES = {
     "wall": "/wall/",
     "pairing": "/wall/pair/",
     "machine": "/machines/tasks/",
+    "trends of a capability": "/capabilities/gpu/",
     "search": "/machines/tasks/?q=state:queued+run:show",
     "no match": "/machines/tasks/?q=run:nothing",
     "nothing yet": "/machines/pipeline-jobs/",

@@ -46,7 +46,7 @@ def test_a_picture_for_the_documentation(name: str, visit: Visits, tmp_path: Pat
     page = visit(path, viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
     page.wait_for_selector("body[data-ready], #freshness[data-state=live], main form")
     if name == "console-overview":
-        page.wait_for_selector("#rates canvas")
+        page.wait_for_selector("[data-chart]")
     if name == "console-entity":
         page.wait_for_selector("#why h2")
         page.get_by_role("button", name="Verify history").click()

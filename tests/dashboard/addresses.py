@@ -52,6 +52,9 @@ LISTED = [
     Page("schedule", VIEW, "new schedule"),
     Page("templates", VIEW),
     Page("template", VIEW, "template"),
+    Page("trends", VIEW),
+    Page("trends_csv", VIEW),
+    Page("capability", VIEW, ("git",)),
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
