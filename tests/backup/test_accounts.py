@@ -46,11 +46,11 @@ SECRET_URL = "https://ci.example.com/a-secret-path"
 # Every export has these. Nothing in them may be a secret.
 IN_EVERY_EXPORT = """
     Acknowledgement AgentJob AgentJobEvent Alert Anchor Approval ApprovalDecision ArchivedRange Artifact ArtifactContent
-    AuditNote Checkpoint CircuitBreaker CompensationStep DwellCount ExecutorWork ForcedStep Hold Incident IncidentEntry
-    IngestionJob OverrideCount Patch PatchLedger Phase PipelineJob PlanTemplate Recall RestoreDrill Run RunQueue
-    Schedule ScheduleOccurrence SignedCheckpoint SinkCursor StateCount SupervisedJob SupervisedWorker Task TaskAttempt
-    Task_depends_on Task_entry_gates Task_gates TestGate TestGate_depends_on TransitionCount TransitionRate TreeHashes
-    UetWorker Worker Workstream Workstream_depends_on
+    AuditNote CapabilityRollUp Checkpoint CircuitBreaker CompensationStep DwellCount DwellRollUp ExecutorWork ForcedStep
+    Hold Incident IncidentEntry IngestionJob LoadRollUp OverrideCount Patch PatchLedger Phase PipelineJob PlanTemplate
+    Recall RestoreDrill Run RunQueue Schedule ScheduleOccurrence SignedCheckpoint SinkCursor StateCount SupervisedJob
+    SupervisedWorker Task TaskAttempt Task_depends_on Task_entry_gates Task_gates TestGate TestGate_depends_on
+    TransitionCount TransitionRate TransitionRollUp TreeHashes UetWorker Worker Workstream Workstream_depends_on
 """
 ONLY_ENCRYPTED = """
     admin.LogEntry auth.Group auth.Group_permissions auth.Permission auth.User auth.User_groups
