@@ -124,7 +124,7 @@ def round_up(value: float, unit: str = COUNT) -> float:
         return 1
     if unit == SECONDS and value <= DAY:
         return next(each for each in DURATIONS if each >= value)
-    power = 10 ** floor(log10(value))
+    power: float = 10 ** floor(log10(value))
     return next(each * power for each in (1, 2, 5, 10) if each * power >= value * 0.999)
 
 

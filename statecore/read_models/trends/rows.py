@@ -57,7 +57,8 @@ def select(model: type[RollUp], period: Period) -> QuerySet[Any]:
     rows: QuerySet[Any] = model._default_manager.filter(
         resolution=period.resolution, start__gte=period.previous_start, start__lt=period.end
     )
-    return rows.order_by().annotate(step=Step(period))
+    numbered: QuerySet[Any] = rows.order_by().annotate(step=Step(period))
+    return numbered
 
 
 def find_first(period: Period) -> datetime | None:
