@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render as render_template
 from django.utils.cache import patch_vary_headers
 
+from statecore import sessions as session_checks
 from statecore.kernel import extensions
 from statecore.kernel.flow import Flow
 from statecore.read_models.distrust import is_any_data_unverified
@@ -93,6 +94,9 @@ class FrameContext:
         user: Any = self.request.user
         visible = [page for page in extensions.pages if user.has_perm(page.permission)]
         return [(f"console:{page.route.name}", page.title) for page in visible]
+
+    def is_break_glass(self) -> bool:
+        return self.request.user.is_authenticated and session_checks.is_break_glass(self.request.session)
 
     def unverified_data(self) -> bool:
         return is_any_data_unverified()

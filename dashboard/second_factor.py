@@ -1,4 +1,4 @@
-"""Two-factor authentication: codes from an authenticator app, and recovery codes for when the app is lost.
+"""Two-factor authentication: codes from an authenticator app, passkeys, and recovery codes for when these are lost.
 
 Between the password and the code the user is not logged in: the session stores the user's id for a few minutes.
 Wrong codes count towards the lockout like wrong passwords.
@@ -29,6 +29,9 @@ from statecore import sessions
 from statecore.accounts import caller
 from statecore.journal import accounts
 from statecore.kernel.clock import now
+from statecore.records import Passkey
+
+from . import passkeys
 
 OFF = "off"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -46,9 +49,13 @@ def get_device(user: Any) -> TOTPDevice | None:
     return None if is_off() else TOTPDevice.objects.filter(user=user, confirmed=True).first()
 
 
+def is_set_up(user: Any) -> bool:
+    return get_device(user) is not None or (not is_off() and Passkey.objects.filter(user=user).exists())
+
+
 def is_due(user: Any) -> bool:
     """Whether this user needs more than a password."""
-    return sessions.second_factor_is_required() or get_device(user) is not None
+    return sessions.second_factor_is_required() or is_set_up(user)
 
 
 # Login
@@ -76,6 +83,20 @@ def is_locked(request: HttpRequest, user: Any) -> bool:
     return not AxesProxyHandler.is_allowed(request, {"username": user.get_username()})
 
 
+def verify(request: HttpRequest, user: Any) -> bool:
+    """Whether the form has a valid code, or the response of one of the user's passkeys."""
+    response = request.POST.get("passkey", "")
+    if not response:
+        return verify_code(request, user, request.POST.get("code", ""))
+    return passkeys.prove(request, user, response) or _count_failure(request, user)
+
+
+def _count_failure(request: HttpRequest, user: Any) -> bool:
+    """Towards the lockout."""
+    user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
+    return False
+
+
 def verify_code(request: HttpRequest, user: Any, given: str) -> bool:
     """Whether this is a valid code from the user's app, or a recovery code, which is then used up."""
     code = normalize_code(given)
@@ -87,10 +108,7 @@ def verify_code(request: HttpRequest, user: Any, given: str) -> bool:
         if isinstance(used, StaticDevice):
             actor = caller.get_request_actor(request, user)
             accounts.record(accounts.Action.RECOVERY_CODE_USED, accounts.Account.of_user(user), actor=actor)
-    if used is not None:
-        return True
-    user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
-    return False
+    return used is not None or _count_failure(request, user)
 
 
 def normalize_code(given: str) -> str:
@@ -120,6 +138,14 @@ def confirm_enrolment(user: Any, given: str) -> list[str]:
         return make_recovery_codes(user)
 
 
+def add_passkey(request: HttpRequest, user: Any) -> list[str] | None:
+    """Adds the passkey of the form; returns recovery codes if there are none yet, None if the response is not valid."""
+    with transaction.atomic():
+        if passkeys.create(request, user, request.POST.get("name", ""), request.POST.get("passkey", "")) is None:
+            return None
+        return [] if count_recovery_codes(user) else make_recovery_codes(user)
+
+
 def make_recovery_codes(user: Any) -> list[str]:
     """New codes, stored as hashes; earlier ones become invalid."""
     texts = [base64.b32encode(secrets.token_bytes(RECOVERY_BYTES)).decode().lower() for _ in range(RECOVERY_CODES)]
@@ -136,9 +162,11 @@ def count_recovery_codes(user: Any) -> int:
 
 
 def remove(user: Any) -> bool:
+    """Removes the app, all passkeys and the recovery codes."""
     with transaction.atomic():
         StaticDevice.objects.filter(user=user).delete()
-        return bool(TOTPDevice.objects.filter(user=user).delete()[0])
+        counts = [model.objects.filter(user=user).delete()[0] for model in (TOTPDevice, Passkey)]
+        return any(counts)
 
 
 def hash_code(code: str) -> str:

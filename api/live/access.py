@@ -115,11 +115,11 @@ def _list_visible_types(user: Any, permission: str) -> frozenset[str]:
 
 
 def _get_session_user(session_key: str) -> Any:
-    """Return the user of a valid session, None without one or if a required second factor is missing."""
+    """Return the user of a valid session, None without one or if the settings do not accept it."""
     store: Any = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     request: Any = SimpleNamespace(session=store)
     user = get_user(request)
-    return user if user.is_authenticated and not sessions.lacks_second_factor(user, store) else None
+    return user if user.is_authenticated and sessions.is_accepted(user, store) else None
 
 
 def find_revoked(callers: Iterable[Caller]) -> set[Caller]:

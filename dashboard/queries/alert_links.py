@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from statecore.delivery.sinks.alert_rules import get_limit, list_entry_rules
+from statecore.journal.accounts import VIEW_ACCOUNTS, Action
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
 from statecore.kernel.flow import Flow
@@ -102,11 +103,17 @@ def _webhook(alert: Alert) -> Link:
     return Link(reverse("console:webhook", args=[alert.key]), "statecore.view_webhook")
 
 
+def _break_glass(alert: Alert) -> Link:
+    query = urlencode({"account": alert.key, "action": str(Action.BREAK_GLASS_USED)})
+    return Link(f"{reverse('console:accounts')}?{query}", VIEW_ACCOUNTS)
+
+
 def _missing_worker(alert: Alert) -> Link:
     return _entities(Task.flow, f"state:{TaskState.QUEUED}")
 
 
 LISTS: dict[str, Callable[[Alert], Link | None]] = {
+    "break_glass": _break_glass,
     "failure_rate": _failures,
     "retry_rate": _retries,
     "override_spike": _overrides,

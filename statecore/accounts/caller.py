@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from django.utils.deprecation import MiddlewareMixin
 from ..kernel.actors import ANONYMOUS, THE_SYSTEM, Actor, Channel, Kind
 
 _request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
+_actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 COMMAND = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
@@ -32,7 +35,19 @@ class RememberRequest(MiddlewareMixin):
         return response
 
 
+@contextmanager
+def acting_as(actor: Actor) -> Iterator[None]:
+    """Attributes the changes of accounts in this block to an actor, such as what the provider of sign-ins causes."""
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
 def get_current_actor() -> Actor:
+    if actor := _actor.get():
+        return actor
     request = _request.get()
     return get_process_actor(sys.argv) if request is None else get_request_actor(request)
 

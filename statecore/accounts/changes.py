@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
@@ -20,6 +21,7 @@ from django.http import HttpRequest
 
 from ..journal.accounts import UNKNOWN, Account, Action, record
 from ..kernel.actors import Actor, Kind
+from ..records import Passkey
 from .caller import get_current_actor, get_request_actor
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def connect() -> None:
     user_logged_in.connect(_record_login)
     user_logged_out.connect(_record_logout)
     user_login_failed.connect(_record_failed_login)
+    _connect_passkeys()
     # A project with another login need not have these.
     if apps.is_installed("django_otp.plugins.otp_totp"):
         _connect_second_factors()
@@ -65,6 +68,12 @@ def _connect_second_factors() -> None:
     post_save.connect(_record_enrolment, sender=TOTPDevice)
     post_delete.connect(_record_removed_factor, sender=TOTPDevice)
     post_save.connect(_record_recovery_codes, sender=StaticDevice)
+
+
+def _connect_passkeys() -> None:
+    _save_in_transactions(Passkey)
+    post_save.connect(_record_passkey, sender=Passkey)
+    post_delete.connect(_record_removed_passkey, sender=Passkey)
 
 
 def _connect_lockouts() -> None:
@@ -174,19 +183,31 @@ def _record_recovery_codes(sender: Any, instance: StaticDevice, created: bool, *
         _record_factor(Action.RECOVERY_CODES_CREATED, instance)
 
 
-def _record_factor(action: Action, device: Any) -> None:
+def _record_passkey(sender: Any, instance: Passkey, created: bool, **_: Any) -> None:
+    if created:
+        _record_factor(Action.SECOND_FACTOR_ENROLLED, instance, {"passkey": instance.name})
+
+
+def _record_removed_passkey(sender: Any, instance: Passkey, **_: Any) -> None:
+    _record_factor(Action.SECOND_FACTOR_REMOVED, instance, {"passkey": instance.name})
+
+
+def _record_factor(action: Action, device: Any, facts: dict[str, Any] | None = None) -> None:
     """The caller that enrols during a login has not logged in yet: it is known by its password."""
     actor = get_current_actor()
     if actor.account is None and actor.kind is Kind.OPERATOR:
         actor = Actor.operator(device.user, actor.channel, actor.address)
-    record(action, Account.of_user(device.user), actor=actor)
+    record(action, Account.of_user(device.user), actor=actor, facts=facts)
 
 
 # Logins
 
 
 def _record_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
-    record(Action.LOGGED_IN, Account.of_user(user), actor=get_request_actor(request, user))
+    issuer, actor = user.__dict__.get("_issuer"), get_request_actor(request, user)
+    record(Action.LOGGED_IN, Account.of_user(user), actor=actor, facts={"issuer": issuer} if issuer else {})
+    if settings.STATECORE_SIGN_IN_ONLY and issuer is None and user.has_usable_password():
+        record(Action.BREAK_GLASS_USED, Account.of_user(user), actor=actor)
 
 
 def _record_logout(sender: Any, request: HttpRequest, user: User | None, **_: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
@@ -18,6 +19,7 @@ from ..kernel.transition import Severity
 from ..storage.journal_rules import ACCOUNT
 from .entries import append_entry
 from .event_names import EventKind
+from .events import Event
 
 ENTITY_TYPE = ACCOUNT
 VIEW_ACCOUNTS = "statecore.view_accounts"
@@ -31,6 +33,12 @@ class Action(models.TextChoices):
     LOGIN_FAILED = "login_failed"
     LOCKED_OUT = "locked_out"
     SESSION_ENDED = "session_ended"
+    # Single sign-on.
+    IDENTITY_LINKED = "identity_linked"
+    SIGN_IN_REFUSED = "sign_in_refused"
+    ACCESS_LOST = "access_lost"
+    ACCESS_REGAINED = "access_regained"
+    BREAK_GLASS_USED = "break_glass_used"
     CREATED = "account_created"
     CHANGED = "account_changed"
     DELETED = "account_deleted"
@@ -69,6 +77,9 @@ class Action(models.TextChoices):
 SEVERITIES = {
     Action.LOGIN_FAILED: Severity.WARNING,
     Action.LOCKED_OUT: Severity.ERROR,
+    Action.SIGN_IN_REFUSED: Severity.WARNING,
+    Action.ACCESS_LOST: Severity.WARNING,
+    Action.BREAK_GLASS_USED: Severity.ERROR,
     Action.OVERRIDE_REFUSED: Severity.WARNING,
 }
 
@@ -102,6 +113,14 @@ def resolve_ids(given: Iterable[str]) -> list[str]:
     users = get_user_model()._default_manager.filter(username__in=names)
     found = {user.get_username(): Account.of_user(user).id for user in users}
     return [found.get(each, each) for each in given]
+
+
+def list_break_glass_logins(names: Iterable[str], since: datetime) -> list[Event]:
+    """Return the latest login past single sign-on of each of these accounts, if there is one since then."""
+    users = get_user_model()._default_manager.filter(username__in=names)
+    chains = Event.objects.filter(entity_type=ENTITY_TYPE, trigger=Action.BREAK_GLASS_USED, timestamp__gte=since)
+    latest = [chains.filter(entity_id=Account.of_user(user).id).order_by("-sequence").first() for user in users]
+    return [entry for entry in latest if entry is not None]
 
 
 def record(action: Action, account: Account, *, actor: Actor, facts: Mapping[str, Any] | None = None) -> str:

@@ -23,7 +23,8 @@ EXECUTORS = [
 ]
 # Until the application configures logging.
 LOGS = f"--log-config={Path(__file__).with_name('server_logs.json')}"
-UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--lifespan=on", LOGS]
+# The application reads the headers of trusted proxies itself.
+UVICORN = [*PYTHON, "uvicorn", "--no-access-log", "--no-proxy-headers", "--lifespan=on", LOGS]
 # Messages are encoded once for all clients; compression would run for each client. Clients send little.
 UVICORN += [
     "--ws-per-message-deflate=false",
@@ -39,9 +40,7 @@ REST = [*GRANIAN, "--blocking-threads=8", "--blocking-threads-idle-timeout=600",
 
 def web(env: Environment) -> list[str]:
     """Serves everything: alone the whole site, behind a proxy the WebSockets, streams and long polls."""
-    proxies = ",".join(env.trusted_proxies)
-    trust = f"--forwarded-allow-ips={proxies}" if proxies else "--no-proxy-headers"
-    return [*WEB, trust, "--host", env.host, "--port", str(env.port)]
+    return [*WEB, "--host", env.host, "--port", str(env.port)]
 
 
 def rest(env: Environment) -> list[str]:

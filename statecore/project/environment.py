@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104  compared with, not bound to
 SHORTEST_TOKEN = 16
 SPOOL_BYTES = 1_048_576
+HEADER_NAME = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 # A percentage is judged only from the least number of cases on.
 ALERT_LIMITS = {
     "failure_percent": 10, "failure_minutes": 5, "failure_least": 10,
@@ -150,6 +152,62 @@ def _https(given: bool, info: ValidationInfo) -> bool:
     """Without a trusted proxy every request looks like plain HTTP and would be redirected for ever."""
     if given and info.data.get("trusted_proxies") == []:
         raise ValueError("is 1, but STATECORE_TRUSTED_PROXIES does not name the proxy that terminates TLS")
+    return given
+
+
+def _issuer(given: str) -> str:
+    if not given:
+        return given
+    url = urlsplit(given)
+    if url.scheme != "https" and not (url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")):
+        raise ValueError(f"is {given[:200]!r}, but it must begin with https://")
+    if not url.hostname or url.query or url.fragment:
+        raise ValueError(f"is {given[:200]!r}, but it must be the address of an OpenID provider without a query")
+    return given
+
+
+def _client_id(given: str, info: ValidationInfo) -> str:
+    if info.data.get("oidc_issuer") and not given:
+        raise ValueError("is needed with STATECORE_OIDC_ISSUER")
+    return given
+
+
+def _header_name(given: str) -> str:
+    if given and not HEADER_NAME.fullmatch(given):
+        raise ValueError(f"is {given[:200]!r}, but it must be the name of a header of letters, digits and hyphens")
+    return given
+
+
+def _identity_header(given: str, info: ValidationInfo) -> str:
+    """Without a trusted proxy every caller could send it."""
+    if _header_name(given) and info.data.get("trusted_proxies") == []:
+        raise ValueError("needs STATECORE_TRUSTED_PROXIES, the addresses of the proxies that may send it")
+    if given and info.data.get("oidc_issuer"):
+        raise ValueError("cannot be combined with STATECORE_OIDC_ISSUER")
+    return given
+
+
+def _sign_in_groups(given: list[str]) -> dict[str, str]:
+    found = {}
+    for word in given:
+        theirs, _, ours = (part.strip() for part in word.rpartition("="))
+        if not theirs or not ours:
+            raise ValueError(f"has {word[:200]!r}, but it must read their-group=our-group")
+        found[theirs] = ours
+    return found
+
+
+def _single_sign_on(given: Any, info: ValidationInfo) -> Any:
+    """Refuses a setting that has no effect without a provider: the operator expects one that is missing."""
+    if given and not (info.data.get("oidc_issuer") or info.data.get("identity_header")):
+        raise ValueError("needs STATECORE_OIDC_ISSUER or STATECORE_IDENTITY_HEADER")
+    return given
+
+
+def _required_group(given: str, info: ValidationInfo) -> str:
+    has_provider = info.data.get("oidc_issuer") or info.data.get("identity_header")
+    if has_provider and not given and info.data.get("sign_in_groups") == {}:
+        raise ValueError("or STATECORE_SIGN_IN_GROUPS is needed: without them no account may sign in")
     return given
 
 
@@ -340,6 +398,7 @@ def _setting(group: str, variable: str, description: str, default: str | None = 
 
 network = partial(_setting, "Network and storage")
 access = partial(_setting, "Access and limits")
+sign_in = partial(_setting, "Single sign-on")
 timing = partial(_setting, "Timeouts and retention")
 execution = partial(_setting, "Gates, patches and rollbacks")
 proofs = partial(_setting, "Proofs and witnesses")
@@ -464,7 +523,7 @@ class Environment(BaseSettings):
     )
     second_factor: Literal["off", "optional", "required"] = access(
         "STATECORE_SECOND_FACTOR",
-        "whether users log in with a code of their authenticator app: `optional`, `required` or `off`",
+        "whether users log in with a code of their authenticator app or a passkey: `optional`, `required` or `off`",
         "optional",
     )
     session_idle_minutes: Number = access(
@@ -491,6 +550,65 @@ class Environment(BaseSettings):
         "120000", ge=1, le=1_000_000_000,
     )  # fmt: skip
     debug: Flag = access("STATECORE_DEBUG", "`1` shows tracebacks in responses: never in production", "0")
+
+    oidc_issuer: Annotated[str, AfterValidator(_issuer)] = sign_in(
+        "STATECORE_OIDC_ISSUER",
+        "`https://login.example.com/realms/staff`: OpenID provider with which people sign in to the console, exactly as"
+        " it names itself",
+    )
+    oidc_client_id: Annotated[str, AfterValidator(_client_id)] = sign_in(
+        "STATECORE_OIDC_CLIENT_ID", "name of Statecore at the provider"
+    )
+    oidc_client_secret: str = sign_in(
+        "STATECORE_OIDC_CLIENT_SECRET", "secret of Statecore at the provider; default: none, as a public client"
+    )
+    oidc_name: str = sign_in("STATECORE_OIDC_NAME", "name of the provider on the login page", "single sign-on")
+    oidc_scopes: Annotated[tuple[str, ...], Words] = sign_in(
+        "STATECORE_OIDC_SCOPES", "scopes that are requested, separated by commas", "openid, profile"
+    )
+    oidc_name_claim: str = sign_in(
+        "STATECORE_OIDC_NAME_CLAIM", "claim from which new accounts get their names", "preferred_username"
+    )
+    oidc_groups_claim: str = sign_in(
+        "STATECORE_OIDC_GROUPS_CLAIM", "claim that lists the groups of a person: a list, or one text", "groups"
+    )
+    identity_header: Annotated[str, AfterValidator(_identity_header)] = sign_in(
+        "STATECORE_IDENTITY_HEADER",
+        "`X-Forwarded-User`: header in which the proxies of `STATECORE_TRUSTED_PROXIES` name the person that they have"
+        " authenticated; instead of an OpenID provider",
+    )
+    identity_groups_header: Annotated[str, AfterValidator(_header_name)] = sign_in(
+        "STATECORE_IDENTITY_GROUPS_HEADER",
+        "header in which the same proxies list the groups of the person, separated by commas",
+        "X-Forwarded-Groups",
+    )
+    sign_in_groups: Annotated[
+        dict[str, str], AfterValidator(_single_sign_on), BeforeValidator(_sign_in_groups), Words
+    ] = sign_in(
+        "STATECORE_SIGN_IN_GROUPS",
+        "`engineers=operator, on-call=supervisor`: groups of the provider and the groups that they give here, separated"
+        " by commas; every sign-in sets these groups",
+    )
+    sign_in_required_group: Annotated[str, AfterValidator(_required_group), AfterValidator(_single_sign_on)] = sign_in(
+        "STATECORE_SIGN_IN_REQUIRED_GROUP",
+        "group of the provider without which an account is deactivated; default: any of `STATECORE_SIGN_IN_GROUPS`",
+    )
+    sign_in_minutes: Number = sign_in(
+        "STATECORE_SIGN_IN_MINUTES",
+        "minutes after which a session has to be confirmed by the provider, which pages do automatically after half of"
+        " them",
+        "60", ge=2, le=10_080,
+    )  # fmt: skip
+    sign_in_only: Annotated[Flag, AfterValidator(_single_sign_on)] = sign_in(
+        "STATECORE_SIGN_IN_ONLY",
+        "`1` refuses passwords, except for the accounts in `STATECORE_BREAK_GLASS_ACCOUNTS`",
+        "0",
+    )
+    break_glass_accounts: Annotated[frozenset[str], AfterValidator(_single_sign_on), Words] = sign_in(
+        "STATECORE_BREAK_GLASS_ACCOUNTS",
+        "`emergency-1, emergency-2`: accounts that may log in with a password although `STATECORE_SIGN_IN_ONLY` is set;"
+        " each of these logins is an error in the account journal",
+    )
 
     deadlines: Annotated[dict[str, float], BeforeValidator(_deadlines), Words] = timing(
         "STATECORE_DEADLINES",

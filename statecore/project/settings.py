@@ -112,6 +112,8 @@ LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "console:login"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
+    # Before the backend that checks passwords.
+    "statecore.accounts.password_gate.PasswordGate",
     "django.contrib.auth.backends.ModelBackend",
 ]
 PASSWORD_HASHERS = [

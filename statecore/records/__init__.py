@@ -12,8 +12,10 @@ from .compensation_step import CompensationStep
 from .counter import DwellCount, OverrideCount, StateCount, TransitionCount, TransitionRate
 from .default_grant import DefaultGrant
 from .executor_work import ExecutorWork
+from .external_identity import ExternalIdentity
 from .hold import Hold
 from .incident import Incident, IncidentEntity, IncidentEntry
+from .passkey import Passkey
 from .patch import Patch
 from .phase import Phase
 from .plan_template import PlanTemplate
@@ -33,9 +35,9 @@ from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "CapabilityRollUp", "Checkpoint", "CompensationStep",
-    "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ForcedStep", "Hold", "Incident", "IncidentEntity",
-    "IncidentEntry", "LoadRollUp", "LogChunk", "OverrideCount", "Patch", "Phase", "PlanTemplate", "ProcessReport",
-    "Recall", "RestoreDrill", "RunQueue", "Schedule", "ScheduleOccurrence", "SinkCursor", "StateCount", "TaskAttempt",
-    "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate", "TransitionRollUp", "Webhook",
-    "WebhookBacklog", "WebhookDelivery",
+    "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ExternalIdentity", "ForcedStep", "Hold", "Incident",
+    "IncidentEntity", "IncidentEntry", "LoadRollUp", "LogChunk", "OverrideCount", "Passkey", "Patch", "Phase",
+    "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule", "ScheduleOccurrence",
+    "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
+    "TransitionRollUp", "Webhook", "WebhookBacklog", "WebhookDelivery",
 ]  # fmt: skip

@@ -36,12 +36,18 @@ NOT_FOR_EXECUTORS = {
     "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog", "statecore.transitionrollup",
     "statecore.treehashes",
 }  # fmt: skip
-# Tokens, and what webhooks send where.
-CLOSED_TO_EXECUTORS = {"statecore.token", "statecore.webhook", "statecore.webhookbacklog", "statecore.webhookdelivery"}
+# Tokens and other ways to log in, and what webhooks send where.
+CLOSED_TO_EXECUTORS = {
+    "statecore.externalidentity", "statecore.passkey", "statecore.token", "statecore.webhook",
+    "statecore.webhookbacklog", "statecore.webhookdelivery",
+}  # fmt: skip
 # Executors declare their work to the other processes; only the owner takes it back.
 FOR_EXECUTORS = {"statecore.executorwork"}
 # Hashes, secrets and URLs; and stored responses, which may repeat what a caller alone may read.
-SECRET = {"statecore.token", "statecore.idempotencyrecord", "statecore.webhook", "statecore.webhookdelivery"}
+SECRET = {
+    "statecore.externalidentity", "statecore.idempotencyrecord", "statecore.passkey", "statecore.token",
+    "statecore.webhook", "statecore.webhookdelivery",
+}  # fmt: skip
 # Accounts, tokens and webhooks without what is secret in them.
 VISIBLE_COLUMNS = {
     "auth.user": ("id", "username", "is_active", "is_staff", "is_superuser", "last_login", "date_joined"),

@@ -55,8 +55,8 @@ IN_EVERY_EXPORT = """
 ONLY_ENCRYPTED = """
     admin.LogEntry auth.Group auth.Group_permissions auth.Permission auth.User auth.User_groups
     auth.User_user_permissions contenttypes.ContentType dashboard.Display dashboard.Preference dashboard.SavedView
-    otp_static.StaticDevice otp_static.StaticToken otp_totp.TOTPDevice statecore.DefaultGrant statecore.Token
-    statecore.Webhook statecore.WebhookBacklog
+    otp_static.StaticDevice otp_static.StaticToken otp_totp.TOTPDevice statecore.DefaultGrant
+    statecore.ExternalIdentity statecore.Passkey statecore.Token statecore.Webhook statecore.WebhookBacklog
 """
 
 

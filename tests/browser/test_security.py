@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.site import PASSWORD, log_in
 from tests.browser.test_every_page import violations
 from tests.browser.visits import Visits
+from tests.support import openid
 
 EVIL = """<img src=x onerror="console.error('evil')"><script>console.error('evil')</script>"><svg onload=alert(1)>"""
 
@@ -29,7 +30,7 @@ def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, vi
     expect(page.locator("svg.qr")).to_be_visible()
     assert violations(page) == []
     page.get_by_label("Current code from the app").fill(code_from(page))
-    page.get_by_label("Your password").fill(PASSWORD)
+    page.locator("#password").fill(PASSWORD)
     page.get_by_role("button", name="Turn on 2FA").click()
     codes = page.locator("#recovery-codes li").all_inner_texts()
     assert len(codes) == 8
@@ -47,6 +48,65 @@ def test_two_factor_authentication_with_an_app_and_a_recovery_code(site: Any, vi
     other.get_by_label("Code").fill(codes[0].upper())
     other.keyboard.press("Enter")
     expect(other.get_by_role("heading", level=1)).to_have_text("Incidents")
+
+
+def test_a_passkey_is_added_and_used_to_log_in(site: Any, visit: Visits) -> None:
+    """With a virtual authenticator of the browser, under the content security policy."""
+    site.do("person", name="key-holder")
+    page = visit("/healthz", who="stranger")
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("WebAuthn.enable")
+    options = {"protocol": "ctap2", "transport": "usb", "automaticPresenceSimulation": True}
+    devtools.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+    # An address is no name of a site, so no passkey belongs to it.
+    home = site.url.replace("127.0.0.1", "localhost")
+    page.goto(f"{home}/login/?next=/second-factor/")
+    log_in(page, "key-holder")
+    page.get_by_label("Name", exact=True).fill("my key")
+    page.locator("#passkey-password").fill(PASSWORD)
+    page.get_by_role("button", name="Add passkey").click()
+    expect(page.locator("#recovery-codes li")).to_have_count(8)
+    expect(page.get_by_role("cell", name="my key")).to_be_visible()
+    assert violations(page) == []
+
+    page.context.clear_cookies()
+    page.goto(f"{home}/login/?next=/second-factor/")
+    log_in(page, "key-holder")
+    expect(page.get_by_role("button", name="Use a passkey")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Two-factor authentication")
+    page.get_by_role("button", name="Turn off 2FA").click()
+    expect(page.get_by_role("status").filter(has_text="is off")).to_be_visible()
+
+
+def test_people_sign_in_with_a_provider(site: Any, visit: Visits) -> None:
+    """Under the content security policy, which refuses forms that lead to other sites."""
+    with openid.running() as provider:
+        site.close_web()
+        site.open_web(
+            STATECORE_OIDC_ISSUER=provider.issuer,
+            STATECORE_OIDC_CLIENT_ID=openid.CLIENT,
+            STATECORE_OIDC_CLIENT_SECRET=openid.SECRET,
+            STATECORE_OIDC_NAME="Example Corporation",
+            STATECORE_SIGN_IN_GROUPS="engineers=supervisor",
+            STATECORE_SIGN_IN_ONLY="1",
+            STATECORE_BREAK_GLASS_ACCOUNTS="admin",
+        )
+        page = visit("/login/?next=/incidents/", who="stranger", viewport={"width": 360, "height": 740})
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert violations(page) == [], theme
+        page.get_by_role("link", name="Continue with Example Corporation").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Incidents")
+        other = visit("/login/", who="stranger")
+        other.get_by_text("Break-glass login").click()
+        log_in(other, "admin")
+        expect(other.locator(".banner.bad")).to_contain_text("Break-glass login")
+        assert violations(other) == []
+        site.close_web()
+        site.open_web()
+    visit.expect_errors()  # the browser reports the server that was away
 
 
 def test_markup_in_any_field_stays_text(site: Any, visit: Visits) -> None:

@@ -86,7 +86,8 @@ LISTED = [
 ]
 # Routes that take a POST, or that serve visitors who are not logged in.
 NOT_PAGES = {
-    *("login", "code", "enrol", "logout", "preferences", "acknowledge", "silence", "approve", "revoke"),
+    *("login", "single_sign_on", "single_sign_on_callback"),
+    *("code", "enrol", "logout", "preferences", "acknowledge", "silence", "approve", "revoke"),
     *("stuck", "incident_action"),
     *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
     *("webhook_action",),

@@ -32,7 +32,7 @@ from statecore.machines.test_gate import TestGate
 from statecore.operations import backup
 from statecore.operations.incidents import sweep
 from statecore.project import commands
-from statecore.records import Incident, Patch
+from statecore.records import ExternalIdentity, Incident, Patch
 from statecore.scheduling import breakers
 from statecore_client.transparency.witness import create_witness_key
 from tests.agent.process import state, submit, wait_for_state
@@ -317,6 +317,13 @@ def a_second_person_is_required(workspace: Workspace, page: str) -> Iterator[Non
 
 
 @contextmanager
+def an_account_with_a_password(workspace: Workspace, page: str) -> Iterator[None]:
+    ann = User.objects.create_user("ann")
+    yield
+    assert ExternalIdentity.objects.get(subject="7c1d2f04").user == ann
+
+
+@contextmanager
 def a_read_only_console(workspace: Workspace, page: str) -> Iterator[None]:
     reader = Client()
     reader.force_login(User.objects.get(username="ada"))
@@ -350,6 +357,7 @@ SCENARIOS: dict[str, Scenario] = {
     "docs/how-to/run-a-witness.md": a_witness,
     "docs/how-to/run-the-demo.md": simulated_agents,
     GATES_AND_PATCHES: gates_and_a_patch,
+    "docs/how-to/sign-in.md": an_account_with_a_password,
     "docs/how-to/read-only-console.md": a_read_only_console,
     "docs/how-to/monitor-with-prometheus.md": a_trace_collector,
     "docs/how-to/run-a-plan-on-a-schedule.md": a_template_file,

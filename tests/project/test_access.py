@@ -7,7 +7,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 # A display that is not paired shows its pairing code. The page for the second factor redirects without a password.
-OPEN = {"healthz", "readyz", "login/", "wall/pair/", "wall/pair/status/"}
+SIGN_IN = {"login/", "login/sso/", "login/sso/callback/"}
+OPEN = {"healthz", "readyz", "wall/pair/", "wall/pair/status/", *SIGN_IN}
 
 
 def routes(resolver: URLResolver, prefix: str = "") -> list[tuple[str, URLPattern]]:

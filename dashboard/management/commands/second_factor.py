@@ -25,6 +25,6 @@ class Command(BaseCommand):
             gone = second_factor.remove(found)
             self.stdout.write(f"{user}: {'turned off' if gone else 'was not set up'}")
             return
-        has = second_factor.get_device(found) is not None
+        has = second_factor.is_set_up(found)
         left = second_factor.count_recovery_codes(found)
         self.stdout.write(f"{user}: {f'set up, {left} recovery codes left' if has else 'not set up'}")

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet, Sum
 
+from ...journal import accounts
 from ...kernel import extensions, registry
 from ...kernel.clock import format_utc
 from ...kernel.flow import Flow
@@ -32,6 +33,7 @@ from ...scheduling import deadlines
 
 MAX_STUCK_IDS = 20  # listed in one alert
 MAX_WEBHOOKS = 50  # alerts about disabled webhooks at a time, the oldest first
+BREAK_GLASS_WINDOW = timedelta(hours=1)
 MAX_DECISIONS = 50  # alerts about decisions at a time, the oldest first
 OVERDUE_DRILL = restore_drill.EVERY + restore_drill.REPEATED_AFTER
 # Workers without work that leave without signing off: a sweep ends them after this time. It is an alert only if not.
@@ -183,6 +185,14 @@ def find_disabled_webhooks(at: datetime) -> Iterator[Violation]:
         yield Violation(webhook.pk, detail, {"webhook": webhook.pk})
 
 
+def find_break_glass_logins(at: datetime) -> Iterator[Violation]:
+    """Yields a violation for each account that has used a password lately although single sign-on is required."""
+    names = settings.STATECORE_BREAK_GLASS_ACCOUNTS if settings.STATECORE_SIGN_IN_ONLY else ()
+    for entry in accounts.list_break_glass_logins(names, since=at - BREAK_GLASS_WINDOW):
+        detail = f"{entry.actor} logged in with a password at {format_utc(entry.timestamp)}"
+        yield Violation(entry.entity_id, detail, {"account": entry.entity_id})
+
+
 # The silent processes that the last evaluation found. After an outage of the database all are silent for a moment.
 _silent_before: set[int] = set()
 
@@ -255,6 +265,11 @@ ENTRY_RULES = (
 )  # fmt: skip
 
 COUNT_RULES = (
+    CountRule(
+        "break_glass", Severity.CRITICAL,
+        "a break-glass account has logged in with a password within an hour although single sign-on is required",
+        find_break_glass_logins,
+    ),
     CountRule(
         "failure_rate", Severity.CRITICAL,
         "of at least {failure_least} transitions within {failure_minutes} minutes, more than {failure_percent} % were "
