@@ -11,6 +11,9 @@ from statecore.kernel import registry
 from statecore.kernel.checks import problems
 from statecore.kernel.flow import Flow
 
+# Checks of Django 6.1 itself read the database.
+pytestmark = pytest.mark.django_db
+
 
 def changed(entity_type: str, **attributes) -> Flow:
     flow = copy(registry.flow(entity_type))
