@@ -42,6 +42,23 @@ def world() -> None:
     age("task", "show-t1", 4000)
     Alert.objects.create(rule="by_hand", key="show", severity="critical", detail="something is late", opened_at=now())
     sweep()
+    record_transitions()
+
+
+def record_transitions() -> None:
+    """Adds what the sequencer would have counted some minutes ago: charts do not show the current minute."""
+    from datetime import timedelta
+
+    from statecore.kernel.clock import now
+    from statecore.records import LoadRollUp, TransitionRollUp
+    from statecore.records.roll_up import Load, Resolution
+
+    period = {"resolution": Resolution.MINUTE, "start": Resolution.MINUTE.truncate(now() - timedelta(minutes=10))}
+    edge = {**period, "entity_type": "task", "from_state": "running", "to_state": "failed"}
+    TransitionRollUp.objects.create(**edge, count=3, failures=3)
+    for measure, total in ((Load.SLOTS, 4), (Load.BUSY, 3), (Load.QUEUED, 5)):
+        LoadRollUp.objects.create(**period, measure=measure.value, subject="gpu", total=total, samples=1)
+        LoadRollUp.objects.create(**period, measure=measure.value, subject="", total=total, samples=1)
 
 
 def age(machine: str, entity_id: str, seconds: int) -> None:

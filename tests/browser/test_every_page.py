@@ -69,7 +69,7 @@ def violations(page: Any, *rules: str) -> list[str]:
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Visits) -> None:
     page = visit(path, who="admin" if path.startswith("/admin/") else "supervisor")
-    page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("#feed li")
+    page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("[data-chart]")
     every_look_holds(page)
 
 
