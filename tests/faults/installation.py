@@ -41,17 +41,27 @@ class Installation:
         self.home = Path(site.variables["STATECORE_HOME"])
         self.redis = Redis.from_url(redis_url.embedded(self.home), socket_timeout=5)
         self.runs: list[str] = []
+        self.pause = threading.Event()
 
     def read_health(self) -> dict[str, Any]:
+        self.pause.wait(0.25)  # a request takes the installation longer than the pause between two looks of `until`
         try:
-            return dict(httpx.get(f"{self.client.url}/readyz", timeout=8).json())
+            return dict(httpx.get(f"{self.client.url}readyz", timeout=20).json())
         except (httpx.TransportError, ValueError):
             return {}
 
-    def shows(self, check: str, words: str = "") -> bool:
-        """Whether /readyz names the failed check, with these words in its reason."""
-        health = self.read_health()
-        return check in health.get("failed", ()) and words in health.get("reasons", {}).get(check, "")
+    def await_shown(self, check: str, words: str = "") -> None:
+        """Waits until /readyz names the failed check, with these words in its reason."""
+        health: dict[str, Any] = {}
+
+        def is_shown() -> bool:
+            health.update(self.read_health())
+            return check in health.get("failed", ()) and words in health.get("reasons", {}).get(check, "")
+
+        try:
+            until(is_shown, VISIBLE)
+        except AssertionError:
+            raise AssertionError(f"/readyz does not name {check} ({words}): {health}") from None
 
     @contextmanager
     def working(self, name: str) -> Iterator[None]:
@@ -65,10 +75,10 @@ class Installation:
         self.runs.append(name)
         until(lambda: self.client.get("runs", name).state == "succeeded")
 
-    def meet(self, name: str, fault: Fault, is_visible: Callable[[], object]) -> None:
+    def meet(self, name: str, fault: Fault, check: str, words: str = "") -> None:
         """Lets a fault last until it is visible, and expects the work to continue afterwards."""
         with self.working(name), fault():
-            until(is_visible, VISIBLE)
+            self.await_shown(check, words)
 
     @contextmanager
     def stopped(self, *words: str) -> Iterator[None]:

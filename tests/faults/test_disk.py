@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from statecore.operations import integrity
-from tests.faults.installation import VISIBLE, Installation, running
+from tests.faults.installation import Installation, running
 from tests.project.test_supervisor import Site
 from tests.support.databases import pointed_at
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.slow]
 
@@ -61,7 +60,7 @@ def locked(database: Path) -> Iterator[None]:
 def expect_a_clean_refusal_of_an_export(installation: Installation) -> None:
     ended = installation.manage("export")
     assert ended.returncode != 0
-    assert "No space left on device" in ended.stderr
+    assert "the disk of the database is full" in ended.stderr
     assert not list(installation.home.glob("backup/export-*"))
 
 
@@ -85,7 +84,7 @@ def test_a_full_disk_and_a_locked_database_are_named_and_nothing_is_lost(
         with installation.working("copied"):
             expect_a_copy_to_verify(database, tmp_path / "copy.sqlite3")
         with installation.working("full"), full(small_disk):
-            until(lambda: installation.shows("writes", "full"), VISIBLE)
+            installation.await_shown("writes", "full")
             expect_a_clean_refusal_of_an_export(installation)
-        installation.meet("locked", lambda: locked(database), lambda: installation.shows("writes", "locked"))
+        installation.meet("locked", lambda: locked(database), "writes", "locked")
         installation.expect_everything_done_once()
