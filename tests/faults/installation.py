@@ -21,6 +21,7 @@ from statecore.journal import Event
 from statecore.machines.task import Task
 from statecore.operations import integrity
 from statecore.project import commands, environment, redis_url
+from statecore.records import ProcessReport
 from statecore_client import Client, RetryPolicy
 from tests.agent.process import AgentProcess
 from tests.project.test_supervisor import Site, named
@@ -32,6 +33,7 @@ from tests.support.waiting import until
 VISIBLE = 30.0
 PATIENT = RetryPolicy(first=0.1, longest=1.0, total=None)
 TASKS = 3
+PROCESSES = 6  # web, worker, beat, sequencer, webhooks, and the second beat
 Fault = Callable[[], AbstractContextManager[None]]
 
 
@@ -119,6 +121,8 @@ def running(site: Site, folder: Path) -> Iterator[Installation]:
         agent = AgentProcess(folder, client.url, secret, "--", "true")
         beat = _start_beat(site, folder)
         try:
+            # A process that has never reported is not missed.
+            until(lambda: ProcessReport.objects.count() >= PROCESSES)
             yield Installation(site, supervisor, client)
         finally:
             agent.kill()
