@@ -24,7 +24,7 @@ from . import entities, pages
 from .access import actor_of, agent_of
 from .openapi.fields import ANY_OBJECT, ANY_VALUE, TIME, nullable, text
 from .openapi.operation import AFTER, SIZE, operation
-from .openapi.schemas import COUNT, FLAG, REASON, STRING, array, obj, page_of, ref
+from .openapi.schemas import COUNT, FLAG, REASON, STRING, array, component, obj, page_of, ref
 from .request import Request
 from .request_body import As, Body, RequestBody, read_body
 from .responses import json_response, outcome_response
@@ -32,37 +32,49 @@ from .views import ApiView
 
 _HOOK = obj({"id": STRING, "secret": nullable(STRING)}, ["id"])
 _PARTS = {"workstreams": COUNT, "tasks": COUNT, "gates": COUNT}
-SUBMITTED = obj({**_PARTS, "webhook": _HOOK}, list(_PARTS))
-COUNTED = obj({"counted": FLAG, "state": STRING, "failure_count": COUNT, "success_count": COUNT})
-CHECKPOINT = obj({"job": STRING, "phase": STRING, "updated_at": TIME})
-ATTEMPT = obj(
-    {
-        "task": STRING,
-        "attempt": COUNT,
-        "worker": nullable(STRING),
-        "started_at": TIME,
-        "ended_at": nullable(TIME),
-        "ended_by": nullable(STRING),
-        "exit_code": {"type": ["integer", "null"]},
-        "error": STRING,
-        "output": STRING,
-        "patch": nullable(STRING),
-        "result": ANY_VALUE,
-    }
+SUBMITTED = component("SubmittedRun", {"allOf": [ref("Run"), obj({**_PARTS, "webhook": _HOOK}, list(_PARTS))]})
+COUNTED = component(
+    "BreakerReport",
+    obj({"counted": FLAG, "state": STRING, "failure_count": COUNT, "success_count": COUNT}),
+    "The circuit breaker of a tool after a report.",
 )
-JOB_EVENT = obj(
-    {
-        "job": STRING,
-        "sequence": COUNT,
-        "type": STRING,
-        "payload": ANY_OBJECT,
-        "to_state": nullable(STRING),
-        "journal_event": nullable(STRING),
-        "actor": STRING,
-        "at": TIME,
-    }
+CHECKPOINT = component(
+    "JobCheckpoint",
+    obj({"job": STRING, "phase": STRING, "updated_at": TIME}),
+    "A checkpoint of a pipeline job, without its content.",
 )
-APPENDED = obj({**JOB_EVENT["properties"], "changed": FLAG, "state": STRING, "version": COUNT})
+ATTEMPT = component(
+    "Attempt",
+    obj(
+        {
+            "task": STRING,
+            "attempt": COUNT,
+            "worker": nullable(STRING),
+            "started_at": TIME,
+            "ended_at": nullable(TIME),
+            "ended_by": nullable(STRING),
+            "exit_code": {"type": ["integer", "null"]},
+            "error": STRING,
+            "output": STRING,
+            "patch": nullable(STRING),
+            "result": ANY_VALUE,
+        }
+    ),
+    "An attempt at a task.",
+)
+_JOB_EVENT = {
+    **dict.fromkeys(("job", "type", "actor"), STRING),
+    "sequence": COUNT,
+    "payload": ANY_OBJECT,
+    **dict.fromkeys(("to_state", "journal_event"), nullable(STRING)),
+    "at": TIME,
+}
+JOB_EVENT = component("JobEvent", obj(_JOB_EVENT), "An event in the log of an agent job.")
+APPENDED = component(
+    "AppendedEvent",
+    obj({**_JOB_EVENT, "changed": FLAG, "state": STRING, "version": COUNT}),
+    "An event of an agent job, and the job after it.",
+)
 
 
 class Submit(ApiView):
@@ -73,12 +85,14 @@ class Submit(ApiView):
 
     @operation(
         "Submit a plan in one transaction",
-        {201: {"allOf": [ref("Run"), SUBMITTED]}},
+        {201: SUBMITTED},
         body=ref("Plan"),
         refusals=(409,),
         description="Workstreams, tasks and gates have the fields of their collections. Errors name the invalid part. "
         "`webhook` is a URL that gets one message at the end of the run; the response has its `secret` once. Agents "
         "may use the hosts in STATECORE_AGENT_WEBHOOK_HOSTS.",
+        name="submit_plan",
+        argument="plan",
     )
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, Body, takes_more=True)
@@ -98,7 +112,12 @@ class Acquire(ApiView):
     route = "breakers/<str:tool>/acquire/"
     flow = CircuitBreaker.flow
 
-    @operation("Request permission to call a tool", {200: obj({"allowed": FLAG, "probe": FLAG})}, body=Body)
+    @operation(
+        "Request permission to call a tool",
+        {200: component("BreakerPermission", obj({"allowed": FLAG, "probe": FLAG}), "The permission to call a tool.")},
+        body=Body,
+        name="acquire_breaker",
+    )
     def post(self, request: Request, tool: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), agent_of(request)
         return body.respond_once(
@@ -116,7 +135,7 @@ class Report(ApiView):
         success: bool
         error: Annotated[str, As(text(10_000))] = ""
 
-    @operation("Report the result of a tool call", {200: COUNTED}, body=Fields)
+    @operation("Report the result of a tool call", {200: COUNTED}, body=Fields, name="report_breaker")
     def post(self, request: Request, tool: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), agent_of(request)
         fields = body.fields
@@ -144,6 +163,7 @@ class Checkpoint(ApiView):
         "Read a stored checkpoint",
         {200: ANY_OBJECT},
         description="The headers Checkpoint-Job and Checkpoint-Updated-At name the job and the time it was stored.",
+        name="get_checkpoint",
     )
     def get(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         entities.get_entity(PipelineJob, job_id)
@@ -152,12 +172,19 @@ class Checkpoint(ApiView):
             raise NotFound(f"pipeline_job {job_id} has no checkpoint of {phase!r}")
         return _checkpoint_response(found)
 
-    @operation("Store a checkpoint", {200: ANY_OBJECT}, body=ANY_OBJECT, refusals=(409,))
+    @operation(
+        "Store a checkpoint",
+        {200: ANY_OBJECT},
+        body=ANY_OBJECT,
+        refusals=(409,),
+        name="store_checkpoint",
+        argument="content",
+    )
     def put(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         stored = job_checkpoints.store(job_id, phase, read_body(request), actor=agent_of(request))
         return _checkpoint_response(stored)
 
-    @operation("Delete a checkpoint", {204: None})
+    @operation("Delete a checkpoint", {204: None}, name="delete_checkpoint")
     def delete(self, request: Request, job_id: str, phase: str) -> HttpResponse:
         job_checkpoints.clear(job_id, phase, actor=agent_of(request))
         return HttpResponse(status=204)
@@ -169,7 +196,12 @@ class Checkpoints(ApiView):
     route = "pipeline-jobs/<str:job_id>/checkpoints/"
     flow = PipelineJob.flow
 
-    @operation("List the checkpoints of a pipeline job, oldest first", {200: page_of(CHECKPOINT)})
+    @operation(
+        "List the checkpoints of a pipeline job, oldest first",
+        {200: page_of(CHECKPOINT)},
+        name="list_checkpoints",
+        is_whole=True,
+    )
     def get(self, request: Request, job_id: str) -> HttpResponse:
         entities.get_entity(PipelineJob, job_id)
         results = [found.summarize() for found in checkpoint.list_all(job_id)]
@@ -184,11 +216,18 @@ class Resume(ApiView):
 
     @operation(
         "Resume a pipeline job from its checkpoints",
-        {200: obj({"entity": ref("PipelineJob"), "checkpoints": array(CHECKPOINT)})},
+        {
+            200: component(
+                "ResumedJob",
+                obj({"entity": ref("PipelineJob"), "checkpoints": array(CHECKPOINT)}),
+                "The job that continues, and its checkpoints.",
+            )
+        },
         body=Body,
         refusals=(409,),
         description="A job in a working stage that recovery has released, or that the caller holds, is resumed in "
         "place; a failed one by its holder, as a successor.",
+        name="resume_pipeline_job",
     )
     def post(self, request: Request, job_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), agent_of(request)
@@ -212,7 +251,11 @@ class Attempts(ApiView):
     route = "tasks/<str:task_id>/attempts/"
     flow = Task.flow
 
-    @operation("List the attempts at a task and at those it succeeds, oldest first", {200: page_of(ATTEMPT)})
+    @operation(
+        "List the attempts at a task and at those it succeeds, oldest first",
+        {200: page_of(ATTEMPT)},
+        name="list_attempts",
+    )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         task = cast("Task", entities.get_entity(Task, task_id))
         return json_response({"next": None, "previous": None, "results": attempts.list_attempts(task)})
@@ -230,12 +273,24 @@ class JobEvents(ApiView):
         reason: Annotated[str, As(REASON)] = ""
         expected_version: int | None = None
 
-    @operation("List the log of an agent job, oldest first", {200: page_of(JOB_EVENT)}, params=[AFTER, SIZE])
+    @operation(
+        "List the log of an agent job, oldest first",
+        {200: page_of(JOB_EVENT)},
+        params=[AFTER, SIZE],
+        name="list_job_events",
+    )
     def get(self, request: Request, job_id: str) -> HttpResponse:
         entities.get_entity(AgentJob, job_id)
         return json_response(pages.paginate_log(request, agent_job_log.events_of(job_id)))
 
-    @operation("Append to the log of an agent job", {201: APPENDED}, body=Fields, refusals=(409,))
+    @operation(
+        "Append to the log of an agent job",
+        {201: APPENDED},
+        body=Fields,
+        refusals=(409,),
+        name="append_job_event",
+        argument="event",
+    )
     def post(self, request: Request, job_id: str) -> HttpResponse:
         body = RequestBody(request, self.Fields)
         fields = body.fields

@@ -36,7 +36,9 @@ APPROVED = obj({"changed": FLAG, "event": EVENT, **CAUSED, "entity": ANY_OBJECT,
 class Approvals(ApiView):
     route = "approvals/"
 
-    @operation("List requests for approval, newest first", {200: page_of(APPROVAL)}, params=LIST_PARAMS)
+    @operation(
+        "List requests for approval, newest first", {200: page_of(APPROVAL)}, params=LIST_PARAMS, name="list_approvals"
+    )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
         rows = with_status(_read_status(params.get_text("status")))
@@ -66,7 +68,7 @@ def _read_id(text: str) -> str:
 class Approval(ApiView):
     route = "approvals/<str:approval_id>/"
 
-    @operation("Read a request for approval with its decision", {200: APPROVAL})
+    @operation("Read a request for approval with its decision", {200: APPROVAL}, name="get_approval")
     def get(self, request: Request, approval_id: str) -> HttpResponse:
         visible_types(request)  # an account without a group does not learn which ids exist
         found = approvals.get(approval_id)
@@ -92,6 +94,7 @@ class Approve(Decision):
         refusals=(409,),
         description="From another account than the request, with the permission to override the machine and, if the "
         "policy names a group, as a member of it. An entity that changed since the request is refused.",
+        name="approve",
     )
     def post(self, request: Request, approval_id: str) -> HttpResponse:
         body = RequestBody(request, self.Fields)
@@ -104,7 +107,7 @@ class Approve(Decision):
 class Deny(Decision):
     route = "approvals/<str:approval_id>/deny/"
 
-    @operation("Deny a request", {200: obj({"approval": APPROVAL})}, body=Decision.Fields, refusals=(409,))
+    @operation("Deny a request", {200: obj({"approval": APPROVAL})}, body=Decision.Fields, refusals=(409,), name="deny")
     def post(self, request: Request, approval_id: str) -> HttpResponse:
         body = RequestBody(request, self.Fields)
         outcome = approvals.deny(approval_id, actor=actor_of(request), comment=body.fields.comment, request=body.key)

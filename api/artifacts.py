@@ -20,18 +20,20 @@ from .access import actor_of, agent_of, has_permission, require_permission
 from .downloads import describe_headers, file_response, is_known
 from .openapi.fields import TIME
 from .openapi.operation import BINARY, BYTES, operation, query
-from .openapi.schemas import COUNT, FLAG, INPUTS, STRING, obj, page_of
+from .openapi.schemas import COUNT, FLAG, INPUTS, STRING, component, obj, page_of
 from .query_params import RequestParams
 from .refusals import SIZE_NEEDED, LengthRequired
 from .request import Request
 from .responses import json_response
 from .views import ApiView
 
-ARTIFACT = obj(
-    {
+ARTIFACT = component(
+    "Artifact",
+    obj({
         "task": STRING, "name": STRING, "size": COUNT, "sha256": STRING, "content_type": STRING, "attempt": COUNT,
         "stored_by": STRING, "stored_at": TIME,
-    }
+    }),
+    "A file that a task keeps by name.",
 )  # fmt: skip
 NEWEST = query("newest", FLAG, "Of the newest task that succeeds this one.")
 ATTEMPT = query("attempt", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "Required of agents.")
@@ -69,6 +71,7 @@ class Inputs(TaskArtifacts):
         "Read the results of the dependencies of a task, by their ids",
         {200: INPUTS},
         params=[NEWEST],
+        name="get_inputs",
     )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         task = Task.objects.get(pk=self.find_task(request, task_id))
@@ -78,7 +81,13 @@ class Inputs(TaskArtifacts):
 class Artifacts(TaskArtifacts):
     route = "tasks/<str:task_id>/artifacts/"
 
-    @operation("List the artifacts of a task by name", {200: page_of(ARTIFACT)}, params=[NEWEST])
+    @operation(
+        "List the artifacts of a task by name",
+        {200: page_of(ARTIFACT)},
+        params=[NEWEST],
+        name="list_artifacts",
+        is_whole=True,
+    )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         found = artifacts.list_of(self.find_task(request, task_id))
         return json_response({"next": None, "previous": None, "results": [each.as_dict() for each in found]})
@@ -96,6 +105,8 @@ class Artifact(TaskArtifacts):
         refusals=(416,),
         description="The response has an `ETag`, and `Repr-Digest` with the SHA-256. `If-None-Match` and a single "
         "`Range` of bytes are supported.",
+        name="get_artifact",
+        is_written=True,
     )
     def get(self, request: Request, task_id: str, name: str) -> HttpResponse:
         task_id = self.find_task(request, task_id)
@@ -119,6 +130,8 @@ class Artifact(TaskArtifacts):
         refusals=(409, 411),
         description="The body is the content, of any media type; `Content-Length` is required. Agents store artifacts "
         "of tasks that they hold, with the current attempt. Repeating the call changes nothing.",
+        name="put_artifact",
+        is_written=True,
     )
     def put(self, request: Request, task_id: str, name: str) -> HttpResponse:
         require_permission(request, self.write_permission)
@@ -132,7 +145,9 @@ class Artifact(TaskArtifacts):
             raise Invalid({"body": ["could not be read to its end."]}) from error
         return json_response(stored.artifact.as_dict(), 201 if stored.is_new else 200)
 
-    @operation("Delete an artifact", {204: None}, params=[ATTEMPT], refusals=(409,))
+    @operation(
+        "Delete an artifact", {204: None}, params=[ATTEMPT], refusals=(409,), name="delete_artifact", is_written=True
+    )
     def delete(self, request: Request, task_id: str, name: str) -> HttpResponse:
         require_permission(request, self.write_permission)
         changes.delete(_read_place(self.params(request), task_id, name))

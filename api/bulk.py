@@ -106,6 +106,8 @@ class Bulk(MachineView):
         "in other entities of machines that the caller may see. A dry run of a large selection tries the first "
         "entities to which the action applies, which are `applicable` in all. Without `dry_run`, a large selection "
         "becomes a background job; the response is 202 with its URL.",
+        name="apply_to_many",
+        is_written=True,
     )
     def post(self, request: Request) -> HttpResponse:
         body: RequestBody[Any] = RequestBody(request, self.Fields, takes_more=True)
@@ -180,6 +182,8 @@ class BulkTransitions(Bulk):
         refusals=(409,),
         description="Give either `ids` or a `filter` with the filters of the list. A large selection becomes a "
         "background job; the response is 202 with its URL. `bulk/` takes every action.",
+        name="fire_for_many",
+        is_written=True,
     )
     def post(self, request: Request) -> HttpResponse:
         return super().post(request)
@@ -214,7 +218,7 @@ class Job(ApiView):
     route = "bulk-jobs/<str:job_id>/"
     name = "bulk-job"
 
-    @operation("Read the progress of a bulk job", {200: BULK_JOB})
+    @operation("Read the progress of a bulk job", {200: BULK_JOB}, name="get_bulk_job")
     def get(self, request: Request, job_id: str) -> HttpResponse:
         return json_response(_narrow(request, _get_job(request, job_id).as_dict()))
 
@@ -225,7 +229,7 @@ class Stop(ApiView):
     route = "bulk-jobs/<str:job_id>/stop/"
     writes_need = (Scope.OPERATE,)
 
-    @operation("Stop a bulk job", {200: BULK_JOB}, body=Body, refusals=(409,))
+    @operation("Stop a bulk job", {200: BULK_JOB}, body=Body, refusals=(409,), name="stop_bulk_job")
     def post(self, request: Request, job_id: str) -> HttpResponse:
         body, job, actor = RequestBody(request, Body), _get_job(request, job_id), actor_of(request)
         require_permission(request, registry.flow(job.entity_type).permission("operate"))
@@ -242,7 +246,12 @@ class Results(ApiView):
 
     route = "bulk-jobs/<str:job_id>/results/"
 
-    @operation("List the results of a bulk job by entity", {200: page_of(BULK_RESULT)}, params=[AFTER])
+    @operation(
+        "List the results of a bulk job by entity",
+        {200: page_of(BULK_RESULT)},
+        params=[AFTER],
+        name="list_bulk_results",
+    )
     def get(self, request: Request, job_id: str) -> HttpResponse:
         portions = _get_job(request, job_id).portions.order_by("number")
         after = request.GET.get("after", "0")

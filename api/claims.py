@@ -129,6 +129,8 @@ class Claim(KnownTokenView):
         description="`reports` are recorded before the claim, in the same transaction, even if there is no task to "
         "claim; the response contains the result of each. Tasks that become ready through these reports are claimed "
         "by the next call. A claim with reports does not wait. `inputs` are the results of the dependencies by id.",
+        name="claim_tasks",
+        is_written=True,
     )
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body = RequestBody(request, ClaimFields)

@@ -50,6 +50,7 @@ class Collection(MachineView):
         lambda view: f"List {view.flow.collection.replace('-', ' ')}",
         {200: of_flow(schemas.page_ref)},
         params=lambda view: list_params(view.model),
+        name="list",
     )
     def get(self, request: Request) -> HttpResponse:
         def serialize(found: list[Entity]) -> list[dict[str, Any]]:
@@ -64,6 +65,7 @@ class Collection(MachineView):
         {201: of_flow(schemas.created_ref)},
         body=of_flow(schemas.creation_ref),
         refusals=(409,),
+        name="create",
     )
     def post(self, request: Request) -> HttpResponse:
         body = RequestBody(request, Body, takes_more=True)
@@ -90,6 +92,7 @@ class Workers(Collection):
         {201: of_flow(schemas.created_ref)},
         body=of_flow(schemas.creation_ref),
         refusals=(409,),
+        name="create",
     )
     def post(self, request: Request) -> HttpResponse:
         return super().post(request)
@@ -106,6 +109,7 @@ class Patches(Collection):
         description="With `task` and the `attempt` that the agent holds, the patch belongs to the task's workstream, "
         "and the validation of the task waits for it. With `based_on`, a quarantined patch, it is its successor, and "
         "the quarantined one is dropped. Without either, `workstream` is required.",
+        name="create",
     )
     def post(self, request: Request) -> HttpResponse:
         return super().post(request)
@@ -117,7 +121,7 @@ COLLECTIONS: dict[str, type[Collection]] = {"worker": Workers, "patch_ledger": P
 class Detail(MachineView):
     call = "<str:entity_id>/"
 
-    @operation(lambda view: f"Read one {noun(view)}", {200: of_flow(schemas.entity_detail)})
+    @operation(lambda view: f"Read one {noun(view)}", {200: of_flow(schemas.entity_detail)}, name="get")
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         entity = entities.get_entity(self.model, entity_id)
         return json_response({**entities.serialize_many(self.model, [entity])[0], **entity.details()})
@@ -127,6 +131,7 @@ class Detail(MachineView):
         {200: of_flow(schemas.entity_with_links)},
         body=of_flow(schemas.edit_ref),
         refusals=(409,),
+        name="edit",
     )
     def patch(self, request: Request, entity_id: str) -> HttpResponse:
         fields = read_body(request)
@@ -151,6 +156,7 @@ class Transitions(MachineView):
             AFTER,
             SIZE,
         ],
+        name="list_history",
     )
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         entities.get_entity(self.model, entity_id)
@@ -165,7 +171,14 @@ class Transitions(MachineView):
         anchor = list_anchors(self.flow.entity_type, entity_id).first()
         return {"upto_sequence": anchor.sequence, **anchor.archived_range.as_dict()} if anchor else None
 
-    @operation("Fire a trigger", {200: of_flow(schemas.result_ref)}, body=of_flow(schemas.trigger_ref), refusals=(409,))
+    @operation(
+        "Fire a trigger",
+        {200: of_flow(schemas.result_ref)},
+        body=of_flow(schemas.trigger_ref),
+        refusals=(409,),
+        description="With `dry_run`, the response is what would change, and nothing changes.",
+        name="fire",
+    )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body = RequestBody(request, Firing, takes_more=True)
         fields = body.fields
@@ -187,7 +200,9 @@ class Transitions(MachineView):
 class Explain(MachineView):
     call = "<str:entity_id>/explain/"
 
-    @operation("Explain the current state and what each transition requires", {200: schemas.EXPLANATION})
+    @operation(
+        "Explain the current state and what each transition requires", {200: schemas.EXPLANATION}, name="explain"
+    )
     def get(self, request: Request, entity_id: str) -> HttpResponse:
         actor = None if reads_only(request) else actor_of(request)
         explanation = stuck.explain(self.model, entity_id, actor=actor, visible=visible_types(request))
@@ -206,6 +221,8 @@ class Retry(MachineView):
         {201: of_flow(schemas.created_ref)},
         body=Fields,
         refusals=(409,),
+        description="With `dry_run`, the response is the successor that would be created, and nothing is created.",
+        name="retry",
     )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -234,6 +251,8 @@ class Renewal(MachineView):
         refusals=(409,),
         description="Only its holder renews it. Without another heartbeat, the holder loses it at `lease_expires_at`. "
         "A refusal with `lease_lost` means that it was lost: drop the work.",
+        name="renew",
+        is_written=True,
     )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), agent_of(request)

@@ -111,6 +111,8 @@ class Heartbeat(KnownTokenView):
         "contains a command to stop each one that the worker no longer holds. `holds` is the same without progress. "
         "Without both, the response lists the tasks that were recently withdrawn from the worker. The response to "
         "`logs` is the number of the next line of each log, or why its lines were refused.",
+        name="send_heartbeat",
+        is_written=True,
     )
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, HeartbeatFields), agent_of(request)

@@ -42,7 +42,7 @@ class Holds(ApiView):
         reason: Reason
         expires_at: Annotated[datetime, Meta(tz=True)] | None = None
 
-    @operation("List holds, newest first", {200: page_of(HOLD)}, params=[STATUS, BEFORE, SIZE])
+    @operation("List holds, newest first", {200: page_of(HOLD)}, params=[STATUS, BEFORE, SIZE], name="list_holds")
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
         rows, size = with_status(_read_status(params.get_text("status")), now()), params.get_page_size()
@@ -57,6 +57,7 @@ class Holds(ApiView):
         body=Fields,
         description="The scope is `everything`, `phase:ID`, `run:ID`, `capability:NAME` or `tool:NAME`. Running tasks "
         "continue and report. Without `expires_at` the hold lasts until it is released.",
+        name="place_hold",
     )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -84,7 +85,7 @@ class Hold(ApiView):
     route = "holds/<str:hold_id>/"
     read_permission = VIEW_HOLD
 
-    @operation("Read one hold", {200: HOLD})
+    @operation("Read one hold", {200: HOLD}, name="get_hold")
     def get(self, request: Request, hold_id: str) -> HttpResponse:
         return json_response(holds.get(hold_id).as_dict())
 
@@ -96,7 +97,7 @@ class Release(ApiView):
     class Fields(Body):
         reason: Reason
 
-    @operation("Release a hold", {200: HOLD}, body=Fields, refusals=(409,))
+    @operation("Release a hold", {200: HOLD}, body=Fields, refusals=(409,), name="release_hold")
     def post(self, request: Request, hold_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 

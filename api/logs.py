@@ -86,6 +86,8 @@ class Logs(KnownTokenView):
         description="With `Accept: text/event-stream` the log is followed until the attempt ends: one event per "
         "line, whose id is the number of the line, and at last an event `end`. A line of the stream `system` "
         "names the lines that were dropped.",
+        name="read_log",
+        is_written=True,
     )
     def get(self, request: Request, task_id: str) -> HttpResponse:
         entities.get_entity(Task, task_id)
@@ -120,6 +122,8 @@ class Logs(KnownTokenView):
         refusals=(409,),
         description="Only by the holder of the attempt. `next` is the number of the line that is written next. With "
         "`offset`, the number of lines of the attempt that were sent before, a repeated call stores no line twice.",
+        name="append_log",
+        is_written=True,
     )
     def post(self, request: Request, task_id: str) -> HttpResponse:
         body, actor = read_lenient(request), agent_of(request)

@@ -25,24 +25,32 @@ from . import entities
 from .access import actor_of
 from .openapi.fields import ANY_OBJECT, TIME, nullable
 from .openapi.operation import operation, query
-from .openapi.schemas import BULK_RESULT, FLAG, REASON, STRING, array, obj, ref
+from .openapi.schemas import BULK_RESULT, FLAG, REASON, STRING, array, component, obj, ref
 from .request import Request
 from .request_body import As, Body, RequestBody, read_body
 from .responses import json_response
 from .views import ApiView
 
 Reason = Annotated[str, As(REASON)]
-COMPENSATION = obj(
-    {
-        "patch": STRING,
-        "plan": nullable(ANY_OBJECT),
-        "digest": nullable(STRING),
-        "approved_by": nullable(STRING),
-        "default": nullable(ANY_OBJECT),
-        "steps": array(ANY_OBJECT),
-    }
+COMPENSATION = component(
+    "Compensation",
+    obj(
+        {
+            "patch": STRING,
+            "plan": nullable(ANY_OBJECT),
+            "digest": nullable(STRING),
+            "approved_by": nullable(STRING),
+            "default": nullable(ANY_OBJECT),
+            "steps": array(ANY_OBJECT),
+        }
+    ),
+    "How a committed patch is rolled back.",
 )
-PAUSED_RUN = obj({"changed": FLAG, "workstreams": array(BULK_RESULT), "entity": ANY_OBJECT})
+PAUSED_RUN = component(
+    "PausedRun",
+    obj({"changed": FLAG, "workstreams": array(BULK_RESULT), "entity": ANY_OBJECT}),
+    "What pausing or resuming did to each workstream of a run.",
+)
 
 
 def describe_compensation(patch_id: str) -> dict[str, Any]:
@@ -63,7 +71,9 @@ class Compensation(ApiView):
     route = "patches/<str:patch_id>/compensation/"
     flow, writes_need = PatchLedger.flow, (Scope.OPERATE,)
 
-    @operation("Preview the rollback of a committed patch", {200: COMPENSATION}, refusals=(409,))
+    @operation(
+        "Preview the rollback of a committed patch", {200: COMPENSATION}, refusals=(409,), name="get_compensation"
+    )
     def get(self, request: Request, patch_id: str) -> HttpResponse:
         return json_response(describe_compensation(patch_id))
 
@@ -73,6 +83,8 @@ class Compensation(ApiView):
         body=ANY_OBJECT,
         params=[query("dry_run", FLAG, "Validate the plan and store nothing.")],
         refusals=(409,),
+        name="store_compensation",
+        argument="plan",
     )
     def put(self, request: Request, patch_id: str) -> HttpResponse:
         entities.get_entity(PatchLedger, patch_id)
@@ -88,7 +100,13 @@ class Approval(ApiView):
     class Fields(Body):
         digest: str
 
-    @operation("Approve the compensation plan with this digest", {200: COMPENSATION}, body=Fields, refusals=(409,))
+    @operation(
+        "Approve the compensation plan with this digest",
+        {200: COMPENSATION},
+        body=Fields,
+        refusals=(409,),
+        name="approve_compensation",
+    )
     def post(self, request: Request, patch_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         entities.get_entity(PatchLedger, patch_id)
@@ -114,7 +132,13 @@ class Rollback(ApiView):
         reason: Reason
         revert_commit: str = ""
 
-    @operation("Request the execution of the approved plan", {202: COMPENSATION}, body=Fields, refusals=(409,))
+    @operation(
+        "Request the execution of the approved plan",
+        {202: COMPENSATION},
+        body=Fields,
+        refusals=(409,),
+        name="request_rollback",
+    )
     def post(self, request: Request, patch_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         entities.get_entity(PatchLedger, patch_id)
@@ -133,7 +157,7 @@ class Drain(ApiView):
     route = "workers/<str:worker_id>/drain/"
     flow, writes_need = Worker.flow, (Scope.OPERATE,)
 
-    @operation("Drain a worker", {200: ref("Worker")}, body=Body, refusals=(409,))
+    @operation("Drain a worker", {200: ref("Worker")}, body=Body, refusals=(409,), name="drain_worker")
     def post(self, request: Request, worker_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
 
@@ -161,6 +185,7 @@ class PauseRun(ApiView):
         refusals=(409,),
         description="Workstreams that are ready, executing or blocked are paused: none of their tasks is claimed. "
         "Running tasks continue. With `until` they resume automatically at that time.",
+        name="pause_run",
     )
     def post(self, request: Request, run_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -182,7 +207,9 @@ class ResumeRun(ApiView):
     class Fields(Body):
         reason: Reason
 
-    @operation("Resume the paused workstreams of a run", {200: PAUSED_RUN}, body=Fields, refusals=(409,))
+    @operation(
+        "Resume the paused workstreams of a run", {200: PAUSED_RUN}, body=Fields, refusals=(409,), name="resume_run"
+    )
     def post(self, request: Request, run_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 

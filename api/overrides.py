@@ -70,7 +70,9 @@ class Override(MachineView):
         body=describe_override,
         refusals=(409,),
         description="If a policy requires a second person, nothing changes yet and the response is 202 with a request "
-        "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`.",
+        "for approval, which another account decides with `approvals/{id}/approve/` or `deny/`. `clear_retry_count` "
+        "gives a task all its retries back; `verified_output` records which result was checked.",
+        name="override",
     )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         body: RequestBody[Any] = RequestBody(request, self.Fields)
@@ -125,6 +127,7 @@ class Waive(Override):
         description="The gate keeps its state; what waits for it treats it as passed until `expires_at`, or for good. "
         "Takes the permission to waive gates. If the policy `test_gate->waived`, or one that protects a state which "
         "follows, requires a second person, the response is 202 with a request for approval.",
+        name="waive_gate",
     )
     def post(self, request: Request, entity_id: str) -> HttpResponse:
         return super().post(request, entity_id)

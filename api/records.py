@@ -90,6 +90,7 @@ class Records(RecordView):
         lambda view: f"List {view.model._meta.verbose_name_plural}",
         {200: lambda view: page_of(record_schema(view.model))},
         params=lambda view: list_params(view.model),
+        name="list",
     )
     def get(self, request: Request) -> HttpResponse:
         return json_response(pages.paginate(request, self.model._default_manager.all(), _serialize, OLDEST_FIRST))
@@ -99,6 +100,7 @@ class Records(RecordView):
         {201: lambda view: record_schema(view.model)},
         body=lambda view: view.describe_new(),
         refusals=(409,),
+        name="create",
     )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, Body, takes_more=True), actor_of(request)
@@ -125,7 +127,11 @@ class Records(RecordView):
 
 
 class Record(RecordView):
-    @operation(lambda view: f"Read a {view.model._meta.verbose_name}", {200: lambda view: record_schema(view.model)})
+    @operation(
+        lambda view: f"Read a {view.model._meta.verbose_name}",
+        {200: lambda view: record_schema(view.model)},
+        name="get",
+    )
     def get(self, request: Request, record_id: str) -> HttpResponse:
         return json_response(_as_dict(self._get(record_id)))
 
@@ -133,6 +139,7 @@ class Record(RecordView):
         lambda view: f"Change a {view.model._meta.verbose_name}",
         {200: lambda view: record_schema(view.model)},
         body=lambda view: obj(view.describe_fields(), [], closed=True),
+        name="edit",
     )
     def patch(self, request: Request, record_id: str) -> HttpResponse:
         given, actor = read_body(request), actor_of(request)

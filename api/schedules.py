@@ -18,7 +18,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from .access import actor_of
 from .openapi.fields import ANY_OBJECT, ID, TIME, Schema, nullable, text
 from .openapi.operation import SIZE, operation, query
-from .openapi.schemas import COUNT, FLAG, STRING, obj, page_of
+from .openapi.schemas import COUNT, FLAG, STRING, component, obj, page_of
 from .request import Request
 from .request_body import As, Body, RequestBody
 from .responses import json_response
@@ -28,11 +28,13 @@ from .views import ApiView
 VIEW_SCHEDULE = "statecore.view_schedule"
 Time = Annotated[datetime, Meta(tz=True)]
 OUTCOME: Schema = {"type": "string", "enum": list(Outcome.values)}
-OCCURRENCE: Schema = obj(
-    {
+OCCURRENCE = component(
+    "Occurrence",
+    obj({
         "at": TIME, "outcome": OUTCOME, "run": nullable(STRING), "template_version": nullable(COUNT),
         "requested_by": nullable(STRING), "detail": nullable(STRING),
-    }
+    }),
+    "A time at which a schedule was due, and what followed.",
 )  # fmt: skip
 CATCH_UP: Schema = {
     "type": "string",
@@ -44,14 +46,16 @@ OVERLAP: Schema = {
     "enum": list(Overlap.values),
     "description": "What happens while the run of an earlier occurrence has not ended.",
 }
-SCHEDULE: Schema = obj(
-    {
+SCHEDULE = component(
+    "Schedule",
+    obj({
         "id": STRING, "template": STRING, "template_version": nullable(COUNT), "cron": STRING, "timezone": STRING,
         "parameters": ANY_OBJECT, "catch_up": CATCH_UP, "overlap": OVERLAP, "not_after": nullable(TIME),
         "paused": FLAG, "pause_reason": nullable(STRING), "paused_by": nullable(STRING),
         "next": {"type": "array", "items": TIME}, "last": {"anyOf": [OCCURRENCE, {"type": "null"}]},
         "created_by": STRING, "created_at": TIME,
-    }
+    }),
+    "A schedule that submits runs from a template; `next` has the next times.",
 )  # fmt: skip
 Id = Annotated[str, As(ID)]
 Reason = Annotated[str, As({**text(REASON_LENGTH), "minLength": 1})]
@@ -82,6 +86,7 @@ class Schedules(ApiView):
         "List schedules by id",
         {200: page_of(SCHEDULE)},
         params=[query("template", ID, "Only the schedules of this template."), AFTER, SIZE],
+        name="list_schedules",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -97,6 +102,7 @@ class Schedules(ApiView):
         body=Fields,
         refusals=(409,),
         description="The runs are submitted by the system, each exactly once: its id is `SCHEDULE-TIME`.",
+        name="create_schedule",
     )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -122,11 +128,11 @@ class Schedule(ApiView):
         overlap: OverlapName | UnsetType = UNSET
         not_after: Time | UnsetType | None = UNSET
 
-    @operation("Read one schedule with its next times", {200: SCHEDULE})
+    @operation("Read one schedule with its next times", {200: SCHEDULE}, name="get_schedule")
     def get(self, request: Request, schedule_id: str) -> HttpResponse:
         return json_response(schedules.get(schedule_id).as_dict())
 
-    @operation("Change a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,))
+    @operation("Change a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,), name="edit_schedule")
     def patch(self, request: Request, schedule_id: str) -> HttpResponse:
         given = RequestBody(request, self.Fields).fields.list_given()
         return json_response(schedules.change(schedule_id, given, actor=actor_of(request)).as_dict())
@@ -139,7 +145,7 @@ class Pause(ApiView):
     class Fields(Body):
         reason: Reason
 
-    @operation("Pause a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,))
+    @operation("Pause a schedule", {200: SCHEDULE}, body=Fields, refusals=(409,), name="pause_schedule")
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
 
@@ -162,6 +168,7 @@ class Resume(ApiView):
         body=Fields,
         refusals=(409,),
         description="It continues with the next occurrence after now.",
+        name="resume_schedule",
     )
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -176,7 +183,7 @@ class RunNow(ApiView):
     route = "schedules/<str:schedule_id>/run/"
     writes_need = (Scope.OPERATE,)
 
-    @operation("Let a schedule occur now", {202: OCCURRENCE}, body=Body, refusals=(409,))
+    @operation("Let a schedule occur now", {202: OCCURRENCE}, body=Body, refusals=(409,), name="run_schedule")
     def post(self, request: Request, schedule_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
 
@@ -194,6 +201,7 @@ class Occurrences(ApiView):
         "List the occurrences of a schedule, newest first",
         {200: page_of(OCCURRENCE)},
         params=[query("outcome", OUTCOME), query("before", TIME, "Return earlier occurrences."), SIZE],
+        name="list_occurrences",
     )
     def get(self, request: Request, schedule_id: str) -> HttpResponse:
         params = self.params(request)

@@ -17,7 +17,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from .access import actor_of
 from .openapi.fields import ID, TIME, Schema, text
 from .openapi.operation import SIZE, operation, query
-from .openapi.schemas import COUNT, STRING, obj, page_of
+from .openapi.schemas import COUNT, STRING, component, obj, page_of
 from .request import Request
 from .request_body import As, Body, RequestBody
 from .responses import json_response
@@ -44,11 +44,13 @@ PLAN: Schema = {
     "`${NAME}` within a text its text; `${run}` and `${scheduled_at}` are known in every template.",
     "examples": [{"phase": "phase-1", "workstreams": [{"id": "docs", "tasks": [{"id": "build"}]}]}],
 }
-TEMPLATE: Schema = obj(
-    {
+TEMPLATE = component(
+    "Template",
+    obj({
         "id": STRING, "version": COUNT, "description": STRING, "parameters": PARAMETERS, "plan": PLAN,
         "created_by": STRING, "created_at": TIME,
-    }
+    }),
+    "A version of a plan template.",
 )  # fmt: skip
 VERSIONS: Schema = {"type": "integer", "minimum": 0, "maximum": 10**9}
 AFTER = query("after", ID, "Return those with a higher id.")
@@ -70,7 +72,9 @@ class Templates(ApiView):
     class Fields(Version, kw_only=True):
         id: Annotated[str, As(ID)]
 
-    @operation("List templates in their newest version", {200: page_of(TEMPLATE)}, params=[AFTER, SIZE])
+    @operation(
+        "List templates in their newest version", {200: page_of(TEMPLATE)}, params=[AFTER, SIZE], name="list_templates"
+    )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
         size = params.get_page_size()
@@ -86,6 +90,8 @@ class Templates(ApiView):
         body=Fields,
         refusals=(409,),
         description="Ids of workstreams, tasks and gates are names within the plan: each run gets ids of its own.",
+        name="store_template",
+        is_written=True,
     )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -107,6 +113,7 @@ class Template(ApiView):
         "Read a version of a template",
         {200: TEMPLATE},
         params=[query("version", VERSIONS, "The newest one by default.")],
+        name="get_template",
     )
     def get(self, request: Request, template_id: str) -> HttpResponse:
         version = self.params(request).get_number("version")
@@ -122,6 +129,7 @@ class TemplateVersions(ApiView):
         "List the versions of a template, newest first",
         {200: page_of(TEMPLATE)},
         params=[query("before", VERSIONS, "Return lower versions."), SIZE],
+        name="list_template_versions",
     )
     def get(self, request: Request, template_id: str) -> HttpResponse:
         params = self.params(request)
@@ -132,7 +140,14 @@ class TemplateVersions(ApiView):
         found = [each.as_dict() for each in rows[: size + 1]]
         return json_response(params.build_page_newest_first(found[:size], "version", more=len(found) > size))
 
-    @operation("Store the next version of a template", {201: TEMPLATE}, body=Version, refusals=(409,))
+    @operation(
+        "Store the next version of a template",
+        {201: TEMPLATE},
+        body=Version,
+        refusals=(409,),
+        name="store_template",
+        is_written=True,
+    )
     def post(self, request: Request, template_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Version), actor_of(request)
 

@@ -83,13 +83,13 @@ WEBHOOK = component("Webhook", obj({
     "owner": nullable(STRING), "created_by": STRING, "created_at": TIME, "position": COUNT, "epoch": COUNT,
     "failures": COUNT, "disabled_by": nullable(STRING), "disabled_reason": nullable(STRING),
     **dict.fromkeys(TIMES, nullable(TIME)),
-}))  # fmt: skip
+}), "A subscription to events. `secret` is only in the response to its creation or rotation.")  # fmt: skip
 DELIVERY = component("WebhookDelivery", obj({
     "id": COUNT, "message_id": STRING, "type": STRING, "position": nullable(COUNT), "event_id": nullable(STRING),
     "entity_type": nullable(STRING), "entity_id": nullable(STRING), "attempt": COUNT, "at": TIME,
     "duration_ms": COUNT, "status": nullable(COUNT), "delivered": FLAG, "error": nullable(STRING),
     "response": STRING,
-}))  # fmt: skip
+}), "An attempt to deliver a message to a webhook.")  # fmt: skip
 WITH_SECRET: Schema = {"allOf": [WEBHOOK, obj({"secret": SECRET})]}
 Url = Annotated[str, As(URL)]
 Filter = Annotated[dict[str, Any], As(_filter())]
@@ -117,6 +117,7 @@ class Webhooks(WebhookView):
             query("before", ID, "Return webhooks with a lower id."),
             SIZE,
         ],
+        name="list_webhooks",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -134,6 +135,7 @@ class Webhooks(WebhookView):
         refusals=(409,),
         description="From now on, each event that the filter selects is sent to the URL as a message with a signature "
         "of Standard Webhooks: at least once, in order for each entity, retried until the receiver answers 2xx.",
+        name="create_webhook",
     )
     def post(self, request: Request) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -169,7 +171,7 @@ class Webhook(WebhookView):
         filter: Filter | UnsetType = UNSET
         description: Description | UnsetType = UNSET
 
-    @operation("Read one webhook", {200: WEBHOOK})
+    @operation("Read one webhook", {200: WEBHOOK}, name="get_webhook")
     def get(self, request: Request, webhook_id: str) -> HttpResponse:
         return json_response(subscriptions.get(webhook_id).as_dict())
 
@@ -178,12 +180,13 @@ class Webhook(WebhookView):
         {200: WEBHOOK},
         body=Fields,
         description="Only the owner changes `url` and `filter`: its permissions decide which events are sent.",
+        name="edit_webhook",
     )
     def patch(self, request: Request, webhook_id: str) -> HttpResponse:
         given = RequestBody(request, self.Fields).fields.list_given()
         return json_response(subscriptions.change(webhook_id, given, actor=actor_of(request)).as_dict())
 
-    @operation("Delete a webhook and its log", {204: None})
+    @operation("Delete a webhook and its log", {204: None}, name="delete_webhook")
     def delete(self, request: Request, webhook_id: str) -> HttpResponse:
         subscriptions.delete(webhook_id, actor=actor_of(request))
         return HttpResponse(status=204)
@@ -192,7 +195,7 @@ class Webhook(WebhookView):
 class Enable(WebhookView):
     route = "webhooks/<str:webhook_id>/enable/"
 
-    @operation("Enable a webhook", {200: WEBHOOK}, body=Body, refusals=(409,))
+    @operation("Enable a webhook", {200: WEBHOOK}, body=Body, refusals=(409,), name="enable_webhook")
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
         return body.respond_once(actor, lambda work: subscriptions.enable(webhook_id, actor=actor).as_dict())
@@ -204,7 +207,7 @@ class Disable(WebhookView):
     class Fields(Body):
         reason: Annotated[str, As(text(REASON_LENGTH))] = ""
 
-    @operation("Disable a webhook", {200: WEBHOOK}, body=Fields, refusals=(409,))
+    @operation("Disable a webhook", {200: WEBHOOK}, body=Fields, refusals=(409,), name="disable_webhook")
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
         reason = body.fields.reason
@@ -222,6 +225,7 @@ class RotateSecret(WebhookView):
         body=Body,
         refusals=(409,),
         description="For a day the previous secret signs as well, so messages have two signatures.",
+        name="rotate_webhook_secret",
     )
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
@@ -238,7 +242,13 @@ class RotateSecret(WebhookView):
 class Test(WebhookView):
     route = "webhooks/<str:webhook_id>/test/"
 
-    @operation("Send a test message", {202: obj({"message_id": STRING})}, body=Body, refusals=(409,))
+    @operation(
+        "Send a test message",
+        {202: component("SentTest", obj({"message_id": STRING}), "The id under which the log has the result.")},
+        body=Body,
+        refusals=(409,),
+        name="test_webhook",
+    )
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
         body, actor = RequestBody(request, Body), actor_of(request)
         return body.respond_once(
@@ -258,6 +268,7 @@ class Replay(WebhookView):
         body=Fields,
         refusals=(409, 410),
         description="Sends all events after the position that the filter selects, with the ids they had.",
+        name="replay_webhook",
     )
     def post(self, request: Request, webhook_id: str) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)
@@ -279,6 +290,7 @@ class Deliveries(WebhookView):
             query("before", {"type": "integer", "minimum": 0, "maximum": 10**17}, "Return deliveries with a lower id."),
             SIZE,
         ],
+        name="list_webhook_deliveries",
     )
     def get(self, request: Request, webhook_id: str) -> HttpResponse:
         params = self.params(request)

@@ -18,7 +18,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from ..access import VIEW_ALERT, actor_of, narrow_to_visible, reads_only, visible_types
 from ..openapi.fields import ANY_OBJECT, TIME, nullable, text
 from ..openapi.operation import CURSOR, POSITION, SIZE, operation, query
-from ..openapi.schemas import COUNT, FLAG, NUMBER, STRING, array, by_name, list_entity_types, obj, page_of
+from ..openapi.schemas import COUNT, FLAG, NUMBER, STRING, array, by_name, component, list_entity_types, obj, page_of
 from ..pages import BAD_CURSOR
 from ..query_params import RequestParams
 from ..request import Request
@@ -40,63 +40,75 @@ INCIDENT_SUMMARY = {
     **dict.fromkeys(("owner", "acknowledged_by"), nullable(STRING)),
 }
 _INCIDENT_COUNTS = dict.fromkeys(("open", "critical", "unacknowledged", "snoozed"), COUNT)
-STATS = obj(
-    {
-        "epoch": COUNT,
-        "position": COUNT,
-        "counts": by_name(by_name(COUNT)),
-        "rates": obj({"window_minutes": COUNT, **_SHARES, "machines": by_name(obj(_SHARES))}),
-        "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
-        "stuck": obj({"total": COUNT, "machines": by_name(COUNT), "waiting": by_name(COUNT), "listed": COUNT}),
-        "progress": obj({"reported": COUNT, "percent": COUNT}),
-        "trends": by_name(array(COUNT)),
-        "today": by_name(by_name(COUNT)),
-        "blocked_gates": array(obj({"id": STRING, "gate_type": STRING, "since": TIME})),
-        "run_ends": array(ESTIMATE),
-        "incidents": obj({**_INCIDENT_COUNTS, "worst": array(obj({**INCIDENT_SUMMARY, "impact": STRING}))}),
-        "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
-        "holds": array(obj(_HOLD)),
-    }
+STATS = component(
+    "Stats",
+    obj(
+        {
+            "epoch": COUNT,
+            "position": COUNT,
+            "counts": by_name(by_name(COUNT)),
+            "rates": obj({"window_minutes": COUNT, **_SHARES, "machines": by_name(obj(_SHARES))}),
+            "minutes": by_name(obj({"transitions": COUNT, "failures": COUNT, "overrides": COUNT})),
+            "stuck": obj({"total": COUNT, "machines": by_name(COUNT), "waiting": by_name(COUNT), "listed": COUNT}),
+            "progress": obj({"reported": COUNT, "percent": COUNT}),
+            "trends": by_name(array(COUNT)),
+            "today": by_name(by_name(COUNT)),
+            "blocked_gates": array(obj({"id": STRING, "gate_type": STRING, "since": TIME})),
+            "run_ends": array(ESTIMATE),
+            "incidents": obj({**_INCIDENT_COUNTS, "worst": array(obj({**INCIDENT_SUMMARY, "impact": STRING}))}),
+            "alerts": obj({"open": COUNT, "critical": COUNT, "unacknowledged": COUNT, "integrity": COUNT}),
+            "holds": array(obj(_HOLD)),
+        }
+    ),
+    "Counts, rates, and what needs attention.",
 )
 _ACKNOWLEDGED = {"acknowledged_by": nullable(STRING), "acknowledged_at": nullable(TIME)}
-STUCK = obj(
-    {
-        "entity_type": STRING,
-        "id": STRING,
-        "state": STRING,
-        "kind": STRING,
-        "since": TIME,
-        "why": STRING,
-        "deadline_seconds": nullable(NUMBER),
-        "overdue_seconds": NUMBER,
-        "recovery": ANY_OBJECT,
-        "incident": nullable(COUNT),
-        **_ACKNOWLEDGED,
-    }
+STUCK = component(
+    "StuckEntity",
+    obj(
+        {
+            "entity_type": STRING,
+            "id": STRING,
+            "state": STRING,
+            "kind": STRING,
+            "since": TIME,
+            "why": STRING,
+            "deadline_seconds": nullable(NUMBER),
+            "overdue_seconds": NUMBER,
+            "recovery": ANY_OBJECT,
+            "incident": nullable(COUNT),
+            **_ACKNOWLEDGED,
+        }
+    ),
+    "An entity that is overdue or needs a decision.",
 )
-ALERT = obj(
-    {
-        "id": COUNT,
-        "rule": STRING,
-        "key": STRING,
-        "severity": STRING,
-        "detail": STRING,
-        "facts": ANY_OBJECT,
-        "opened_at": TIME,
-        "resolved_at": nullable(TIME),
-        **_ACKNOWLEDGED,
-        "note": nullable(STRING),
-        "silenced_until": nullable(TIME),
-        "silenced_by": nullable(STRING),
-        "incident": nullable(COUNT),
-    }
+ALERT = component(
+    "Alert",
+    obj(
+        {
+            "id": COUNT,
+            "rule": STRING,
+            "key": STRING,
+            "severity": STRING,
+            "detail": STRING,
+            "facts": ANY_OBJECT,
+            "opened_at": TIME,
+            "resolved_at": nullable(TIME),
+            **_ACKNOWLEDGED,
+            "note": nullable(STRING),
+            "silenced_until": nullable(TIME),
+            "silenced_by": nullable(STRING),
+            "incident": nullable(COUNT),
+        }
+    ),
+    "What an alert rule has found.",
 )
 
 
 class Stats(ApiView):
     route = "stats/"
 
-    @operation("Read counts, rates, overdue entities, alerts and active holds", {200: STATS})
+    @operation("Read counts, rates, overdue entities, alerts and active holds", {200: STATS}, name="get_stats")
     def get(self, request: Request) -> HttpResponse:
         """Return counts per machine and state, rates, and the numbers of stuck entities and alerts.
 
@@ -113,6 +125,7 @@ class Stuck(ApiView):
         "List entities that are overdue or need a decision",
         {200: page_of(STUCK)},
         params=[query("entity_type", {"type": "string", "enum": list_entity_types()}), CURSOR, SIZE],
+        name="list_stuck",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -146,6 +159,7 @@ class Alerts(ApiView):
             query("before", POSITION, "Return alerts with a lower id."),
             SIZE,
         ],
+        name="list_alerts",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -170,6 +184,7 @@ class Acknowledge(ApiView):
         {200: ALERT},
         body=Note,
         description="A later call changes nothing and returns the first acknowledgement.",
+        name="acknowledge_alert",
     )
     def post(self, request: Request, alert_id: int) -> HttpResponse:
         body, actor = RequestBody(request, self.Note), actor_of(request)
@@ -196,6 +211,7 @@ class Silence(ApiView):
         body=Fields,
         description="Until then it sends none, also if it resolves and opens again; null ends that. Alerts about "
         "stored data that cannot be trusted are not silenced.",
+        name="silence_alert",
     )
     def post(self, request: Request, alert_id: int) -> HttpResponse:
         body, actor = RequestBody(request, self.Fields), actor_of(request)

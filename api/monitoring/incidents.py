@@ -22,7 +22,7 @@ from statecore.transitions.unit_of_work import UnitOfWork
 from ..access import actor_of, reads_only, visible_types
 from ..openapi.fields import ANY_OBJECT, TIME, nullable, text
 from ..openapi.operation import POSITION, SIZE, TEXT_PARAM, operation, query
-from ..openapi.schemas import COUNT, FLAG, STRING, array, obj, page_of
+from ..openapi.schemas import COUNT, FLAG, STRING, array, component, obj, page_of
 from ..request import Request
 from ..request_body import As, Body, RequestBody
 from ..responses import json_response
@@ -38,9 +38,13 @@ _FIELDS = {
     **_TIMES,
     "escalations": COUNT,
 }
-INCIDENT = obj(_FIELDS)
-INCIDENT_WITH_ACTIONS = obj({**_FIELDS, "actions": array(ANY_OBJECT)})
-ENTRY = obj({"id": COUNT, "at": TIME, "actor": STRING, "action": STRING, "text": STRING})
+INCIDENT = component("Incident", obj(_FIELDS), "A root cause with what hangs on it.")
+INCIDENT_WITH_ACTIONS = {"allOf": [INCIDENT, obj({"actions": array(ANY_OBJECT)})]}
+ENTRY = component(
+    "IncidentEntry",
+    obj({"id": COUNT, "at": TIME, "actor": STRING, "action": STRING, "text": STRING}),
+    "What happened to an incident.",
+)
 FILTERS = [
     *(query(name, FLAG) for name in ("open", "snoozed", "acknowledged")),
     *(query(name, TEXT_PARAM) for name in ("owner", "severity", "rule")),
@@ -57,6 +61,7 @@ class Incidents(ApiView):
         params=[*FILTERS, query("before", POSITION, "Return incidents with a lower id."), SIZE],
         description="An incident is a root cause with everything that hangs on it: `counts` has the number of stuck, "
         "blocked and undecided entities by machine, as far as the caller may see them, `runs` the number of runs.",
+        name="list_incidents",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -82,6 +87,7 @@ class OneIncident(ApiView):
         {200: INCIDENT_WITH_ACTIONS},
         description="`actions` are the suggested ones that the caller may take, the best one first; each has `action` "
         "(`retry`, `transition`, `waive` or `override`), `collection` and `id` as in its call.",
+        name="get_incident",
     )
     def get(self, request: Request, incident_id: int) -> HttpResponse:
         self.params(request)
@@ -95,6 +101,7 @@ class Entities(ApiView):
         "List the entities that hang on an incident, longest overdue first",
         {200: page_of(STUCK)},
         params=[query("after", POSITION, "Return the entities after this one, as in `next`."), SIZE],
+        name="list_incident_entities",
     )
     def get(self, request: Request, incident_id: int) -> HttpResponse:
         params = self.params(request)
@@ -114,6 +121,7 @@ class History(ApiView):
         "List what happened to an incident, newest first",
         {200: page_of(ENTRY)},
         params=[query("before", POSITION, "Return entries with a lower id."), SIZE],
+        name="list_incident_history",
     )
     def get(self, request: Request, incident_id: int) -> HttpResponse:
         params = self.params(request)
@@ -135,7 +143,13 @@ class Acknowledge(ApiView):
     route = "incidents/<int:incident_id>/acknowledge/"
     writes_need = (Scope.OPERATE,)
 
-    @operation("Acknowledge an incident", {200: INCIDENT_WITH_ACTIONS}, body=Fields, refusals=(409,))
+    @operation(
+        "Acknowledge an incident",
+        {200: INCIDENT_WITH_ACTIONS},
+        body=Fields,
+        refusals=(409,),
+        name="acknowledge_incident",
+    )
     def post(self, request: Request, incident_id: int) -> HttpResponse:
         return _change(
             request,
@@ -158,6 +172,7 @@ class Assign(ApiView):
         body=Fields,
         refusals=(409,),
         description="The owner is an active account; an empty name removes it.",
+        name="assign_incident",
     )
     def post(self, request: Request, incident_id: int) -> HttpResponse:
         return _change(
@@ -183,6 +198,7 @@ class Snooze(ApiView):
         body=Fields,
         refusals=(409,),
         description="Until then it is neither listed as open nor escalated; null ends that.",
+        name="snooze_incident",
     )
     def post(self, request: Request, incident_id: int) -> HttpResponse:
         return _change(
@@ -203,7 +219,9 @@ class Note(ApiView):
         note: Text
         expected_version: int | None = None
 
-    @operation("Add a note to an incident", {200: INCIDENT_WITH_ACTIONS}, body=Fields, refusals=(409,))
+    @operation(
+        "Add a note to an incident", {200: INCIDENT_WITH_ACTIONS}, body=Fields, refusals=(409,), name="note_incident"
+    )
     def post(self, request: Request, incident_id: int) -> HttpResponse:
         return _change(
             request,

@@ -26,7 +26,7 @@ from statecore.read_models.history import Filters
 from ..access import VIEW_EVENT, narrow_to_caller, require_visible, visible_types
 from ..openapi.fields import ANY_OBJECT, TIME, Schema, nullable
 from ..openapi.operation import POSITION, SIZE, TEXT_PARAM, operation, query, repeatable
-from ..openapi.schemas import COUNT, EVENT, FLAG, STRING, array, by_name, list_entity_types, obj, page_of
+from ..openapi.schemas import COUNT, EVENT, FLAG, STRING, array, by_name, component, list_entity_types, obj, page_of
 from ..query_params import RequestParams
 from ..request import Request
 from ..responses import json_response
@@ -35,7 +35,7 @@ from ..views import ApiView
 FILTERS = ("entity_type", "entity", "run", "actor", "kind", "severity", "from_state", "to_state", "event_name")
 RANGE_SIZE = 1_000
 RESUME: Schema = {"type": "string", "pattern": "^([1-9][0-9]{0,8}-)?[0-9]{1,18}$"}
-POSITIONED_EVENT = obj({"position": COUNT, "event": EVENT})
+POSITIONED_EVENT = component("PositionedEvent", obj({"position": COUNT, "event": EVENT}))
 _LOST_EVENT = obj(
     {
         "position": COUNT,
@@ -60,48 +60,64 @@ _LOST = obj(
         "sha256": STRING,
     }
 )
-EPOCH = obj(
-    {
-        "epoch": COUNT,
-        "reason": STRING,
-        "started_at": TIME,
-        "kept": COUNT,
-        "event_id": STRING,
-        "lost": nullable(_LOST),
-    }
+EPOCH = component(
+    "Epoch",
+    obj(
+        {
+            "epoch": COUNT,
+            "reason": STRING,
+            "started_at": TIME,
+            "kept": COUNT,
+            "event_id": STRING,
+            "lost": nullable(_LOST),
+        }
+    ),
+    "What a failover or a restore began, and the events that it lost.",
 )
 _PART = {"id": STRING, "state": STRING, "version": COUNT, "since": TIME, "last_event": ANY_OBJECT}
 PART = obj({**_PART, "workstream": STRING}, list(_PART))
-PAST_RUN = obj(
-    {
-        "time": TIME,
-        "run": PART,
-        "counts": by_name(by_name(COUNT)),
-        **{name: array(PART) for name in ("workstreams", "tasks", "gates", "patches")},
-        "truncated": FLAG,
-    }
+PAST_RUN = component(
+    "PastRun",
+    obj(
+        {
+            "time": TIME,
+            "run": PART,
+            "counts": by_name(by_name(COUNT)),
+            **{name: array(PART) for name in ("workstreams", "tasks", "gates", "patches")},
+            "truncated": FLAG,
+        }
+    ),
+    "A run with its parts at a time in the past.",
 )
-ESTIMATE = obj(
-    {
-        "run": STRING,
-        "at": TIME,
-        "tasks_left": COUNT,
-        "undecided": COUNT,
-        **{name: nullable(TIME) for name in ("earliest", "likely", "latest")},
-        "basis": STRING,
-        "reason": STRING,
-    }
+ESTIMATE = component(
+    "RunEstimate",
+    obj(
+        {
+            "run": STRING,
+            "at": TIME,
+            "tasks_left": COUNT,
+            "undecided": COUNT,
+            **{name: nullable(TIME) for name in ("earliest", "likely", "latest")},
+            "basis": STRING,
+            "reason": STRING,
+        }
+    ),
+    "When a run will probably end.",
 )
 _FINDING = obj({"check": STRING, "severity": STRING, "entity_type": STRING, "entity_id": STRING, "detail": STRING})
-REPORT = obj(
-    {
-        "ok": FLAG,
-        "scope": STRING,
-        "position": COUNT,
-        "head": COUNT,
-        "next": nullable(STRING),
-        "findings": array(_FINDING),
-    }
+REPORT = component(
+    "Verification",
+    obj(
+        {
+            "ok": FLAG,
+            "scope": STRING,
+            "position": COUNT,
+            "head": COUNT,
+            "next": nullable(STRING),
+            "findings": array(_FINDING),
+        }
+    ),
+    "What a verification of the journal found.",
 )
 
 
@@ -136,6 +152,8 @@ class Events(ApiView):
         "`archived_upto` are archived; 0 means none.",
         refusals=(409, 410),
         other_types={"text/event-stream": STRING},
+        name="list_events",
+        is_written=True,
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -213,6 +231,7 @@ class Epochs(ApiView):
         "last position that it shares with the one before, `lost` the events after it as far as a copy was found: the "
         "first 200 of them, of machines that the caller may see, and how many were confirmed reports of agents and "
         "decisions of operators.",
+        name="list_epochs",
     )
     def get(self, request: Request) -> HttpResponse:
         self.params(request)
@@ -249,6 +268,7 @@ class AccountEntries(ApiView):
         "(`user:7` or the current name), a group (`group:3`), `system`, or `unknown` for logins with a name that no "
         "account has. The `trigger` of an entry is its action, `context` has the name of the account and the address "
         "of the caller. An entry is proved like any other event.",
+        name="list_account_entries",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -282,6 +302,7 @@ class Overrides(ApiView):
         "List overrides, newest first, and whether they are still in effect",
         {200: page_of({"allOf": [EVENT, obj({"position": COUNT, "held": FLAG, "left_by": nullable(ANY_OBJECT)})]})},
         params=[repeatable("actor"), repeatable("entity_type", list_entity_types()), query("before", POSITION), SIZE],
+        name="list_overrides",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -302,6 +323,7 @@ class RunAt(ApiView):
         {200: PAST_RUN},
         params=[query("time", TIME, "The current time by default.")],
         refusals=(410,),
+        name="get_run_at",
     )
     def get(self, request: Request, run_id: str) -> HttpResponse:
         require_visible(request, *(machine.flow for machine in (Run, Workstream, Task, TestGate, PatchLedger)))
@@ -316,6 +338,7 @@ class RunEstimate(ApiView):
         {200: ESTIMATE},
         description="Between `earliest` and `latest` with a probability of 80 % or more, from past durations of tasks. "
         "They are null where `reason` states why the end cannot be estimated.",
+        name="get_run_estimate",
     )
     def get(self, request: Request, run_id: str) -> HttpResponse:
         self.params(request)
@@ -339,6 +362,7 @@ class Verify(ApiView):
             query("entity", TEXT_PARAM, "Verify the history of this entity; requires `entity_type`."),
         ],
         description="Without parameters, the recently changed entities are verified.",
+        name="verify_journal",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)

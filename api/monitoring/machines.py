@@ -15,7 +15,7 @@ from statecore.read_models.diagrams.svg import render_svg
 from ..access import require_visible, visible_machines
 from ..openapi.fields import nullable
 from ..openapi.operation import operation, query
-from ..openapi.schemas import FLAG, NUMBER, STRING, array, deprecated, obj
+from ..openapi.schemas import FLAG, NUMBER, STRING, array, component, deprecated, obj
 from ..request import Request
 from ..responses import json_response
 from ..views import ApiView
@@ -26,15 +26,19 @@ DIAGRAM_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors
 _STATE = obj({"name": STRING, "terminal": FLAG, "deadline_seconds": nullable(NUMBER)})
 _EDGE = {"trigger": STRING, "sources": array(STRING), "target": STRING, "kind": STRING}
 _TRANSITIONS = array(obj({**_EDGE, "guards": array(STRING), "actors": array(STRING)}))
-MACHINE = obj(
-    {
-        "entity_type": STRING,
-        "version": STRING,
-        "initial": STRING,
-        "states": array(_STATE),
-        "transitions": _TRANSITIONS,
-        "moves": deprecated(_TRANSITIONS, "transitions"),
-    }
+MACHINE = component(
+    "Machine",
+    obj(
+        {
+            "entity_type": STRING,
+            "version": STRING,
+            "initial": STRING,
+            "states": array(_STATE),
+            "transitions": _TRANSITIONS,
+            "moves": deprecated(_TRANSITIONS, "transitions"),
+        }
+    ),
+    "The declaration of a machine.",
 )
 
 
@@ -56,7 +60,9 @@ def _get_visible_flow(request: Request, entity_type: str) -> Flow:
 class Machines(ApiView):
     route = "machines/"
 
-    @operation("List all machines with states and transitions", {200: obj({"results": array(MACHINE)})})
+    @operation(
+        "List all machines with states and transitions", {200: obj({"results": array(MACHINE)})}, name="list_machines"
+    )
     def get(self, request: Request) -> HttpResponse:
         self.params(request)
         return json_response({"results": [describe_machine(flow) for flow in visible_machines(request)]})
@@ -65,7 +71,7 @@ class Machines(ApiView):
 class Machine(ApiView):
     route = "machines/<str:entity_type>/"
 
-    @operation("Read a machine", {200: MACHINE})
+    @operation("Read a machine", {200: MACHINE}, name="get_machine")
     def get(self, request: Request, entity_type: str) -> HttpResponse:
         self.params(request)
         return json_response(describe_machine(_get_visible_flow(request, entity_type)))

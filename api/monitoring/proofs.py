@@ -13,21 +13,25 @@ from statecore.records.token import Scope
 from ..access import VIEW_EVENT, require_permission, require_visible
 from ..openapi.fields import TIME, nullable
 from ..openapi.operation import POSITION, TEXT_PARAM, operation, query, required
-from ..openapi.schemas import COUNT, FLAG, STRING, array, obj
+from ..openapi.schemas import COUNT, FLAG, STRING, array, component, obj
 from ..request import Request
 from ..request_body import Body, RequestBody
 from ..responses import json_response
 from ..views import ApiView
 
-PROOF = obj(
-    {
-        "position": COUNT,
-        "epoch": COUNT,
-        "body": STRING,
-        "leaf_hash": STRING,
-        "inclusion": array(STRING),
-        "checkpoint": STRING,
-    }
+PROOF = component(
+    "EventProof",
+    obj(
+        {
+            "position": COUNT,
+            "epoch": COUNT,
+            "body": STRING,
+            "leaf_hash": STRING,
+            "inclusion": array(STRING),
+            "checkpoint": STRING,
+        }
+    ),
+    "The proof that an event is in the journal.",
 )
 WITNESS = obj({"name": STRING, "verifier_key": STRING, "size": COUNT, "cosigned_at": nullable(TIME), "silent": FLAG})
 
@@ -38,7 +42,14 @@ class Key(ApiView):
 
     @operation(
         "Read the public key of the journal",
-        {200: obj({"name": STRING, "algorithm": {"const": "ed25519"}, "verifier_key": STRING})},
+        {
+            200: component(
+                "AuditKey",
+                obj({"name": STRING, "algorithm": {"const": "ed25519"}, "verifier_key": STRING}),
+                "The public key of the journal.",
+            )
+        },
+        name="get_audit_key",
     )
     def get(self, request: Request) -> HttpResponse:
         self.params(request)
@@ -56,6 +67,7 @@ class NewestCheckpoint(ApiView):
         description="A signed note: the name of the journal, the number of positions, the root of the tree in base64, "
         "a line `epoch N`, an empty line, the signature of the journal and the cosignatures of witnesses.",
         other_types={"text/plain": STRING},
+        name="get_audit_checkpoint",
     )
     def get(self, request: Request) -> HttpResponse:
         self.params(request)
@@ -73,6 +85,7 @@ class Proof(ApiView):
         description="`body` has the canonical bytes of the event. `statecore verify` checks the proof with the public "
         "key only. The newest events are refused with `not_signed` until the next checkpoint, a few seconds later.",
         refusals=(409, 410),
+        name="prove_event",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -93,11 +106,18 @@ class Consistency(ApiView):
 
     @operation(
         "Prove that the journal only grew between two sizes",
-        {200: obj({"first": COUNT, "second": COUNT, "proof": array(STRING)})},
+        {
+            200: component(
+                "ConsistencyProof",
+                obj({"first": COUNT, "second": COUNT, "proof": array(STRING)}),
+                "The proof that the journal only grew between two sizes.",
+            )
+        },
         params=[
             required(query("first", POSITION, "The size in the older checkpoint.")),
             required(query("second", POSITION, "The size in the newer checkpoint.")),
         ],
+        name="prove_consistency",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)
@@ -113,9 +133,14 @@ class Witnesses(ApiView):
 
     @operation(
         "List the witnesses and what they have cosigned",
-        {200: obj({"results": array(WITNESS)})},
+        {
+            200: component(
+                "Witnesses", obj({"results": array(WITNESS)}), "The newest checkpoint that each witness has cosigned."
+            )
+        },
         description="The witnesses are those in `STATECORE_WITNESSES`. `silent` is true if a witness has cosigned "
         "nothing for `STATECORE_WITNESS_SECONDS`.",
+        name="list_witnesses",
     )
     def get(self, request: Request) -> HttpResponse:
         self.params(request)
@@ -134,11 +159,18 @@ class Cosignatures(ApiView):
 
     @operation(
         "Store the cosignature of a witness",
-        {200: obj({"size": COUNT, "signed_at": TIME, "witnesses": array(STRING)})},
+        {
+            200: component(
+                "CosignedCheckpoint",
+                obj({"size": COUNT, "signed_at": TIME, "witnesses": array(STRING)}),
+                "A checkpoint and the witnesses that have cosigned it.",
+            )
+        },
         body=Fields,
         description="`checkpoint` is the text of `audit/checkpoint/`, `cosignature` a signature line as C2SP "
         "`tlog-cosignature` defines it. The key of the witness must be in `STATECORE_WITNESSES`. A token of scope "
         "`read` is enough, because the cosignature authorises the call. Repeating the call changes nothing.",
+        name="cosign_checkpoint",
     )
     def post(self, request: Request) -> HttpResponse:
         fields = RequestBody(request, self.Fields).fields

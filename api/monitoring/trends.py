@@ -14,7 +14,7 @@ from statecore.read_models.trends import Period, Scope
 from ..access import narrow_to_visible, require_visible, visible_types
 from ..openapi.fields import TIME, nullable
 from ..openapi.operation import TEXT_PARAM, operation, query
-from ..openapi.schemas import COUNT, NUMBER, STRING, array, list_entity_types, obj
+from ..openapi.schemas import COUNT, NUMBER, STRING, array, component, list_entity_types, obj
 from ..query_params import QueryParams
 from ..request import Request
 from ..responses import json_response
@@ -30,9 +30,13 @@ _PANEL = obj(
         "total_before": nullable(NUMBER),
     }
 )
-TRENDS = obj(
-    {"since": TIME, "until": TIME, "step_seconds": COUNT, "recorded_since": nullable(TIME), "panels": array(_PANEL)}
-)
+TRENDS = component(
+    "Trends",
+    obj({
+        "since": TIME, "until": TIME, "step_seconds": COUNT, "recorded_since": nullable(TIME), "panels": array(_PANEL)
+    }),
+    "Throughput, failures, waits, durations and load of a period, and of the one before.",
+)  # fmt: skip
 DEFAULT_RANGE = "24h"
 
 
@@ -52,6 +56,7 @@ class Trends(ApiView):
         description="Each line has a value for each step from `since`, and `before` those of the period of the same "
         "length before; null where nothing is known. `total` summarises the period. Numbers are read from roll-ups "
         "by minute (kept for 3 days), hour (100 days) and day.",
+        name="get_trends",
     )
     def get(self, request: Request) -> HttpResponse:
         params = self.params(request)

@@ -17,9 +17,11 @@ from ..pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, list_orderings
 from ..request_body import Body
 from ..responses import JSON, PROBLEM_JSON
 from .fields import Schema
-from .schemas import STRING, array, body_schema, ref
+from .schemas import COUNT, STRING, array, body_schema, ref
 
 BYTES = "application/octet-stream"
+# The member of an operation that declares the method of the clients.
+CALL = "x-statecore-call"
 BINARY: Schema = {"type": "string", "format": "binary"}
 ALWAYS = (400, 401, 403, 404, 429, 500, 503)
 WITH_BODY = (413, 415)
@@ -56,6 +58,14 @@ class Operation:
     other_types: Mapping[str, Schema] = field(default_factory=dict)
     # Takes any bytes instead of JSON.
     takes_bytes: bool = False
+    # The method of the clients that performs the call; empty if they have none.
+    name: str = ""
+    # Whether that method is written by hand, because it takes or returns another form than the call.
+    is_written: bool = False
+    # The argument of that method which is the body. By default, the fields of the body are arguments.
+    argument: str = ""
+    # Whether a list is always complete: the method returns it and does not yield its pages.
+    is_whole: bool = False
 
     def list_query_params(self, view: Any) -> list[str]:
         return [each["name"] for each in _resolve(self.params, view) if each["in"] == "query"]
@@ -135,7 +145,10 @@ def render(call: Operation, view: Any, method: str, tag: str, name: str, path_pa
         "tags": [tag],
         "security": [{"bearer": []}, {"session": []}],
         "parameters": [
-            *({"name": each, "in": "path", "required": True, "schema": STRING} for each in path_params),
+            *(
+                {"name": each, "in": "path", "required": True, "schema": _path_schema(view, each)}
+                for each in path_params
+            ),
             *_resolve(call.params, view),
             *([KEY] if is_post else []),
         ],
@@ -144,6 +157,9 @@ def render(call: Operation, view: Any, method: str, tag: str, name: str, path_pa
             for status, schema in call.responses.items()
         },
     }
+    if call.name:
+        names = ("name", "argument", "is_whole", "is_written")
+        rendered[CALL] = {name: getattr(call, name) for name in names}
     for content_type, schema in call.other_types.items():
         rendered["responses"]["200"].setdefault("content", {})[content_type] = {"schema": schema}
     if call.body is not None:
@@ -154,6 +170,10 @@ def render(call: Operation, view: Any, method: str, tag: str, name: str, path_pa
     for status in _list_refusal_statuses(call, method):
         rendered["responses"].setdefault(str(status), _render_refusal(status))
     return rendered
+
+
+def _path_schema(view: Any, name: str) -> Schema:
+    return COUNT if f"<int:{name}>" in view.route else STRING
 
 
 def describe_rights(view: Any, method: str) -> str:

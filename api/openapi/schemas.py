@@ -60,9 +60,9 @@ def ref(name: str) -> Schema:
 _NAMED: dict[str, Schema] = {}
 
 
-def component(name: str, schema: Schema) -> Schema:
-    """Name a schema in the document; returns the reference to it."""
-    _NAMED[name] = schema
+def component(name: str, schema: Schema, description: str = "") -> Schema:
+    """Name a schema in the document, and the record that clients read from it; returns the reference to it."""
+    _NAMED[name] = {**schema, "description": description} if description else schema
     return ref(name)
 
 
@@ -382,39 +382,37 @@ BULK_RESULT = component(
         },
         ["id", "changed", "event", "refusal"],
     ),
+    "What an action did to one entity: an event, a refusal, or a request for approval.",
 )
 APPROVAL = component(
     "Approval",
-    obj(
-    {
+    obj({
         "id": STRING, "status": {"type": "string", "enum": list(Status.values)}, "entity_type": STRING,
         "entity_id": STRING, "version": COUNT, "from_state": STRING, "to_state": STRING, "reason": STRING,
         "category": STRING, "policies": {"type": "array", "items": STRING}, "requested_by": STRING,
         "requested_at": TIME, "expires_at": TIME, "decided_by": nullable(STRING), "decided_at": nullable(TIME),
         "comment": nullable(STRING), "event_id": nullable(STRING),
-    }
-)
+    }),
+    "A request for approval of an override or a waiver, and its decision.",
 )  # fmt: skip
 HOLD = component(
     "Hold",
-    obj(
-    {
+    obj({
         "id": STRING, "scope": STRING, "status": {"type": "string", "enum": list(hold.Status.values)}, "reason": STRING,
         "created_by": STRING, "created_at": TIME, "expires_at": nullable(TIME), "ended_at": nullable(TIME),
         "released_by": nullable(STRING), "release_reason": nullable(STRING),
-    }
-)
+    }),
+    "An order of an operator to give out no new work within a scope.",
 )  # fmt: skip
 CAUSED_COUNTS: Schema = array(obj({"entity_type": STRING, "to_state": STRING, "count": COUNT}))
 BULK_JOB = component(
     "BulkJob",
-    obj(
-    {
+    obj({
         "id": STRING, "entity_type": STRING, "action": STRING, "trigger": STRING, "to_state": STRING, "reason": STRING,
         "actor": STRING, "total": COUNT, "done": COUNT, "refused": COUNT, "approvals": COUNT, "caused": CAUSED_COUNTS,
         "finished": FLAG, "stopped_by": nullable(STRING), "created_at": TIME, "finished_at": nullable(TIME),
-    }
-)
+    }),
+    "An action that is applied to many entities in portions, and its progress.",
 )  # fmt: skip
 
 
@@ -461,7 +459,12 @@ def _problem(status: int, codes: list[str]) -> Schema:
 
 def components() -> dict[str, Schema]:
     machines = {name: schema for flow in registry.flows() for name, schema in _machine_components(flow).items()}
-    return {**machines, **plan_components(), **problems(), **_NAMED}
+    return {**machines, **plan_components(), **problems(), **list_named()}
+
+
+def list_named() -> dict[str, Schema]:
+    """Return the schemas that `component` has named."""
+    return dict(_NAMED)
 
 
 def _machine_components(flow: Flow) -> dict[str, Schema]:

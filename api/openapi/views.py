@@ -15,6 +15,7 @@ from drf_spectacular.generators import SchemaGenerator
 from statecore.api.request import Request
 from statecore.api.views import ApiView
 
+from .operation import CALL
 from .schemas import list_refusal_classes
 
 CONTENT_TYPE = "application/vnd.oai.openapi+json"
@@ -46,6 +47,7 @@ def _group_by_tag() -> dict[str, list[dict[str, Any]]]:
     for url, methods in build_document()["paths"].items():
         for method, operation in methods.items():
             call = {"method": method.upper(), "path": url, **operation, "statuses": sorted(operation["responses"])}
+            call["client"] = operation.get(CALL, {}).get("name")
             call["paragraphs"] = [mark_code(each) for each in operation.get("description", "").split("\n\n")]
             found.setdefault(operation["tags"][0], []).append(call)
     return found

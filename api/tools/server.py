@@ -18,14 +18,14 @@ from statecore import __version__
 from statecore.records.token import Token
 from statecore_client import AsyncClient, Refused, RetryPolicy, StatecoreError, Unsendable
 
-from . import prompts, read_tools, write_tools
+from . import prompts
 from .application import TOKEN
-from .tool import Tool, catalogue
+from .catalogue import catalogue
+from .tool import Tool
 
 TOOL = "statecore.tool"
 # Calls stay in this process. ALLOWED_HOSTS always contains the loopback address, and https avoids redirects to TLS.
 BASE_URL = "https://127.0.0.1"
-MODULES = (read_tools, write_tools)  # imported for the tools that they declare
 
 Application = Callable[..., Awaitable[None]]
 Context = ServerRequestContext[Any, Any]
@@ -80,15 +80,14 @@ nothing. The prompt `work` explains how an agent claims tasks and reports."""
 async def _call(application: Application, tool: Tool, arguments: Any, context: Context) -> mcp_types.CallToolResult:
     try:
         async with _open_client(application, tool, context) as client:
-            result = await tool.call(client, arguments)
+            result = await tool.perform(client, arguments)
     except Refused as refusal:
         return _build_error({"code": refusal.code, "detail": refusal.detail, **refusal.facts})
     except Unsendable as error:
         return _build_error({"code": "invalid", "detail": str(error)})
     except StatecoreError as error:
         return _build_error({"code": "unavailable", "detail": str(error)})
-    structured = result if isinstance(result, dict) else {"results": result}
-    return mcp_types.CallToolResult(content=[_to_text(structured)], structured_content=structured)
+    return mcp_types.CallToolResult(content=[_to_text(result)], structured_content=result)
 
 
 @asynccontextmanager
@@ -113,7 +112,7 @@ def _get_token(context: Context) -> Token:
 
 
 def _describe(tool: Tool) -> mcp_types.Tool:
-    hints = mcp_types.ToolAnnotations(read_only_hint=tool.is_read_only, destructive_hint=False, open_world_hint=False)
+    hints = mcp_types.ToolAnnotations(read_only_hint=tool.call.is_read, destructive_hint=False, open_world_hint=False)
     return mcp_types.Tool(
         name=tool.name, description=tool.description, input_schema=tool.schema, output_schema=tool.output_schema,
         annotations=hints,

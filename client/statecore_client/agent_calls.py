@@ -1,4 +1,4 @@
-"""The calls of agents: register, heartbeat, claim, report, breakers, checkpoints, events of agent jobs."""
+"""The calls of agents that take or return another form than the API: they register, claim, report and write logs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from .call import Call, build_path, call, drop_none, paged_call
-from .connection import Connection
+from .calls import Calls
+from .outcome import Outcome, read_outcome
 from .readers import (
-    read_anything,
     read_as,
     read_claimed_tasks,
     read_entity,
     read_log_line,
     read_next,
-    read_nothing,
     read_object,
-    read_outcome,
     read_page_of,
     read_report_and_claim,
-    read_results_of,
-    read_submitted_run,
     read_task,
     read_worker,
 )
@@ -32,23 +28,14 @@ from .records import (
     Json,
     LeaseReply,
     LogLine,
-    Outcome,
     Page,
     ReportAndClaimResult,
-    SubmittedRun,
     Task,
     WorkerEntity,
 )
 
 
-class AgentCalls(Connection):
-    @call
-    def submit_plan(self, plan: Mapping[str, Any], *, request_id: str | None = None) -> Call[SubmittedRun]:
-        """Creates a run with its workstreams and tasks. `Invalid` names each invalid part; then nothing is created."""
-        return Call(
-            "POST", build_path("runs", "submit"), read_submitted_run, body=plan, keyed=True, request_id=request_id
-        )
-
+class AgentCalls(Calls):
     @call
     def register_worker(
         self,
@@ -136,16 +123,6 @@ class AgentCalls(Connection):
         )
 
     @call
-    def get_inputs(self, task_id: str) -> Call[Json]:
-        """Returns the results of the dependencies of a task by id, as the claim of the task had them."""
-        return Call("GET", build_path("tasks", task_id, "inputs"), read_object)
-
-    @paged_call
-    def list_attempts(self, task_id: str) -> Call[Page[Json]]:
-        """Yields the attempts at a task and at those it succeeds, oldest first: worker, times, result and output."""
-        return Call("GET", build_path("tasks", task_id, "attempts"), read_page_of(read_object))
-
-    @call
     def complete_task(
         self,
         task_id: str,
@@ -225,61 +202,6 @@ class AgentCalls(Connection):
         """Submits a patch for a task that you hold. After you report success, the task waits for its verification."""
         body = {"task": task_id, "attempt": attempt, "patch": diff_id}
         return Call("POST", build_path("patches"), read_entity, body=body, keyed=True, request_id=request_id)
-
-    @call
-    def acquire_breaker(self, tool: str, *, request_id: str | None = None) -> Call[Json]:
-        """Requests permission to call a tool from its circuit breaker; raises `BreakerOpen` while it is refused."""
-        path = build_path("breakers", tool, "acquire")
-        return Call("POST", path, read_object, body={}, keyed=True, request_id=request_id)
-
-    @call
-    def report_breaker(
-        self, tool: str, *, success: bool, error: str | None = None, request_id: str | None = None
-    ) -> Call[Json]:
-        """Reports to the circuit breaker of a tool whether a call of the tool succeeded."""
-        body = {"success": success, **drop_none(error=error)}
-        path = build_path("breakers", tool, "report")
-        return Call("POST", path, read_object, body=body, keyed=True, request_id=request_id)
-
-    @call
-    def get_checkpoint(self, job_id: str, phase: str) -> Call[Any]:
-        """Returns the stored progress of a pipeline job in a phase; raises `NotFound` if there is none."""
-        return Call("GET", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything)
-
-    @call
-    def store_checkpoint(self, job_id: str, phase: str, content: Mapping[str, Any]) -> Call[Any]:
-        """Stores the progress of a pipeline job in a phase, and replaces what was stored before."""
-        return Call("PUT", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_anything, body=content)
-
-    @call
-    def delete_checkpoint(self, job_id: str, phase: str) -> Call[None]:
-        """Deletes the stored progress of a pipeline job in a phase."""
-        return Call("DELETE", build_path("pipeline-jobs", job_id, "checkpoints", phase), read_nothing)
-
-    @call
-    def list_checkpoints(self, job_id: str) -> Call[list[Json]]:
-        """Returns the checkpoints of a pipeline job and its predecessors: `job`, `phase` and `updated_at` of each."""
-        return Call("GET", build_path("pipeline-jobs", job_id, "checkpoints"), read_results_of(read_object))
-
-    @call
-    def resume_pipeline_job(self, job_id: str, *, request_id: str | None = None) -> Call[Json]:
-        """Resumes a job from its checkpoints; returns the `entity` that continues, and its `checkpoints`.
-
-        A crashed job continues in place, a failed one as a successor.
-        """
-        path = build_path("pipeline-jobs", job_id, "resume")
-        return Call("POST", path, read_object, body={}, keyed=True, request_id=request_id)
-
-    @call
-    def append_job_event(self, job_id: str, event: Mapping[str, Any], *, request_id: str | None = None) -> Call[Json]:
-        """Appends an event to the log of an agent job; the log determines the state of the job."""
-        path = build_path("agent-jobs", job_id, "events")
-        return Call("POST", path, read_object, body=event, keyed=True, request_id=request_id)
-
-    @paged_call
-    def list_job_events(self, job_id: str) -> Call[Page[Json]]:
-        """Yields the log of an agent job, oldest event first."""
-        return Call("GET", build_path("agent-jobs", job_id, "events"), read_page_of(read_object))
 
 
 def _report(task_id: str, body: Json, request_id: str | None) -> Call[Outcome]:

@@ -1,4 +1,4 @@
-"""The calls of artifacts: files that a task keeps by name."""
+"""The calls that transfer artifacts, the files that a task keeps by name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from .call import Call, DecodedResponse, build_path, call, drop_none, quote_part
-from .connection import Connection
-from .readers import read_as, read_nothing, read_results_of
-from .records import Artifact
+from .calls import Calls
+from .models import Artifact
+from .readers import read_as, read_nothing
 from .transfer import Content, Download
 
 OPAQUE = "application/octet-stream"
 
 
-class ArtifactCalls(Connection):
-    @call
-    def list_artifacts(self, task_id: str, *, newest: bool = False) -> Call[list[Artifact]]:
-        """Returns the artifacts of a task, or with `newest` of the newest task that succeeds it."""
-        path = build_path("tasks", task_id, "artifacts")
-        return Call("GET", path, read_results_of(read_as(Artifact)), params=_build_params(newest))
-
+class ArtifactCalls(Calls):
     @call
     def put_artifact(
         self,

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
+
+from msgspec import UNSET
 
 from .records import Json, Page
 from .transfer import Content, Download
 
 if TYPE_CHECKING:
-    from .asynchronous import AsyncClient
-    from .synchronous import Client
+    from .clients import AsyncClient, Client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,9 +51,15 @@ class Call(Generic[T]):
     download: Download | None = None
 
 
-def build_path(*parts: str) -> str:
+def build_path(*parts: str | int) -> str:
     """Returns a path such as `tasks/t1/explain/`; parts are quoted and cannot add path segments."""
-    return "".join(f"{quote_part(part)}/" for part in parts)
+    return "".join(f"{quote_part(str(part))}/" for part in parts)
+
+
+def build_query(**params: Any) -> Json:
+    """Returns the parameters that are not None; times as the API takes them."""
+    given = drop_none(**params)
+    return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in given.items()}
 
 
 def quote_part(part: str) -> str:
@@ -64,11 +72,30 @@ def drop_none(**fields: Any) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class call(Generic[P, T]):  # noqa: N801 - used as a decorator
-    """Turns a function that describes a call into a method that performs it."""
+def drop_unset(**fields: Any) -> Json:
+    """Returns the fields that are given, which may be None."""
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
-    def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
+
+class Described(Generic[P, T]):
+    """Turns a function that describes a call into a method of both clients, which do with it what `action` names."""
+
+    action = ""
+
+    def __init__(self, describe: Callable[Concatenate[Any, P], T]) -> None:
         self.describe, self.__doc__ = describe, describe.__doc__
+
+    def bind(self, client: Any) -> Any:
+        def perform(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return getattr(client, self.action)(self.describe(client, *args, **kwargs))
+
+        return self if client is None else update_wrapper(perform, self.describe)
+
+
+class call(Described[P, Call[T]]):  # noqa: N801 - used as a decorator
+    """A method that performs a call and returns its result."""
+
+    action = "perform"
 
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
@@ -76,17 +103,13 @@ class call(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Awaitable[T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        def perform(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.perform(self.describe(client, *args, **kwargs))
-
-        return self if client is None else update_wrapper(perform, self.describe)
+        return self.bind(client)
 
 
-class paged_call(Generic[P, T]):  # noqa: N801 - used as a decorator
-    """Turns a function that describes a list into a method that yields its items and fetches pages as needed."""
+class paged_call(Described[P, Call[Page[T]]]):  # noqa: N801 - used as a decorator
+    """A method that yields the items of a list and fetches pages as needed."""
 
-    def __init__(self, describe: Callable[Concatenate[Any, P], Call[Page[T]]]) -> None:
-        self.describe, self.__doc__ = describe, describe.__doc__
+    action = "iterate_pages"
 
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[T]]: ...
@@ -94,7 +117,4 @@ class paged_call(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Any:
-        def iterate_pages(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.iterate_pages(self.describe(client, *args, **kwargs))
-
-        return self if client is None else update_wrapper(iterate_pages, self.describe)
+        return self.bind(client)

@@ -1,11 +1,11 @@
-"""The base of both clients: URL, token, timeouts, and the HTTP request for a call."""
+"""The base of both clients: URL, token and timeouts, and how calls, lists and streams are performed."""
 
 from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import ABC
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -15,11 +15,11 @@ import msgspec
 
 from . import tracing
 from .call import Call
+from .channel import Channel
 from .records import Page
 from .refusals import Unsendable
-from .retries import RetryPolicy, Send
-from .stream import EventSource
-from .transfer import Content
+from .retries import AttemptResult, Pause, RetryPolicy, Send, plan_attempts
+from .stream import EventSource, LineSplitter
 from .version import __version__
 
 T = TypeVar("T")
@@ -65,11 +65,20 @@ def _check_key(key: object) -> str:
 def _encode_body(body: Any) -> bytes | None:
     if body is None:
         return None
-    text: bytes = msgspec.json.encode(body)
+    text: bytes = msgspec.json.encode(body, enc_hook=_to_builtins)
     # msgspec writes NaN and infinity as null, which would send another value.
     if b"null" in text and not _is_finite(body):
         raise Unsendable("a number that is not finite cannot be sent as JSON")
     return text
+
+
+def _to_builtins(value: Any) -> Any:
+    """Returns mappings and collections of any kind as JSON has them; iterators would be empty at the next attempt."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Collection):
+        return list(value)
+    raise Unsendable(f"{type(value).__name__} cannot be sent as JSON")
 
 
 def _is_finite(value: Any) -> bool:
@@ -81,6 +90,8 @@ def _is_finite(value: Any) -> bool:
 
 
 class Connection(ABC):
+    channel_type: type[Channel]
+
     def __init__(
         self,
         url: str,
@@ -93,21 +104,70 @@ class Connection(ABC):
     ) -> None:
         self.url, self.timeout = normalize_url(url), timeout
         self.retry_policy = retry_policy or RetryPolicy()
-        self.http: Any = self._open_http(
+        self.channel: Any = self.channel_type(
             base_url=f"{self.url}{BASE}",
             headers={"Authorization": f"Bearer {token}", "User-Agent": format_user_agent(), **(headers or {})},
             transport=transport,
         )
 
-    @abstractmethod
-    def _open_http(self, **settings: Any) -> Any:
-        """Returns the synchronous or the asynchronous client of httpx."""
+    async def perform_steps(self, call: Call[T]) -> T:
+        """Sends the request, again if that may help, and returns the result of the call."""
+        attempts = plan_attempts(call, self.retry_policy)
+        step = next(attempts)
+        try:
+            while True:
+                step = attempts.send(await self._perform_step(step))
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
-    @abstractmethod
-    def _send_content(self, content: Content) -> Any:
-        """Returns the pieces of the content, for the synchronous or the asynchronous client of httpx."""
+    async def _perform_step(self, step: Send | Pause) -> AttemptResult | None:
+        if isinstance(step, Pause):
+            await self.channel.pause(step.seconds)
+            return None
+        download = step.call.download
+        try:
+            async with self.channel.send(**self._build_request(step)) as response:
+                if download is None or not response.is_success:
+                    await self.channel.read(response)
+                else:
+                    download.restart()
+                    async for data in self.channel.read_pieces(response):
+                        await self.channel.write(download, data)
+        except httpx.RequestError as error:
+            return error
+        result: httpx.Response = response
+        return result
 
-    def build_request(self, step: Send) -> dict[str, Any]:
+    async def read_pages(self, call: Call[Page[T]]) -> AsyncGenerator[T, None]:
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = await self.perform_steps(following)
+            for each in page.results:
+                yield each
+            following = _build_next_call(following, page)
+
+    async def read_stream(self, stream: EventSource[T]) -> AsyncGenerator[T, None]:
+        """Yields what the server sends, and reconnects when the connection is lost."""
+        while not stream.has_ended:
+            result: AttemptResult | None = None
+            try:
+                async with self.channel.send(**self._build_stream_request(stream)) as response:
+                    if response.is_success:
+                        lines = LineSplitter()
+                        async for data in self.channel.read_pieces(response):
+                            for line in lines.add(data):
+                                if (found := stream.take_line(line)) is not None:
+                                    yield found
+                    else:
+                        await self.channel.read(response)
+                        result = response
+            except httpx.RequestError as error:
+                result = error
+            if not stream.has_ended:
+                await self.channel.pause(stream.plan_reconnect(result))
+
+    def _build_request(self, step: Send) -> dict[str, Any]:
         call = step.call
         headers = {"Accept": "application/json", **tracing.inject()}
         if step.key is not None:
@@ -122,11 +182,11 @@ class Connection(ABC):
             "url": call.path,
             "params": call.params,
             "headers": headers,
-            "content": self._send_content(call.content) if call.content else _encode_body(call.body),
+            "content": self.channel.send_pieces(call.content) if call.content else _encode_body(call.body),
             "timeout": self._build_timeout(self.timeout + call.extra_seconds),
         }
 
-    def build_stream_request(self, stream: EventSource[Any]) -> dict[str, Any]:
+    def _build_stream_request(self, stream: EventSource[Any]) -> dict[str, Any]:
         return {
             "method": "GET",
             "url": stream.path,
@@ -138,14 +198,15 @@ class Connection(ABC):
     def _build_timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
 
-    def build_next_call(self, call: Call[Page[T]], page: Page[T]) -> Call[Page[T]] | None:
-        """Returns the call for the next page, None after the last one.
 
-        Only the query of `page.next` is used: behind a proxy the server may report another host.
-        """
-        if page.next is None:
-            return None
-        params: dict[str, list[str]] = {}
-        for name, value in parse_qsl(urlsplit(page.next).query, keep_blank_values=True):
-            params.setdefault(name, []).append(value)
-        return replace(call, params=params)
+def _build_next_call(call: Call[Page[T]], page: Page[T]) -> Call[Page[T]] | None:
+    """Returns the call for the next page, None after the last one.
+
+    Only the query of `page.next` is used: behind a proxy the server may report another host.
+    """
+    if page.next is None:
+        return None
+    params: dict[str, list[str]] = {}
+    for name, value in parse_qsl(urlsplit(page.next).query, keep_blank_values=True):
+        params.setdefault(name, []).append(value)
+    return replace(call, params=params)

@@ -1,30 +1,23 @@
 """The names that a program imports from `statecore_client`."""
 
-from .asynchronous import AsyncClient
+from .clients import AsyncClient, Client
+from .models import Approval, Hold, Incident, Machine, Occurrence, Schedule, Template, Webhook
+from .outcome import Outcome
 from .records import (
-    Approval,
     Entity,
     Event,
     Explanation,
     HeartbeatReply,
-    Hold,
-    Incident,
     LeaseReply,
     LogLine,
-    Machine,
-    Occurrence,
-    Outcome,
     Page,
     PositionedEvent,
     ReportAndClaimResult,
-    Schedule,
     StuckEntity,
     SubmittedRun,
     Task,
-    Template,
     TransitionCheck,
     UnmetGuard,
-    Webhook,
     WorkerEntity,
 )
 from .refusals import (
@@ -49,7 +42,6 @@ from .refusals import (
 )
 from .retries import RetryPolicy
 from .stream import EpochEnded, Outage, PositionTooOld
-from .synchronous import Client
 from .worker import Cancelled, Context, TaskFailed, Worker
 
 __all__ = [

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .call import DecodedResponse
 from .records import (
-    Approval,
     Entity,
     Event,
     Explanation,
     Json,
     LogLine,
-    Outcome,
     Page,
     PositionedEvent,
     Record,
@@ -92,15 +90,9 @@ def _unwrap_entity(response: DecodedResponse) -> Json:
     return inner if isinstance(inner, dict) else body
 
 
-def read_approval(response: DecodedResponse) -> Approval:
-    """Reads a request from the response itself, or from its member `approval`."""
-    body = read_object(response)
-    inner = body.get("approval")
-    return to_record(Approval, inner if isinstance(inner, dict) else body)
-
-
-def read_event(response: DecodedResponse) -> Event:
-    return to_record(Event, read_object(response))
+def read_member(name: str, kind: type[R]) -> Callable[[DecodedResponse], R]:
+    """Reads the only member of the response."""
+    return lambda response: to_record(kind, get_member(read_object(response), name, dict))
 
 
 def read_log_line(response: DecodedResponse) -> LogLine:
@@ -109,21 +101,6 @@ def read_log_line(response: DecodedResponse) -> LogLine:
 
 def read_next(response: DecodedResponse) -> int:
     return int(get_member(read_object(response), "next", int))
-
-
-def read_outcome(response: DecodedResponse) -> Outcome:
-    body = read_object(response)
-    made, moved, requested = body.get("event"), body.get("entity"), body.get("approval")
-    return Outcome(
-        changed=bool(body.get("changed")),
-        event=to_record(Event, made) if made else None,
-        caused=[to_record(Event, each) for each in body.get("caused") or ()],
-        caused_count=body.get("caused_count", 0),
-        entity=to_record(Entity, moved) if moved else None,
-        approval=to_record(Approval, requested) if requested else None,
-        replayed=response.replayed,
-        fields=body,
-    )
 
 
 def read_explanation(response: DecodedResponse) -> Explanation:
@@ -160,7 +137,3 @@ def read_positioned_event(response: DecodedResponse) -> PositionedEvent:
 
 def read_nothing(response: DecodedResponse) -> None:
     return None
-
-
-def read_anything(response: DecodedResponse) -> Any:
-    return response.json

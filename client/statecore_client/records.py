@@ -66,19 +66,6 @@ class Task(Entity, kw_only=True):
     previous: dict[str, Any] | None = None
 
 
-class Artifact(Record, kw_only=True):
-    """A file that a task keeps by name."""
-
-    task: str
-    name: str
-    size: int
-    sha256: str
-    content_type: str
-    attempt: int
-    stored_by: str
-    stored_at: datetime
-
-
 class WorkerEntity(Entity, kw_only=True):
     """A registered worker."""
 
@@ -131,123 +118,6 @@ class LogLine(Record, kw_only=True):
     stream: str = "stdout"
     text: str = ""
     at: datetime = NEVER
-
-
-class Approval(Record, kw_only=True):
-    """A request for approval of an override, and its decision."""
-
-    id: str
-    status: str
-    entity_type: str
-    entity_id: str
-    version: int
-    to_state: str
-    reason: str
-    requested_by: str
-    expires_at: datetime
-    requested_at: datetime = NEVER
-    from_state: str = ""
-    category: str = ""
-    policies: list[str] = []
-    decided_by: str | None = None
-    decided_at: datetime | None = None
-    comment: str | None = None
-    event_id: str | None = None
-
-
-class Hold(Record, kw_only=True):
-    """An order of an operator to give out no new work within a scope."""
-
-    id: str
-    scope: str
-    status: str
-    reason: str
-    created_by: str
-    created_at: datetime
-    expires_at: datetime | None = None
-    ended_at: datetime | None = None
-    released_by: str | None = None
-    release_reason: str | None = None
-
-
-class Webhook(Record, kw_only=True):
-    """A subscription to events. `secret` is set only in the response to its creation or rotation."""
-
-    id: str
-    url: str
-    status: str
-    filter: Json = {}
-    description: str = ""
-    run: str | None = None
-    owner: str | None = None
-    position: int = 0
-    epoch: int = 1
-    failures: int = 0
-    failing_since: datetime | None = None
-    last_success_at: datetime | None = None
-    disabled_reason: str | None = None
-    secret: str | None = None
-
-
-class Template(Record, kw_only=True):
-    """A version of a plan template."""
-
-    id: str
-    version: int
-    plan: Json
-    parameters: Json = {}
-    description: str = ""
-    created_by: str = ""
-    created_at: datetime = NEVER
-
-
-class Occurrence(Record, kw_only=True):
-    """A time at which a schedule was due, and what followed."""
-
-    at: datetime
-    outcome: str
-    run: str | None = None
-    template_version: int | None = None
-    requested_by: str | None = None
-    detail: str | None = None
-
-
-class Schedule(Record, kw_only=True):
-    """A schedule that submits runs from a template; `next` has the next times."""
-
-    id: str
-    template: str
-    cron: str
-    timezone: str
-    template_version: int | None = None
-    parameters: Json = {}
-    catch_up: str = "latest"
-    overlap: str = "skip"
-    not_after: datetime | None = None
-    paused: bool = False
-    paused_by: str | None = None
-    pause_reason: str | None = None
-    next: list[datetime] = []
-    last: Occurrence | None = None
-    created_by: str = ""
-    created_at: datetime = NEVER
-
-
-class Outcome(Record, kw_only=True):
-    """The result of a transition: the event, the events it caused, and the entity afterwards.
-
-    `caused` has the first hundred of these events, `caused_count` counts them all. `approval` is the
-    request of an override that waits for a second person, or the one that was approved. `replayed` is true if this is
-    the stored answer to an earlier request with the same key.
-    """
-
-    changed: bool
-    event: Event | None = None
-    caused: list[Event] = []
-    caused_count: int = 0
-    entity: Entity | None = None
-    approval: Approval | None = None
-    replayed: bool = False
 
 
 class SubmittedRun(Record, kw_only=True):
@@ -334,37 +204,6 @@ class StuckEntity(Record, kw_only=True):
     def actions(self) -> list[Json]:
         """What the caller may do now; each has `action` (`retry`, `transition`, `override`), `collection` and `id`."""
         return list(self.recovery.get("actions") or ())
-
-
-class Incident(Record, kw_only=True):
-    """A root cause with what hangs on it: `counts` has the number of entities by machine. `actions` only of one."""
-
-    id: int
-    version: int
-    rule: str
-    severity: str
-    cause: str
-    counts: dict[str, int]
-    runs: int
-    since: datetime
-    entity_type: str | None = None
-    entity_id: str | None = None
-    resolved_at: datetime | None = None
-    owner: str | None = None
-    acknowledged_by: str | None = None
-    acknowledged_at: datetime | None = None
-    snoozed_until: datetime | None = None
-    actions: list[Json] = []
-
-
-class Machine(Record, kw_only=True):
-    """The declaration of a machine."""
-
-    entity_type: str
-    version: str
-    initial: str
-    states: list[Json]
-    transitions: list[Json]
 
 
 class Page(msgspec.Struct, Generic[T], kw_only=True):

@@ -22,7 +22,7 @@ def test_any_call_is_performed_with_arguments_by_position_and_by_name(statecore:
 def test_the_calls_are_listed_and_wrong_ones_name_what_is_missing(statecore: Statecore) -> None:
     listed = statecore("call").out
     assert "list_account_entries" in listed
-    assert "Ends a hold." in listed
+    assert "Release a hold." in listed
     assert "no call fly" in statecore("call", "fly", code=2).err
     assert "reason" in statecore("call", "release_hold", "h", code=2).err
     assert "is no time" in statecore("call", "place_hold", "everything", "reason=x", "expires_at=soon", code=2).err

@@ -27,7 +27,7 @@ def test_a_template_is_stored_and_run_on_a_schedule(statecore: Statecore, tmp_pa
     assert "schedule s: paused: wait" in statecore("schedule", "pause", "s", "--reason", "wait").out
     assert "next" in statecore("schedule", "resume", "s", "--reason", "go").out
     assert "next" in statecore("schedule", "change", "s", "--cron", "0 3 * * *", "--overlap", "allow").out
-    assert statecore("schedule", "run", "s").out.startswith("schedule s occurs at ")
+    assert statecore("schedule", "run", "s").out.startswith("the schedule occurs at ")
     assert occurrences.run_due() == 1
     (occurred,) = statecore("schedule", "occurrences", "s", "--json").json
     assert occurred["outcome"] == "submitted"

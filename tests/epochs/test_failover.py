@@ -69,7 +69,7 @@ def read_signed_size(home: Path) -> int:
 
 
 def get(client: Client, path: str) -> httpx.Response:
-    return client.http.get(path)
+    return client.channel.http.get(path)
 
 
 def read_epochs(client: Client) -> list[dict[str, Any]]:

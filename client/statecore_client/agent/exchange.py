@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..clients import Client
 from ..records import Task
-from ..synchronous import Client
 
 RESULT_LIMIT = 262_144
 

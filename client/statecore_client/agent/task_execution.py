@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import tracing
+from ..clients import Client
 from ..records import Json, Task
 from ..refusals import LeaseLost, Refused, UnexpectedResponse, Unreachable
 from ..slots.execution import COMPLETED, FAILED, Execution
 from ..slots.log_sender import LogSender
-from ..synchronous import Client
 from .command import CommandExecution, CommandResult, FailedStart
 from .exchange import Exchange, UnusableResult
 from .terminal import Terminal

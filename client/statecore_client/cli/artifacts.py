@@ -12,13 +12,17 @@ from ..transfer import replacing
 from . import own_task
 from .context import Context
 from .errors import CommandError, Exit
+from .verbs import Columns, Verb, add_verbs
+
+COLUMNS: Columns = {
+    "name": "name", "bytes": "size", "type": "content_type", "sha256": lambda each: each.sha256[:16],
+    "stored": "stored_at",
+}  # fmt: skip
 
 
 def add_commands(commands: Any) -> None:
-    listed = commands.add_parser("artifacts", help="list the artifacts of a task")
-    listed.add_argument("task", help="the id of the task")
-    listed.add_argument("--newest", action="store_true", help="of the newest task that succeeds it")
-    listed.set_defaults(run=list_artifacts)
+    listing = "list the artifacts of a task"
+    add_verbs(commands, Verb("artifacts", "list_artifacts", listing, columns=COLUMNS, noun="artifacts"))
     artifact = commands.add_parser("artifact", help="store, read or delete an artifact of a task")
     actions = artifact.add_subparsers(dest="action", required=True, metavar="ACTION")
     put = actions.add_parser("put", help="store a file")
@@ -44,16 +48,6 @@ def _add_task_options(parser: Any) -> None:
     parser.add_argument("--attempt", type=int, metavar="N", help=f"the attempt, for agents ({own_task.ATTEMPT})")
 
 
-def list_artifacts(options: Namespace, context: Context) -> None:
-    found = context.client.list_artifacts(options.task, newest=options.newest)
-    if context.as_json:
-        for each in found:
-            context.print_json(each.fields)
-        return
-    rows = [(each.name, each.size, each.content_type, each.sha256[:16], each.stored_at) for each in found]
-    context.print_table(rows, ("name", "bytes", "type", "sha256", "stored"))
-
-
 def put_artifact(options: Namespace, context: Context) -> None:
     task, attempt = _read_task(options)
     path = Path(options.file)
@@ -66,7 +60,7 @@ def put_artifact(options: Namespace, context: Context) -> None:
             task, options.name or path.name, file, attempt=attempt, content_type=options.type
         )
     if context.as_json:
-        context.print_json(stored.fields)
+        context.print_json(stored)
     else:
         context.print_line(f"{stored.task}/{stored.name}: {stored.size} bytes, sha256 {stored.sha256}")
 

@@ -7,10 +7,11 @@ from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ..models import BulkJob
 from ..records import Json
 from .context import Context
 from .errors import CommandError, Exit
-from .reading import parse_pair
+from .verbs import Verb, add_verbs, line_of, parse_pair
 
 POLL_SECONDS = 0.5
 ACTIONS = ("cancel", "retry", "override", "waive", "pause", "resume", "drain", "acknowledge", "assign")
@@ -41,9 +42,8 @@ def add_commands(commands: Any) -> None:
     bulk.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     bulk.set_defaults(run=apply_to_many)
 
-    stop = commands.add_parser("stop-bulk", help="stop a bulk action; what it has done stays")
-    stop.add_argument("job", help="the job that `bulk` has printed")
-    stop.set_defaults(run=stop_job)
+    stopping = "stop a bulk action; what it has done stays"
+    add_verbs(commands, Verb("stop-bulk", "stop_bulk_job", stopping, line_of(describe_stop)))
 
 
 def apply_to_many(options: Namespace, context: Context) -> Exit:
@@ -60,12 +60,8 @@ def apply_to_many(options: Namespace, context: Context) -> Exit:
     return _print_results(context, response, "would be" if options.dry_run else "were")
 
 
-def stop_job(options: Namespace, context: Context) -> None:
-    job = context.client.stop_bulk_job(options.job)
-    if context.as_json:
-        context.print_json(job)
-    else:
-        context.print_line(f"{job['id']} ended after {job['done']} of {job['total']}")
+def describe_stop(job: BulkJob) -> str:
+    return f"{job.id} ended after {job.done} of {job.total}"
 
 
 def _request_bulk(options: Namespace, context: Context, *, dry_run: bool) -> Json:
@@ -85,7 +81,7 @@ def _request_bulk(options: Namespace, context: Context, *, dry_run: bool) -> Jso
     )
 
 
-def _wait_for_job(job: Json, context: Context) -> Json:
+def _wait_for_job(job: Any, context: Context) -> Json:
     """Waits for a bulk job, which continues on the server even if this command is interrupted."""
     context.print_note(
         f"{job['id']}: {job['total']} {job['entity_type']} rows; `statecore stop-bulk {job['id']}` ends it"
@@ -97,7 +93,7 @@ def _wait_for_job(job: Json, context: Context) -> Json:
             job = context.client.get_bulk_job(job["id"])
     finally:
         context.clear_progress()
-    results = list(context.client.list_bulk_results(job["id"]))
+    results = [each.fields for each in context.client.list_bulk_results(job["id"])]
     counts = {name: job[name] for name in ("total", "refused", "approvals", "caused", "stopped_by")}
     return {**counts, "results": results, "job": job["id"]}
 

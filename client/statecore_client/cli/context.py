@@ -48,8 +48,8 @@ class Context:
     # Results go to standard output, everything else to standard error.
 
     def print_json(self, value: Any) -> None:
-        """Prints one JSON document on one line."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+        """Prints one JSON document on one line; of a record, its JSON object."""
+        sys.stdout.write(json.dumps(getattr(value, "fields", value), ensure_ascii=False, default=str) + "\n")
         sys.stdout.flush()
 
     def print_line(self, text: str = "") -> None:

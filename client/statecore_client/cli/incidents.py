@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
+from argparse import Namespace
 from itertools import islice
 from typing import Any
 
 from .. import Incident
+from ..models import Alert
 from .context import Context, format_line
-from .holds import parse_duration
-from .reading import format_action, parse_limit
+from .reading import format_action
+from .verbs import Columns, Verb, add_limit, add_verbs, line_of, print_list
 
-COLUMNS = ("id", "severity", "cause", "affected", "runs", "since", "owner")
+COLUMNS: Columns = {
+    "id": "id", "severity": "severity", "cause": "cause", "affected": lambda each: _describe(each), "runs": "runs",
+    "since": "since", "owner": lambda each: each.owner or "",
+}  # fmt: skip
 SEVERITIES = ("critical", "error", "warning")
 SHOWN_ENTITIES = 10
+HIDES = frozenset({"expected_version"})
 
 
 def add_commands(commands: Any) -> None:
@@ -22,40 +26,22 @@ def add_commands(commands: Any) -> None:
     listing.add_argument("--all", action="store_true", help="also resolved and snoozed ones, the newest first")
     listing.add_argument("--snoozed", action="store_true", help="those that are snoozed")
     listing.add_argument("--owner", help="those of this owner")
-    listing.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
+    add_limit(listing)
     listing.set_defaults(run=list_incidents)
-    _add(commands, "incident", show, "show an incident with its suggested actions, entities and history")
-    _add_note(_add(commands, "acknowledge", acknowledge, "record that you are working on an incident"))
-    assigning = _add(commands, "assign", assign, "set the owner of an incident, or remove it")
-    assigning.add_argument("owner", nargs="?", default="", help="an account of the server; without one, none")
-    _add_note(assigning)
-    snoozing = _add(commands, "snooze", snooze, "keep an incident from being listed and escalated for a while")
-    _add_end(snoozing)
-    _add_note(snoozing)
-    noting = _add(commands, "note", note, "add a note to the history of an incident")
-    noting.add_argument("note", help="the text")
-    _add_end(_add(commands, "silence", silence, "keep an alert from sending notifications for a while", "alert"))
-
-
-def _add(commands: Any, name: str, run: Any, summary: str, target: str = "incident") -> ArgumentParser:
-    parser: ArgumentParser = commands.add_parser(name, help=summary)
-    parser.add_argument("id", type=int, help=f"the number of the {target}")
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_note(parser: ArgumentParser) -> None:
-    parser.add_argument("--note", default="", help="kept in the history")
-
-
-def _add_end(parser: ArgumentParser) -> None:
-    end = parser.add_mutually_exclusive_group(required=True)
-    end.add_argument("--for", dest="duration", type=parse_duration, metavar="DURATION", help="45s, 30m, 2h, 1d")
-    end.add_argument("--end", action="store_true", help="end it now")
-
-
-def _read_end(options: Namespace) -> datetime | None:
-    return datetime.now(UTC) + options.duration if options.duration else None
+    one = commands.add_parser("incident", help="show an incident with its suggested actions, entities and history")
+    one.add_argument("id", type=int, help="the number of the incident")
+    one.set_defaults(run=show)
+    add_verbs(
+        commands,
+        Verb("acknowledge", "acknowledge_incident", "record that you are working on an incident", _print, hides=HIDES),
+        Verb("assign", "assign_incident", "set the owner of an incident, or remove it", _print, defaults={"owner": ""},
+             hides=HIDES),
+        Verb("snooze", "snooze_incident", "keep an incident from being listed and escalated for a while", _print,
+             hides=HIDES),
+        Verb("note", "note_incident", "add a note to the history of an incident", _print, hides=HIDES),
+        Verb("silence", "silence_alert", "keep an alert from sending notifications for a while",
+             line_of(describe_silence)),
+    )  # fmt: skip
 
 
 def list_incidents(options: Namespace, context: Context) -> None:
@@ -65,21 +51,11 @@ def list_incidents(options: Namespace, context: Context) -> None:
     found = list(islice(context.client.list_incidents(**filters), options.limit or None))
     if not options.all:
         found.sort(key=lambda each: (_rank(each.severity), each.since))
-    if context.as_json:
-        for each in found:
-            context.print_json(each.fields)
-    elif found:
-        context.print_table([_row(each) for each in found], COLUMNS)
-    else:
-        context.print_line("no incidents" if options.all else "no open incidents")
+    print_list(context, found, COLUMNS, "no incidents" if options.all else "no open incidents")
 
 
 def _rank(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _row(each: Incident) -> tuple[Any, ...]:
-    return each.id, each.severity, each.cause, _describe(each), each.runs, each.since, each.owner or ""
 
 
 def _describe(incident: Incident) -> str:
@@ -89,7 +65,7 @@ def _describe(incident: Incident) -> str:
 def show(options: Namespace, context: Context) -> None:
     incident = context.client.get_incident(options.id)
     if context.as_json:
-        context.print_json(incident.fields)
+        context.print_json(incident)
         return
     _print(context, incident)
     for action in incident.actions:
@@ -101,35 +77,12 @@ def show(options: Namespace, context: Context) -> None:
         context.print_line(format_line(f"{entry['at']} {entry['action']} by {entry['actor']}{text}"))
 
 
-def acknowledge(options: Namespace, context: Context) -> None:
-    _print(context, context.client.acknowledge_incident(options.id, note=options.note))
-
-
-def assign(options: Namespace, context: Context) -> None:
-    _print(context, context.client.assign_incident(options.id, options.owner, note=options.note))
-
-
-def snooze(options: Namespace, context: Context) -> None:
-    _print(context, context.client.snooze_incident(options.id, _read_end(options), note=options.note))
-
-
-def note(options: Namespace, context: Context) -> None:
-    _print(context, context.client.note_incident(options.id, options.note))
-
-
-def silence(options: Namespace, context: Context) -> None:
-    alert = context.client.silence_alert(options.id, _read_end(options))
-    if context.as_json:
-        context.print_json(alert)
-        return
-    until = alert["silenced_until"]
-    context.print_line(format_line(f"alert {alert['id']}: {f'silenced until {until}' if until else 'not silenced'}"))
+def describe_silence(alert: Alert) -> str:
+    until = f"silenced until {alert['silenced_until']}" if alert.silenced_until else "not silenced"
+    return f"alert {alert.id}: {until}"
 
 
 def _print(context: Context, incident: Incident) -> None:
-    if context.as_json:
-        context.print_json(incident.fields)
-        return
     context.print_line(format_line(f"{incident.id} {incident.severity}: {incident.cause}"))
     owner = incident.owner or "no owner"
     seen = f"acknowledged by {incident.acknowledged_by}" if incident.acknowledged_by else "not acknowledged"

@@ -34,7 +34,7 @@ def add_commands(commands: Any) -> None:
 def show_log(options: Namespace, context: Context) -> None:
     for line in _follow(options, context) if options.follow else _read(options, context):
         if context.as_json:
-            context.print_json(line.fields)
+            context.print_json(line)
         else:
             _print_line(options, context, line)
 

@@ -13,7 +13,7 @@ from .. import Entity
 from . import own_task
 from .context import Context, format_age, format_line
 from .errors import CommandError, Exit
-from .reading import parse_limit
+from .verbs import parse_limit
 
 QUARANTINED = "quarantined"
 
@@ -52,7 +52,7 @@ def hand_in(options: Namespace, context: Context) -> None:
     fields = {name: value for name in names if (value := getattr(options, name)) is not None}
     entry = context.client.create("patches", patch=diff["id"], **fields)
     if context.as_json:
-        context.print_json(entry.fields)
+        context.print_json(entry)
     else:
         replaced = f"; {options.based_on} is dropped" if options.based_on else ""
         context.print_line(
@@ -67,7 +67,7 @@ def show_quarantine(options: Namespace, context: Context) -> None:
     found = islice(context.client.list("patches", state=QUARANTINED), options.limit or None)
     if context.as_json:
         for entry in found:
-            context.print_json(entry.fields)
+            context.print_json(entry)
         return
     rows = [
         (entry.id, format_age(entry.state_entered_at), entry["workstream"], entry["quarantine_reason"])

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from itertools import islice
 from typing import Any
 
 from .. import Entity
 from .context import Context, format_age, format_duration, format_line, format_time
+from .verbs import Columns, Verb, add_limit, add_verbs, parse_pair
 
 COLUMNS = ("id", "state", "for", "version")
 PAGE = 500
 NEEDS_DECISION = "needs a decision"
 
 
-def parse_pair(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
-        raise ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
-    return name, value
-
-
-def parse_limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise ArgumentTypeError("must be a whole number, 0 for all")
-    return int(text)
+ATTEMPTS: Columns = {
+    "task": "task", "attempt": "attempt", "worker": "worker",
+    "started_at": lambda each: format_time(each["started_at"]),
+    "ended_at": lambda each: format_time(each["ended_at"]),
+    "ended_by": "ended_by", "exit_code": "exit_code", "error": "error",
+}  # fmt: skip
 
 
 def add_commands(commands: Any) -> None:
@@ -41,18 +37,17 @@ def add_commands(commands: Any) -> None:
         help="list only entities with this value; repeatable",
     )
     get.add_argument("-c", "--columns", default="", help="more columns, separated by commas")
-    get.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
+    add_limit(get)
     get.add_argument("--history", action="store_true", help="show the events of the entity, oldest first")
     get.set_defaults(run=show_entities)
-    attempts = commands.add_parser("attempts", help="list the attempts at a task, oldest first")
-    attempts.add_argument("id", help="the task")
-    attempts.set_defaults(run=list_attempts)
+    attempts = "list the attempts at a task, oldest first"
+    add_verbs(commands, Verb("attempts", "list_attempts", attempts, columns=ATTEMPTS, noun="attempts"))
     explain = commands.add_parser("explain", help="show which transitions are open and what blocks the others")
     explain.add_argument("collection", help="tasks, runs, workers, …")
     explain.add_argument("id", help="the entity")
     explain.set_defaults(run=explain_entity)
     stuck = commands.add_parser("stuck", help="list entities that are overdue or need a decision")
-    stuck.add_argument("-n", "--limit", type=parse_limit, default=50, help="at most this many, 0 for all (50)")
+    add_limit(stuck)
     stuck.set_defaults(run=list_stuck)
 
 
@@ -61,20 +56,20 @@ def show_entities(options: Namespace, context: Context) -> None:
         _show_history(options, context)
     elif options.id:
         found = context.client.get(options.collection, options.id)
-        context.print_json(found.fields) if context.as_json else context.print_fields(found.fields)
+        context.print_json(found) if context.as_json else context.print_fields(found.fields)
     else:
         _show_list(options, context)
 
 
 def _show_list(options: Namespace, context: Context) -> None:
-    filters: dict[str, list[str]] = {}
+    filters: dict[str, Any] = {}
     for name, value in options.filter:
         filters.setdefault(name, []).append(value)
     filters.setdefault("page_size", [str(min(options.limit or PAGE, PAGE))])
     found = islice(context.client.list(options.collection, **filters), options.limit or None)
     if context.as_json:
         for entity in found:
-            context.print_json(entity.fields)
+            context.print_json(entity)
         return
     further = [name for name in options.columns.split(",") if name]
     context.print_table([_row(entity, further) for entity in found], [*COLUMNS, *further])
@@ -88,7 +83,7 @@ def _show_history(options: Namespace, context: Context) -> None:
     events = context.client.list_history(options.collection, options.id or "")
     if context.as_json:
         for event in events:
-            context.print_json(event.fields)
+            context.print_json(event)
         return
     rows = [
         (event.version, event.timestamp, event.trigger, event.to_state, event.actor, event.reason) for event in events
@@ -96,22 +91,10 @@ def _show_history(options: Namespace, context: Context) -> None:
     context.print_table(rows, ("version", "at", "trigger", "state", "by", "reason"))
 
 
-def list_attempts(options: Namespace, context: Context) -> None:
-    found = context.client.list_attempts(options.id)
-    if context.as_json:
-        for each in found:
-            context.print_json(each)
-        return
-    names = ("task", "attempt", "worker", "started_at", "ended_at", "ended_by", "exit_code", "error")
-    times = {"started_at", "ended_at"}
-    rows = [[format_time(each[name]) if name in times else each[name] for name in names] for each in found]
-    context.print_table(rows, names)
-
-
 def explain_entity(options: Namespace, context: Context) -> None:
     why = context.client.explain(options.collection, options.id)
     if context.as_json:
-        context.print_json(why.fields)
+        context.print_json(why)
         return
     context.print_line(format_line(why.sentence) or f"{options.id} is {format_line(why.state)}")
     links = [] if [link.get("detail") for link in why.waiting_on] == [why.sentence] else why.waiting_on
@@ -129,7 +112,7 @@ def list_stuck(options: Namespace, context: Context) -> None:
     found = islice(context.client.list_stuck(), options.limit or None)
     if context.as_json:
         for each in found:
-            context.print_json(each.fields)
+            context.print_json(each)
         return
     items = list(found)
     rows = [(each.entity_type, each.id, each.state, format_duration(each.overdue_seconds), each.why) for each in items]

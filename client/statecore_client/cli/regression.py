@@ -48,7 +48,7 @@ def find_regression(options: Namespace, context: Context) -> None:
     if bad is None or not clone.passes(f"{bad['commit_sha']}^"):
         raise CommandError("a commit that is no patch of this workstream broke it", Exit.UNSUCCESSFUL)
     if context.as_json:
-        context.print_json(bad.fields)
+        context.print_json(bad)
     else:
         context.print_line(f"patch {bad.id} broke it, commit {bad['commit_sha']}")
         context.print_note(f"to roll it back: statecore playbook rollback-patch {bad.id} --reason …")

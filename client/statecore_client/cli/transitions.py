@@ -8,10 +8,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from .. import Outcome
+from .. import LeaseReply, Outcome, WorkerEntity
 from .context import Context, format_line
 from .errors import CommandError, Exit
-from .reading import parse_pair
+from .verbs import Verb, add_verbs, line_of, parse_pair
 
 
 def add_commands(commands: Any) -> None:
@@ -36,16 +36,11 @@ def add_commands(commands: Any) -> None:
     retry.add_argument("--reason", help="recorded in the journal")
     retry.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     retry.set_defaults(run=create_successor)
-    renew = commands.add_parser("heartbeat", help="renew the lease of what you hold, and report progress")
-    renew.add_argument("collection", help="tasks, uet-workers, ingestion-jobs, …")
-    renew.add_argument("id", help="the entity")
-    renew.add_argument("--attempt", type=int, metavar="N", help="the attempt that you hold")
-    renew.add_argument("--fraction", type=float, metavar="SHARE", help="how much is done, from 0 to 1")
-    renew.add_argument("--detail", help="what is being done")
-    renew.set_defaults(run=renew_lease)
-    drain = commands.add_parser("drain", help="let a worker finish its tasks and shut down")
-    drain.add_argument("id", help="the worker")
-    drain.set_defaults(run=drain_worker)
+    renewing = "renew the lease of what you hold, and report progress"
+    add_verbs(commands, Verb("heartbeat", "renew", renewing, line_of(describe_lease)))
+    add_verbs(
+        commands, Verb("drain", "drain_worker", "let a worker finish its tasks and shut down", line_of(describe_drain))
+    )
     submit = commands.add_parser("submit", help="submit a plan from a JSON file")
     submit.add_argument("plan", help="the file, or - for standard input")
     submit.add_argument("--start", action="store_true", help="start the run, whatever the plan has as `start`")
@@ -84,7 +79,7 @@ def fire_trigger(options: Namespace, context: Context) -> None:
 def print_outcome(context: Context, outcome: Outcome, prefix: str = "") -> None:
     """Prints the transition and, indented, the transitions that it caused."""
     if context.as_json:
-        context.print_json(outcome.fields)
+        context.print_json(outcome)
         return
     if outcome.event is None:
         context.print_line("no change was necessary")
@@ -102,32 +97,20 @@ def print_outcome(context: Context, outcome: Outcome, prefix: str = "") -> None:
 def create_successor(options: Namespace, context: Context) -> None:
     successor = context.client.retry(options.collection, options.id, reason=options.reason, dry_run=options.dry_run)
     if context.as_json:
-        context.print_json(successor.fields)
+        context.print_json(successor)
     elif options.dry_run:
         context.print_line(f"dry run: the successor of {options.id} would be {successor.state}")
     else:
         context.print_line(f"{successor.id}, the successor of {options.id}, is {successor.state}")
 
 
-def renew_lease(options: Namespace, context: Context) -> None:
-    reply = context.client.renew(
-        options.collection, options.id, attempt=options.attempt, fraction=options.fraction, detail=options.detail
-    )
-    if context.as_json:
-        context.print_json(reply.fields)
-        return
+def describe_lease(reply: LeaseReply) -> str:
     ends = reply.lease_expires_at
-    context.print_line(
-        f"{options.id} is {reply.state}" + (f", yours until {ends:%Y-%m-%d %H:%M:%S} UTC" if ends else "")
-    )
+    return f"it is {reply.state}" + (f", yours until {ends:%Y-%m-%d %H:%M:%S} UTC" if ends else "")
 
 
-def drain_worker(options: Namespace, context: Context) -> None:
-    worker = context.client.drain_worker(options.id)
-    if context.as_json:
-        context.print_json(worker.fields)
-    else:
-        context.print_line(f"worker {worker.id} is {worker.state} and gets no new task")
+def describe_drain(worker: WorkerEntity) -> str:
+    return f"worker {worker.id} is {worker.state} and gets no new task"
 
 
 def submit_plan(options: Namespace, context: Context) -> None:
@@ -142,7 +125,7 @@ def submit_plan(options: Namespace, context: Context) -> None:
     finally:
         context.clear_progress()
     if context.as_json:
-        context.print_json(submitted.fields)
+        context.print_json(submitted)
     else:
         context.print_line(f"run {submitted.run}: {tasks} {'task' if tasks == 1 else 'tasks'}")
 

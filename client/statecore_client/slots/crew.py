@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 from .. import tracing
+from ..clients import Client
 from ..refusals import StatecoreError
 from ..retries import RetryPolicy
-from ..synchronous import Client
 from .execution import Start
 from .heartbeats import Report
 from .settings import Settings

@@ -13,9 +13,9 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import Any
 
+from ..clients import Client
 from ..records import Task
 from ..refusals import LogGap, StatecoreError, Throttled, Unreachable
-from ..synchronous import Client
 
 PAUSE_SECONDS = 0.2  # between two calls, so that lines that come at once are sent together
 RETRY_SECONDS = 1.0

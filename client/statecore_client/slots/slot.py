@@ -7,9 +7,9 @@ import time
 from collections import deque
 from contextlib import suppress
 
+from ..clients import Client
 from ..records import HeartbeatReply, Task
 from ..refusals import Conflict, Invalid, NotFound, PermissionDenied, StatecoreError, Unreachable
-from ..synchronous import Client
 from ..tracing import Tracing
 from .execution import FAILED, Execution, Result, Start
 from .heartbeats import Heartbeats, Report

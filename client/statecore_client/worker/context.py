@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ..clients import Client
 from ..processes.output import Output
 from ..records import Json, Task
 from ..slots.log_sender import STREAMS, LogSender
-from ..synchronous import Client
 
 
 class Cancelled(Exception):

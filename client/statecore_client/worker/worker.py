@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from ..clients import Client
 from ..records import Task
 from ..refusals import StatecoreError
 from ..slots.crew import Crew
 from ..slots.execution import Execution
 from ..slots.log_sender import LogSender
 from ..slots.settings import Settings
-from ..synchronous import Client
 from .context import Context
 from .event_loop import running_loop
 from .execution import FunctionExecution, NoFunction
