@@ -9,6 +9,8 @@ import statecore
 from statecore.dashboard.assets import find_imports
 from statecore.dashboard.templatetags.console import module
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 SCRIPTS = Path(statecore.__file__).with_name("static") / "dashboard"
 
 

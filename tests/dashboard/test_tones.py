@@ -7,6 +7,8 @@ import pytest
 from statecore.kernel import registry
 from statecore.read_models.diagrams.tones import Tone, state_styles
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 
 @pytest.mark.parametrize(
     ("machine", "state", "tone"),

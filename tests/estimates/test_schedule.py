@@ -9,6 +9,8 @@ import pytest
 
 from statecore.read_models.estimates.schedule import Work, forecast
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 RUNS = 90
 LINKS = (0, 2)  # how many earlier tasks a task depends on, at most
 SHARES = (0.2, 0.5, 0.8)  # of the tasks that have finished when the end is estimated

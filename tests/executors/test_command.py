@@ -17,6 +17,8 @@ from statecore.executors.errors import CommandRejected, NotEnabled
 from statecore_client.processes.output import Output
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 HANGS = "import time; time.sleep(600)"
 # Starts two children, one of them in another process group, writes both pids, and hangs.
 SCRIPT_WITH_CHILDREN = """

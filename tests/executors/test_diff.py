@@ -13,6 +13,8 @@ from statecore.executors.diff import Objection
 from statecore.kernel.validation import text_error
 from tests.executors.work_tree import GIT, WorkTree, diff_adding, diff_replacing
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 PIECES = st.sampled_from(
     [
         "diff --git a/x b/x",

@@ -15,6 +15,8 @@ from statecore.kernel.refusals import Invalid
 from statecore.kernel.transition import params_from_signature, validate_params
 from statecore.kernel.validation import json_error, text_error
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 
 def test_an_id_is_a_prefix_and_twenty_six_digits() -> None:
     prefix, digits = new_id("task").split("_")

@@ -6,6 +6,8 @@ from statecore.kernel import registry
 from statecore.kernel.flow import Flow
 from tests.machines.tables import TABLES, Edge, Table, edges
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 every_machine = pytest.mark.parametrize("name", sorted(TABLES))
 every_counted_machine = pytest.mark.parametrize("name", sorted(name for name in TABLES if TABLES[name].counts))
 

@@ -343,8 +343,8 @@ def test_a_worker_that_leaves_without_signing_off_is_shut_down_without_a_critica
     worker = world.idle_worker()
     uet = world.created("UetWorker", id="u1", worker_type="python")
     world.fire(uet, "initialization_completed")
-    for _ in range(40):
-        clock.shift(timedelta(seconds=15))
+    for _ in range(20):
+        clock.shift(timedelta(seconds=30))
         recover_stalled()
         timers.end_lost_workers()
         evaluate_rules()

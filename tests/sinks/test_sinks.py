@@ -5,8 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pytest
+
 from statecore.delivery import sinks
 from statecore.delivery.sinks import Sink, create_sinks
+
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
 
 
 def declared_sinks() -> set[type[Sink]]:

@@ -14,6 +14,8 @@ from statecore.delivery.webhooks.sender import Response
 from statecore.records import webhook_address
 from tests.support.receivers import Receiver
 
+pytestmark = pytest.mark.once_on("sqlite")  # they use no database
+
 PRIVATE = (
     "0.0.0.0", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "169.254.169.254",  # noqa: S104 - refused, not bound to
     "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.168.1.1", "198.18.0.1", "198.51.100.1",
