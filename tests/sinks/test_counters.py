@@ -68,7 +68,7 @@ def test_counters_equal_a_fresh_count_during_concurrent_writes(monkeypatch: pyte
         thread.start()
     working = sequencer(Counters())
     try:
-        for _round in range(15):
+        for _round in range(6):
             working.run_round()
             assert reconcile() == []
     finally:
