@@ -24,6 +24,7 @@ from . import (
     operators,
     records,
     schedules,
+    service_accounts,
     templates,
     webhooks,
 )  # fmt: skip
@@ -67,7 +68,7 @@ def collect_routes(module: ModuleType) -> list[URLPattern]:
 # These come before the generic routes of the machines, where an id matches any segment.
 SPECIFIC = [
     openapi, agents, claims, heartbeat, artifacts, logs, approvals, holds, schedules, templates, operators, records,
-    webhooks, bulk, board, incidents, journal, machines, proofs, trends,
+    service_accounts, webhooks, bulk, board, incidents, journal, machines, proofs, trends,
 ]  # fmt: skip
 
 urlpatterns: list[URLPattern | URLResolver] = [

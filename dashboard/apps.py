@@ -12,8 +12,11 @@ class DashboardConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import groups
+        from django.contrib.auth.signals import user_logged_in
 
+        from . import groups, one_time_passwords
+
+        user_logged_in.connect(one_time_passwords.note_login)
         # Django creates the permissions of one application at a time, and those of other packages after ours.
         for label in groups.list_labels() - {"statecore"}:
             post_migrate.connect(_create_groups, sender=apps.get_app_config(label))

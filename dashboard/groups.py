@@ -46,6 +46,11 @@ def list_labels() -> set[str]:
     return {"dashboard", *(flow.model._meta.app_label for flow in registry.flows())}
 
 
+def list_codenames() -> set[str]:
+    """Returns the permissions that at least one of the groups has by default."""
+    return {codename for name in ACTIONS for codename in _default_codenames(name)}
+
+
 def create_groups(using: str = "default") -> None:
     if DefaultGrant._meta.db_table not in connections[using].introspection.table_names():
         return  # after a part of the migrations

@@ -1,4 +1,7 @@
-"""Requires a login for every page, with a session that today's settings accept; limits displays to the wall."""
+"""Requires a login for every page, with a session that today's settings accept; limits displays to the wall.
+
+A login with a one-time password is limited to the page on which it is replaced.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ from django.utils.http import urlencode
 
 from statecore import sessions
 from statecore.accounts import identity_header
+from statecore.records import account_names
 
 from . import displays, rendering
 from . import sessions as sessions_list
 
 EXPIRED = "Your session has expired. Log in again.\n"
+REPLACE = "Replace your one-time password first, on the page Account."
+REPLACING = {"console:account", "console:logout"}
 
 
 class LoginRequired(LoginRequiredMiddleware):
@@ -28,6 +34,10 @@ class LoginRequired(LoginRequiredMiddleware):
         match = request.resolver_match
         if (match is None or match.view_name not in displays.VIEWS) and displays.is_display(request.user):
             raise PermissionDenied(displays.WALL_ONLY)
+        if sessions.must_change_password(request.session) and (match is None or match.view_name not in REPLACING):
+            if match is None or match.app_name not in rendering.PAGES or rendering.is_fragment(request):
+                raise PermissionDenied(REPLACE)
+            return HttpResponseRedirect(reverse("console:account"))
         redirect = super().process_view(request, *view)
         if _should_ask_provider(request, view[0]):
             return _redirect_to_provider(request)
@@ -48,6 +58,9 @@ def _refuse_session(request: HttpRequest) -> None:
     user, session = request.user, request.session
     if not user.is_authenticated:
         return
+    if _is_of_service(user):
+        logout(request)
+        return
     if sessions.is_accepted(user, session) and not identity_header.contradicts(request):
         return
     if sessions.SIGN_IN in session:
@@ -67,3 +80,8 @@ def _should_ask_provider(request: HttpRequest, view: Any) -> bool:
 def _redirect_to_provider(request: HttpRequest) -> HttpResponse:
     query = urlencode({"next": request.get_full_path()})
     return HttpResponseRedirect(f"{reverse('console:single_sign_on')}?{query}")
+
+
+def _is_of_service(user: Any) -> bool:
+    """A service account has tokens only, whatever a way of logging in takes its name for."""
+    return bool(user.username.startswith(account_names.SERVICE_PREFIX) and account_names.is_of_service(user))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from statecore.journal.accounts import VIEW_ACCOUNTS
 from statecore.kernel.entity import Entity
 from statecore.kernel.flow import Flow
+from statecore.records.service_account import MANAGE_ACCOUNTS
 
 from . import permissions
 
@@ -33,6 +34,9 @@ PAGES = (
     Page("audit", "Audit", "audit", ("statecore.view_event", MACHINES)),
     Page("displays", "Displays", "display", ("dashboard.view_display",), "setup"),
     Page("webhooks", "Webhooks", "send", ("statecore.view_webhook",), "setup"),
+    Page("users", "Accounts", "user", (MANAGE_ACCOUNTS,), "setup"),
+    Page("roles", "Roles", "shield", (MANAGE_ACCOUNTS,), ""),
+    Page("service_accounts", "Service accounts", "key", (), ""),
     Page("tokens", "Tokens", "key", (), "setup"),
     Page("start", "Get started", "next", (), "setup"),
     Page("accounts", "Account journal", "user", (VIEW_ACCOUNTS,), ""),

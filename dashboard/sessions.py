@@ -7,6 +7,7 @@ their number is that of the logged-in browsers and displays.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,9 +98,21 @@ def _do_nothing() -> None:
 
 def list_sessions(user: Any, current: str | None) -> list[UserSession]:
     """The valid sessions of a user, the current one first, then the most recently used."""
-    unexpired = Session.objects.filter(expire_date__gt=now()).order_by("-expire_date")[:MAX_READ]
-    found = [_describe(row, data, current) for row in unexpired if _belongs_to(data := row.get_decoded(), user)]
+    found = group_by_user([user], current).get(user.pk, [])
     return sorted(found, key=lambda each: (not each.is_current, -each.last_used_at.timestamp()))
+
+
+def group_by_user(users: Iterable[Any], current: str | None = None) -> dict[int, list[UserSession]]:
+    """The valid sessions of these users by the id of the user."""
+    by_id = {str(user.pk): user for user in users}
+    unexpired = Session.objects.filter(expire_date__gt=now()).order_by("-expire_date")[:MAX_READ]
+    found: dict[int, list[UserSession]] = {}
+    for row in unexpired:
+        data = row.get_decoded()
+        user = by_id.get(data.get(SESSION_KEY, ""))
+        if user is not None and _belongs_to(data, user):
+            found.setdefault(user.pk, []).append(_describe(row, data, current))
+    return found
 
 
 def _belongs_to(data: dict[str, Any], user: Any) -> bool:

@@ -6,10 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
-from django.contrib.auth.admin import UserAdmin
-from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
-from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -19,16 +15,12 @@ from django.utils.html import format_html
 from .journal import COLUMNS, ArchivedRange, Event, EventKind
 from .journal.accounts import VIEW_ACCOUNTS
 from .kernel import registry
-from .records import Approval, CompensationStep, Patch, Phase, account_names
+from .records import Approval, CompensationStep, Patch, Phase
 
 if TYPE_CHECKING:
-    CreationForm = AdminUserCreationForm[User]
-    ChangeForm = UserChangeForm[User]
-    BaseUserAdmin = UserAdmin[User]
     ModelAdmin = admin.ModelAdmin[Model]
     ModelPaginator = Paginator[Model]
 else:
-    CreationForm, ChangeForm, BaseUserAdmin = AdminUserCreationForm, UserChangeForm, UserAdmin
     ModelAdmin = admin.ModelAdmin
     ModelPaginator = Paginator
 
@@ -134,31 +126,6 @@ class ApprovalAdmin(ReadOnly):
     search_fields = ("entity_id__startswith",)
     ordering = ("-pk",)
     list_select_related = ("decision",)
-
-
-def _clean_username(form: Any) -> str:
-    """Show why a username is refused beside its field, instead of an error when the user is saved."""
-    name = str(form.cleaned_data["username"])
-    error = account_names.username_error(name, User.objects.exclude(pk=form.instance.pk))
-    if error and name != form.initial.get("username"):
-        raise ValidationError(error)
-    return name
-
-
-class CreateUserForm(CreationForm):
-    clean_username = _clean_username
-
-
-class ChangeUserForm(ChangeForm):
-    clean_username = _clean_username
-
-
-admin.site.unregister(User)
-
-
-@admin.register(User)
-class CheckedUserAdmin(BaseUserAdmin):
-    add_form, form = CreateUserForm, ChangeUserForm
 
 
 for _flow in registry.flows():

@@ -13,8 +13,10 @@ from django.conf import settings
 
 from .kernel.clock import now
 
-SECOND_FACTOR_PASSED = "second_factor"  # keys in the session
+# Keys in the session.
+SECOND_FACTOR_PASSED = "second_factor"
 SIGN_IN = "sign_in"
+ONE_TIME_PASSWORD = "one_time_password"  # noqa: S105 - no password
 
 
 def second_factor_is_required() -> bool:
@@ -45,6 +47,11 @@ def may_use_password(username: str) -> bool:
 def is_break_glass(session: Any) -> bool:
     """Whether a session began with a password although single sign-on is required."""
     return bool(settings.STATECORE_SIGN_IN_ONLY) and SIGN_IN not in session
+
+
+def must_change_password(session: Any) -> bool:
+    """Whether a session began with a password that an administrator has handed out."""
+    return ONE_TIME_PASSWORD in session
 
 
 # Single sign-on

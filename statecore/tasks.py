@@ -12,7 +12,7 @@ from statecore.bulk import jobs
 from statecore.delivery.sinks import counters, notices
 from statecore.executors import compensation, gates, patches
 from statecore.machines.test_gate import TestGate
-from statecore.operations import alarms, backup, incidents, integrity
+from statecore.operations import alarms, backup, expiry, incidents, integrity
 from statecore.reactions import abandoned, run_queues, sweep
 from statecore.read_models import stuck
 from statecore.records import incident, process_report, recall, task_attempt, task_log, webhook
@@ -29,11 +29,15 @@ log = structlog.get_logger(__name__)
 
 @shared_task
 def expire_idempotency_records() -> None:
-    """Delete old responses to idempotency keys, occurrences of schedules, reports of processes, and incidents."""
+    """Delete old responses to idempotency keys, occurrences of schedules, reports of processes, and incidents.
+
+    Delete old alerts, bulk jobs, sessions and failed logins too.
+    """
     log.info("idempotency_records_expired", count=journal.expire_idempotency_records())
     occurrences.forget()
     process_report.forget()
     incident.forget()
+    expiry.delete_expired()
 
 
 @shared_task

@@ -115,11 +115,13 @@ def _list_visible_types(user: Any, permission: str) -> frozenset[str]:
 
 
 def _get_session_user(session_key: str) -> Any:
-    """Return the user of a valid session, None without one or if the settings do not accept it."""
+    """Return the user of a valid session, None without one or if the session may not be used."""
     store: Any = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     request: Any = SimpleNamespace(session=store)
     user = get_user(request)
-    return user if user.is_authenticated and sessions.is_accepted(user, store) else None
+    if not user.is_authenticated or sessions.must_change_password(store):
+        return None
+    return user if sessions.is_accepted(user, store) else None
 
 
 def find_revoked(callers: Iterable[Caller]) -> set[Caller]:

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from .call import Call, build_path, build_query, call, drop_none, drop_unset, paged_call
 from .connection import Connection
-from .models import Alert, AppendedEvent, Approval, Artifact, Attempt, AuditKey, BreakerPermission, BreakerReport, BulkJob, BulkResult, Compensation, ConsistencyProof, CosignedCheckpoint, Epoch, EventProof, Hold, Incident, IncidentEntry, JobCheckpoint, JobEvent, Machine, Occurrence, PastRun, PausedRun, ResumedJob, RunEstimate, Schedule, SentTest, Stats, Template, Trends, Verification, Webhook, WebhookDelivery, Witnesses
+from .models import Alert, AppendedEvent, Approval, Artifact, Attempt, AuditKey, BreakerPermission, BreakerReport, BulkJob, BulkResult, Compensation, ConsistencyProof, CosignedCheckpoint, Epoch, EventProof, Hold, Incident, IncidentEntry, JobCheckpoint, JobEvent, Machine, Occurrence, PastRun, PausedRun, ResumedJob, RunEstimate, Schedule, SentTest, ServiceAccount, Stats, Template, Token, Trends, Verification, Webhook, WebhookDelivery, Witnesses
 from .outcome import Outcome, read_outcome
 from .readers import (
     read_as,
@@ -212,6 +212,30 @@ class Calls(Connection):
         )
 
     @call
+    def create_service_account(
+        self,
+        id: str,
+        owner: str,
+        purpose: str,
+        *,
+        roles: Sequence[str] | None = None,
+        expires_at: datetime | None = None,
+        request_id: str | None = None,
+    ) -> Call[ServiceAccount]:
+        """Create a service account.
+
+        It has no token yet. Its user is `service/ID`; its owner is the person who answers for it.
+        """
+        return Call(
+            "POST",
+            build_path("service-accounts"),
+            read_as(ServiceAccount),
+            body={"id": id, "owner": owner, "purpose": purpose, **drop_none(roles=roles, expires_at=expires_at)},
+            keyed=True,
+            request_id=request_id,
+        )
+
+    @call
     def create_webhook(
         self,
         url: str,
@@ -252,6 +276,18 @@ class Calls(Connection):
             build_path("approvals", approval_id, "deny"),
             read_member("approval", Approval),
             body=drop_none(comment=comment),
+            keyed=True,
+            request_id=request_id,
+        )
+
+    @call
+    def disable_service_account(self, account_id: str, *, request_id: str | None = None) -> Call[ServiceAccount]:
+        """Refuse the tokens of a service account."""
+        return Call(
+            "POST",
+            build_path("service-accounts", account_id, "disable"),
+            read_as(ServiceAccount),
+            body={},
             keyed=True,
             request_id=request_id,
         )
@@ -305,6 +341,27 @@ class Calls(Connection):
         )
 
     @call
+    def edit_service_account(
+        self,
+        account_id: str,
+        *,
+        owner: str | UnsetType = UNSET,
+        purpose: str | UnsetType = UNSET,
+        roles: Sequence[str] | UnsetType = UNSET,
+        expires_at: datetime | None | UnsetType = UNSET,
+    ) -> Call[ServiceAccount]:
+        """Change a service account.
+
+        An earlier `expires_at` also ends its tokens earlier.
+        """
+        return Call(
+            "PATCH",
+            build_path("service-accounts", account_id),
+            read_as(ServiceAccount),
+            body=drop_unset(owner=owner, purpose=purpose, roles=roles, expires_at=expires_at),
+        )
+
+    @call
     def edit_webhook(
         self,
         webhook_id: str,
@@ -322,6 +379,18 @@ class Calls(Connection):
             build_path("webhooks", webhook_id),
             read_as(Webhook),
             body=drop_unset(url=url, filter=filter, description=description),
+        )
+
+    @call
+    def enable_service_account(self, account_id: str, *, request_id: str | None = None) -> Call[ServiceAccount]:
+        """Accept the tokens of a service account again."""
+        return Call(
+            "POST",
+            build_path("service-accounts", account_id, "enable"),
+            read_as(ServiceAccount),
+            body={},
+            keyed=True,
+            request_id=request_id,
         )
 
     @call
@@ -455,6 +524,11 @@ class Calls(Connection):
         return Call("GET", build_path("schedules", schedule_id), read_as(Schedule))
 
     @call
+    def get_service_account(self, account_id: str) -> Call[ServiceAccount]:
+        """Read one service account with its tokens."""
+        return Call("GET", build_path("service-accounts", account_id), read_as(ServiceAccount))
+
+    @call
     def get_stats(self) -> Call[Stats]:
         """Read counts, rates, overdue entities, alerts and active holds."""
         return Call("GET", build_path("stats"), read_as(Stats))
@@ -490,6 +564,28 @@ class Calls(Connection):
     def get_webhook(self, webhook_id: str) -> Call[Webhook]:
         """Read one webhook."""
         return Call("GET", build_path("webhooks", webhook_id), read_as(Webhook))
+
+    @call
+    def issue_token(
+        self,
+        account_id: str,
+        scope: Literal["read", "agent", "operate", "override", "integrate"],
+        *,
+        days: float | None = None,
+        request_id: str | None = None,
+    ) -> Call[Token]:
+        """Create a token of a service account.
+
+        Valid for 90 days, or for `days`, at most as long as the account, which needs an active owner.
+        """
+        return Call(
+            "POST",
+            build_path("service-accounts", account_id, "tokens"),
+            read_as(Token),
+            body={"scope": scope, **drop_none(days=days)},
+            keyed=True,
+            request_id=request_id,
+        )
 
     @paged_call
     def list(
@@ -759,6 +855,18 @@ class Calls(Connection):
             build_path("schedules"),
             read_page_of(read_as(Schedule)),
             params=build_query(template=template, after=after, page_size=page_size),
+        )
+
+    @paged_call
+    def list_service_accounts(
+        self, *, after: str | None = None, page_size: int | None = None
+    ) -> Call[Page[ServiceAccount]]:
+        """List service accounts by id."""
+        return Call(
+            "GET",
+            build_path("service-accounts"),
+            read_page_of(read_as(ServiceAccount)),
+            params=build_query(after=after, page_size=page_size),
         )
 
     @paged_call
@@ -1063,6 +1171,41 @@ class Calls(Connection):
             build_path(collection, entity_id, "retry"),
             read_entity,
             body=drop_none(reason=reason, dry_run=dry_run),
+            keyed=True,
+            request_id=request_id,
+        )
+
+    @call
+    def revoke_token(self, account_id: str, prefix: str, *, request_id: str | None = None) -> Call[Token]:
+        """Revoke a token of a service account."""
+        return Call(
+            "POST",
+            build_path("service-accounts", account_id, "tokens", prefix, "revoke"),
+            read_as(Token),
+            body={},
+            keyed=True,
+            request_id=request_id,
+        )
+
+    @call
+    def rotate_token(
+        self,
+        account_id: str,
+        prefix: str,
+        *,
+        overlap_hours: float | None = None,
+        days: float | None = None,
+        request_id: str | None = None,
+    ) -> Call[Token]:
+        """Replace a token of a service account.
+
+        Creates a token with the same scope. The old one stays valid for `overlap_hours`.
+        """
+        return Call(
+            "POST",
+            build_path("service-accounts", account_id, "tokens", prefix, "rotate"),
+            read_as(Token),
+            body=drop_none(overlap_hours=overlap_hours, days=days),
             keyed=True,
             request_id=request_id,
         )

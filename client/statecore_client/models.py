@@ -152,6 +152,36 @@ class Schedule(Record, kw_only=True):
     created_at: datetime = NEVER
 
 
+class Token(Record, kw_only=True):
+    """The members of Token."""
+
+    name: str
+    user: str = ""
+    scope: str = ""
+    prefix: str = ""
+    created_at: datetime = NEVER
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+    secret: str | None = None
+
+
+class ServiceAccount(Record, kw_only=True):
+    """The members of ServiceAccount."""
+
+    id: str
+    username: str = ""
+    owner: str | None = None
+    has_active_owner: bool = False
+    purpose: str = ""
+    roles: list[str] = []
+    is_enabled: bool = False
+    created_at: datetime = NEVER
+    created_by: str = ""
+    expires_at: datetime | None = None
+    tokens: list[Token] = []
+
+
 class Webhook(Record, kw_only=True):
     """A subscription to events. `secret` is only in the response to its creation or rotation."""
 

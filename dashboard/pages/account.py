@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
+from statecore import sessions as session_keys
 from statecore.dashboard import permissions, rendering, sessions
 
 TEMPLATE = "dashboard/account.html"
@@ -43,6 +44,8 @@ def _change_password(request: HttpRequest) -> list[str]:
         return ["The current password is wrong."]
     if new != repeated:
         return ["The new passwords differ."]
+    if new == current:
+        return ["The new password is the current one."]
     try:
         password_validation.validate_password(new, user)
     except ValidationError as error:
@@ -50,6 +53,7 @@ def _change_password(request: HttpRequest) -> list[str]:
     others = [each for each in _list_sessions(request) if not each.is_current]
     user.set_password(new)
     user.save(update_fields=["password"])
+    request.session.pop(session_keys.ONE_TIME_PASSWORD, None)
     sessions.end(others, user, permissions.get_actor(request))
     update_session_auth_hash(request, user)
     return []
@@ -78,6 +82,7 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     return {
         "sessions": listed,
         "others": sum(not each.is_current for each in listed),
+        "must_change": session_keys.must_change_password(request.session),
         "has_password": permissions.get_user(request).has_usable_password(),
         "rules": password_validation.password_validators_help_texts(),
     }

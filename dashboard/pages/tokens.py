@@ -19,6 +19,9 @@ from statecore.kernel import refusals
 from statecore.kernel.refusals import Refusal
 from statecore.records import Token
 from statecore.records import token as token_record
+from statecore.records.service_account import MANAGE_ACCOUNTS
+
+from .query_params import get_next_url
 
 TEMPLATE = "dashboard/tokens.html"
 LIFETIMES = ((7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"))
@@ -51,11 +54,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     permissions.require_writable()
     token = get_object_or_404(Token, prefix=prefix)
-    if token.user_id != request.user.pk and not request.user.has_perm("statecore.change_token"):
+    may_revoke = request.user.has_perm("statecore.change_token") or request.user.has_perm(MANAGE_ACCOUNTS)
+    if token.user_id != request.user.pk and not may_revoke:
         raise PermissionDenied("This token belongs to another user.")
     token_record.revoke(token, permissions.get_actor(request))
     messages.success(request, f"Revoked {token.name}. Calls with this token are refused.", extra_tags="good")
-    return HttpResponseRedirect(reverse("console:tokens"))
+    return HttpResponseRedirect(get_next_url(request, reverse("console:tokens")))
 
 
 def _read_lifetime(request: HttpRequest) -> timedelta:
@@ -65,7 +69,8 @@ def _read_lifetime(request: HttpRequest) -> timedelta:
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    rows = Token.objects.select_related("user").order_by("-created_at")
+    # Tokens of service accounts are listed with them.
+    rows = Token.objects.filter(user__service_account=None).select_related("user").order_by("-created_at")
     sees_all = request.user.has_perm("statecore.view_token")
     visible = rows if sees_all else rows.filter(user=permissions.get_user(request))
     return {

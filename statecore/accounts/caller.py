@@ -37,7 +37,7 @@ class RememberRequest(MiddlewareMixin):
 
 @contextmanager
 def acting_as(actor: Actor) -> Iterator[None]:
-    """Attributes the changes of accounts in this block to an actor, such as what the provider of sign-ins causes."""
+    """Attributes the changes of accounts in this block to an actor, such as the provider of sign-ins or a token."""
     token = _actor.set(actor)
     try:
         yield

@@ -21,7 +21,7 @@ from django.http import HttpRequest
 
 from ..journal.accounts import UNKNOWN, Account, Action, record
 from ..kernel.actors import Actor, Kind
-from ..records import Passkey
+from ..records import Passkey, one_time_password
 from .caller import get_current_actor, get_request_actor
 
 if TYPE_CHECKING:
@@ -103,8 +103,11 @@ def _record_user(sender: Any, instance: User, created: bool, update_fields: Any,
         record(Action.CHANGED, account, actor=actor, facts=changed)
     if instance.password != stored["password"] and (update_fields is None or "password" in update_fields):
         # Django stores a stronger hash of the same password at a login; a new password was set by set_password.
-        is_new = instance.__dict__.get("_password") is not None or update_fields is None
+        is_chosen = instance.__dict__.get("_password") is not None or not instance.has_usable_password()
+        is_new = is_chosen or update_fields is None
         record(Action.PASSWORD_CHANGED if is_new else Action.PASSWORD_REHASHED, account, actor=actor)
+        if is_new:
+            one_time_password.forget(instance)
 
 
 def _record_deleted_user(sender: Any, instance: User, **_: Any) -> None:

@@ -33,6 +33,7 @@ from ..machines.test_gate import TestGate
 from ..machines.workstream import Workstream
 from ..records.compensation_step import ENDINGS, Action, CompensationStep
 from ..records.executor_work import is_done_by_executors
+from ..records.service_account import person_of
 from ..storage.keyset_scan import next_by_id
 from ..storage.links import CountRows, related_column
 from ..transitions import rights
@@ -301,7 +302,8 @@ def _check_second_person(ledger_id: str, actor: Actor) -> None:
     if not policies_for([(FLOW.entity_type, State.ROLLED_BACK)]):
         return
     written = steps_of(ledger_id).filter(action=Action.PLAN_WRITTEN).last()
-    if written is None or written.details.get("account") in (None, actor.account):
+    author = written.details.get("account") if written else None
+    if author is None or person_of(author) == person_of(actor.account):
         raise PermissionDenied(
             "the plan must be approved by another operator than its author", required="second_person"
         )

@@ -51,7 +51,10 @@ class Action(models.TextChoices):
     RECOVERY_CODES_CREATED = "recovery_codes_created"
     RECOVERY_CODE_USED = "recovery_code_used"
     TOKEN_CREATED = "token_created"  # noqa: S105
+    TOKEN_ROTATED = "token_rotated"  # noqa: S105
     TOKEN_REVOKED = "token_revoked"  # noqa: S105
+    SERVICE_ACCOUNT_CREATED = "service_account_created"
+    SERVICE_ACCOUNT_CHANGED = "service_account_changed"
     DISPLAY_PAIRED = "display_paired"
     DISPLAY_UNPAIRED = "display_unpaired"
     WEBHOOK_CREATED = "webhook_created"

@@ -130,6 +130,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 AXES_VERBOSE = False
+# The account journal has the logins.
+AXES_DISABLE_ACCESS_LOG = True
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_TEMPLATE = "dashboard/locked_out.html"

@@ -15,6 +15,7 @@ from .executor_work import ExecutorWork
 from .external_identity import ExternalIdentity
 from .hold import Hold
 from .incident import Incident, IncidentEntity, IncidentEntry
+from .one_time_password import OneTimePassword
 from .passkey import Passkey
 from .patch import Patch
 from .phase import Phase
@@ -25,6 +26,7 @@ from .restore_drill import RestoreDrill
 from .roll_up import CapabilityRollUp, DwellRollUp, LoadRollUp, TransitionRollUp
 from .run_queue import RunQueue
 from .schedule import Schedule, ScheduleOccurrence
+from .service_account import ServiceAccount
 from .sink_cursor import SinkCursor
 from .task_attempt import TaskAttempt
 from .task_log import LogChunk, TaskLog
@@ -35,9 +37,10 @@ from .webhook import Webhook, WebhookBacklog, WebhookDelivery
 __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "CapabilityRollUp", "Checkpoint", "CompensationStep",
-    "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ExternalIdentity", "ForcedStep", "Hold", "Incident",
-    "IncidentEntity", "IncidentEntry", "LoadRollUp", "LogChunk", "OverrideCount", "Passkey", "Patch", "Phase",
-    "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule", "ScheduleOccurrence",
-    "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token", "ToolLease", "TransitionCount", "TransitionRate",
-    "TransitionRollUp", "Webhook", "WebhookBacklog", "WebhookDelivery",
+    "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ExternalIdentity", "ForcedStep", "Hold",
+    "Incident", "IncidentEntity", "IncidentEntry", "LoadRollUp", "LogChunk", "OneTimePassword", "OverrideCount",
+    "Passkey", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
+    "ScheduleOccurrence", "ServiceAccount", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token",
+    "ToolLease", "TransitionCount", "TransitionRate", "TransitionRollUp", "Webhook", "WebhookBacklog",
+    "WebhookDelivery",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connection, models, transaction
+from django.db.models import Q
 
 from ..journal import accounts
 from ..kernel import registry
@@ -34,6 +36,8 @@ MARK = "stc"  # makes tokens recognisable, e.g. for secret scanners
 SECRET_BYTES = 32
 USE_NOTED_EVERY = timedelta(minutes=1)
 LONGEST_LIFE_DAYS = 36_500
+LONGEST_OVERLAP = timedelta(days=30)
+NUMBER = re.compile(r"/[0-9]{1,6}$")
 
 
 class Scope(models.TextChoices):
@@ -90,7 +94,7 @@ class Token(models.Model):
     def has_permission(self, permission: str) -> bool:
         """Whether the scope covers the permission and the owner has it."""
         _app, _, codename = permission.partition(".")
-        needed = Scope.OVERRIDE if codename.startswith(("override_", "waive_")) else Scope.OPERATE
+        needed = Scope.OVERRIDE if codename.startswith(("override_", "waive_", "manage_")) else Scope.OPERATE
         return self.may(needed) and self.owner_holds(permission)
 
     def owner_holds(self, permission: str) -> bool:
@@ -161,7 +165,7 @@ def make(
     Raises Invalid, PermissionDenied if the owner may not have the scope, and DuplicateId.
     """
     errors = {}
-    if complaint := account_names.spelling_error(name):
+    if complaint := account_names.spelling_error(name, of_service=account_names.is_of_service(user)):
         errors["name"] = [f"{complaint}."]
     if scope not in Scope.values:
         errors["scope"] = [f"must be one of {', '.join(Scope.values)}."]
@@ -202,9 +206,9 @@ def _create(name: str, user: Any, scope: str, expires_in: timedelta | None) -> t
     return token, text
 
 
-def _record(action: accounts.Action, token: Token, by: Actor) -> None:
+def _record(action: accounts.Action, token: Token, by: Actor, **more: str) -> None:
     expires_at = rfc3339(token.expires_at) if token.expires_at else None
-    facts = {"token": token.prefix, "name": token.name, "scope": token.scope, "expires_at": expires_at}
+    facts = {"token": token.prefix, "name": token.name, "scope": token.scope, "expires_at": expires_at, **more}
     accounts.record(action, accounts.Account.of_user(token.user), actor=by, facts=facts)
 
 
@@ -313,6 +317,35 @@ def identities_of(account: int) -> list[str]:
     """Return the identities with which a user account acts: its own, and those of its tokens."""
     prefixes = Token.objects.filter(user_id=account).values_list("prefix", flat=True)
     return [f"user:{account}", *(f"token:{prefix}" for prefix in prefixes)]
+
+
+def rotate(token: Token, overlap: timedelta, *, expires_in: timedelta | None, by: Actor) -> tuple[Token, str]:
+    """Create a token beside this one, which ends after the overlap; return the new one with its text.
+
+    The new one has the same owner and scope and the next number as its name. Raises Invalid for a token that is not
+    valid any more.
+    """
+    if not timedelta() <= overlap <= LONGEST_OVERLAP:
+        raise Invalid({"overlap": [f"must be 0 to {LONGEST_OVERLAP.days} days."]})
+    with transaction.atomic():
+        old = Token.objects.select_for_update(of=("self",)).select_related("user").get(pk=token.pk)
+        at = now()
+        if not old.is_good(at):
+            raise Invalid({"token": ["has expired or was revoked: create a new one."]})
+        made, text = make(next_name(old.name), old.user, old.scope, expires_in=expires_in, by=by)
+        end = at + overlap
+        old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
+        old.save(update_fields=["expires_at"])
+        _record(accounts.Action.TOKEN_ROTATED, old, by, replaced_by=made.prefix)
+    return made, text
+
+
+def next_name(name: str) -> str:
+    """Return `ci/2` for `ci` and `ci/1`: no name is given to two tokens, because events have it."""
+    base = NUMBER.sub("", name)
+    names = Token.objects.filter(Q(name__iexact=base) | Q(name__istartswith=f"{base}/")).values_list("name", flat=True)
+    rest = [each[len(base) + 1 :] or "1" for each in names]
+    return f"{base}/{max((int(number) for number in rest if number.isdigit()), default=0) + 1}"
 
 
 def revoke(token: Token, by: Actor = THE_SYSTEM) -> bool:

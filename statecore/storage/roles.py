@@ -36,9 +36,10 @@ NOT_FOR_EXECUTORS = {
     "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog", "statecore.transitionrollup",
     "statecore.treehashes",
 }  # fmt: skip
-# Tokens and other ways to log in, and what webhooks send where.
+# Accounts, tokens and other ways to log in, and what webhooks send where.
 CLOSED_TO_EXECUTORS = {
-    "statecore.externalidentity", "statecore.passkey", "statecore.token", "statecore.webhook",
+    "statecore.externalidentity", "statecore.onetimepassword", "statecore.passkey", "statecore.serviceaccount",
+    "statecore.token", "statecore.webhook",
     "statecore.webhookbacklog", "statecore.webhookdelivery",
 }  # fmt: skip
 # Executors declare their work to the other processes; only the owner takes it back.

@@ -32,6 +32,7 @@ from ..kernel.validation import text_error
 from ..records import approval as records
 from ..records.alert import store_notices
 from ..records.approval import COMMENT_LENGTH, Approval, ForcedStep, Status
+from ..records.service_account import is_service, person_of
 from ..records.token import Token
 from ..storage.keyset_scan import next_by_id
 from . import rights
@@ -175,9 +176,13 @@ def _recording(approval: Approval, actor: Actor, decision: str) -> Any:
 
 def _check_decider(approval: Approval, actor: Actor, comment: str) -> None:
     require_override(_model(approval), actor)
-    if actor.account is None or actor.account == approval.account:
+    if actor.account is None or is_service(actor.account):
+        raise SamePerson(f"{actor.name} is not a person, and only people decide", required="second_person")
+    if person_of(actor.account) == person_of(approval.account):
         raise SamePerson(
-            f"{approval} was requested from this account: another person decides", required="second_person"
+            f"{approval} was requested from this account, or from a service account of its owner: another person "
+            "decides",
+            required="second_person",
         )
     if complaint := text_error(comment, COMMENT_LENGTH):
         raise Invalid({"comment": [complaint]})

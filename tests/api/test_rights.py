@@ -88,7 +88,7 @@ def needed_more(method: str, path: str) -> set[str]:
     if path.endswith(("/override/", "/waive/")) or path.startswith(("approvals/", "audit/cosignatures/")):
         # An empty body or an unknown request is refused first; other tests send complete ones.
         return set()
-    if path.endswith("/compensation/approve/"):
+    if path.endswith("/compensation/approve/") or path.startswith("service-accounts/"):
         return {"read", "agent", "operate", "integrate"}
     if path.endswith(("/retry/", "/drain/", "/acknowledge/", "/silence/")) or "/compensation/" in path:
         return {"read", "agent", "integrate"}

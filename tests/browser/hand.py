@@ -33,9 +33,13 @@ def person(name: str, group: str = "supervisor", may: tuple[str, ...] = ()) -> N
 
 def world() -> None:
     """Data for every page."""
+    from statecore.accounts import service_accounts
+    from statecore.kernel.actors import THE_SYSTEM
     from statecore.records import Alert
     from statecore.records.alert import now
 
+    service_accounts.create("nightly", owner="operator", purpose="nightly builds", roles=["operator"], actor=THE_SYSTEM)
+    service_accounts.issue_token("nightly", "agent", actor=THE_SYSTEM)
     # Requires a capability that no agent has, so that simulated agents do not claim it.
     plan("show", 6, needs=("gpu",))
     force("task", "show-t5", "failed")

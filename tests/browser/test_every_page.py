@@ -46,6 +46,13 @@ PAGES = {
     "force": "/machines/tasks/show-t1/force/?to=cancelled",
     "force with approval": "/machines/tasks/show-t3/force/?to=completed",
     "second factor": "/second-factor/",
+    "accounts": "/accounts/",
+    "account of a person": "/accounts/1/",
+    "change of an account": "/accounts/1/deactivate/",
+    "role": "/accounts/roles/1/",
+    "service accounts": "/accounts/services/",
+    "service account": "/accounts/services/nightly/",
+    "change of a service account": "/accounts/services/nightly/change/",
     "admin": "/admin/",
     "list in the admin": "/admin/statecore/task/",
     "entity in the admin": "/admin/statecore/task/show-t5/change/",
@@ -68,7 +75,7 @@ def violations(page: Any, *rules: str) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
 def test_a_page_is_accessible_and_keeps_its_place(path: str, visit: Visits) -> None:
-    page = visit(path, who="admin" if path.startswith("/admin/") else "supervisor")
+    page = visit(path, who="admin" if path.startswith(("/admin/", "/accounts/")) else "supervisor")
     page.wait_for_load_state("networkidle") if path != "/" else page.wait_for_selector("[data-chart]")
     every_look_holds(page)
 

@@ -66,6 +66,8 @@ def list_methods() -> dict[str, Any]:
 
 def fill(parameter: inspect.Parameter) -> Any:
     """Returns a value for a parameter, from its name or its annotation."""
+    if str(parameter.annotation).startswith("Literal["):
+        return str(parameter.annotation).split('"')[1]
     if parameter.name in ARGUMENTS:
         return ARGUMENTS[parameter.name]
     samples = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from django.contrib.auth.models import Group, User
 from django.urls import reverse
 
 from statecore.dashboard.urls import urlpatterns
@@ -19,7 +20,7 @@ from statecore.scheduling import schedules, templates
 from tests.dashboard.scene import Scene, last_forced, pending_approval
 from tests.support import world
 
-ANYBODY, VIEW, OPERATE, OVERRIDE = "anybody", "view", "operate", "override"
+ANYBODY, VIEW, OPERATE, OVERRIDE, MANAGE = "anybody", "view", "operate", "override", "manage"
 
 
 class Page(NamedTuple):
@@ -58,6 +59,16 @@ LISTED = [
     Page("overrides", VIEW),
     Page("audit", VIEW),
     Page("accounts", OVERRIDE),  # its permission is given to supervisors
+    Page("users", MANAGE),
+    Page("new_user", MANAGE),
+    Page("user", MANAGE, "person"),
+    Page("user_action", MANAGE, "deactivation"),
+    Page("roles", MANAGE),
+    Page("new_role", MANAGE),
+    Page("role", MANAGE, "role"),
+    Page("delete_role", MANAGE, "own role"),
+    Page("service_accounts", ANYBODY),  # lists those that the user owns
+    Page("new_service_account", MANAGE),
     Page("audit_export", VIEW),
     Page("audit_verify", VIEW),
     Page("machine", VIEW, ("tasks",)),
@@ -90,7 +101,9 @@ NOT_PAGES = {
     *("code", "enrol", "logout", "preferences", "acknowledge", "silence", "approve", "revoke"),
     *("stuck", "incident_action"),
     *("decide", "proof_file", "end_session", "release_hold", "run_schedule", "pause_schedule", "resume_schedule"),
-    *("webhook_action",),
+    *("webhook_action", "change_role"),
+    # Not found for those who neither own the account nor manage accounts: tests/dashboard/test_accounts_desk.py.
+    *("service_account", "service_account_action", "token_action"),
     *("save_view", "delete_view", "select", "bulk", "bulk_job", "stop_bulk_job", "compensation"),
     *("unpair", "wall_heartbeat", "pairing", "paired"),
 }
@@ -99,7 +112,7 @@ MAY = {
     "viewer": {ANYBODY, VIEW},
     "operator": {ANYBODY, VIEW, OPERATE},
     "supervisor": {ANYBODY, VIEW, OPERATE, OVERRIDE},
-    "superuser": {ANYBODY, VIEW, OPERATE, OVERRIDE},
+    "superuser": {ANYBODY, VIEW, OPERATE, OVERRIDE, MANAGE},
 }
 
 
@@ -129,7 +142,15 @@ def open_incident() -> int:
     return lifecycle.open_incident(root.key, root, [], now()).pk
 
 
-CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
+def new_person() -> int:
+    return User.objects.get_or_create(username="new-person")[0].pk
+
+
+def role(name: str) -> int:
+    return Group.objects.get_or_create(name=name)[0].pk
+
+
+CREATED: dict[str, Callable[[], tuple[Any, ...]]] = {
     "forced event": lambda: (last_forced(),),
     "pending approval": lambda: (pending_approval(),),
     "webhook": lambda: (webhook.create("https://example.com/", created_by="ada", owner_id=None)[0].pk,),
@@ -137,6 +158,10 @@ CREATED: dict[str, Callable[[], tuple[str, ...]]] = {
     "new schedule": lambda: (new_schedule(),),
     "open incident": lambda: (open_incident(),),
     "new gate": lambda: ("gates", world.gate().pk),
+    "person": lambda: (new_person(),),
+    "deactivation": lambda: (new_person(), "deactivate"),
+    "role": lambda: (role("viewer"),),
+    "own role": lambda: (role("night shift"),),
     "running task": lambda: ("tasks", world.running_task().pk),
 }
 

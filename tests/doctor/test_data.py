@@ -12,10 +12,12 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from statecore.accounts import service_accounts
 from statecore.delivery.sequencer.leadership import Leadership
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.journal import Event
+from statecore.kernel.actors import THE_SYSTEM
 from statecore.kernel.clock import now
 from statecore.machines.task import Task
 from statecore.operations import backup, doctor
@@ -89,6 +91,13 @@ def test_a_token_without_expiry_is_named_until_it_is_revoked() -> None:
     assert get_problem("tokens") == ("warning", "1 never expire: eternal")
     tokens.revoke(eternal)
     assert passes("tokens")
+    service_accounts.create("ci", owner="ada", purpose="builds", roles=["operator"], actor=THE_SYSTEM)
+    service_accounts.issue_token("ci", "agent", lifetime=timedelta(days=1), actor=THE_SYSTEM)
+    assert get_problem("tokens") == ("warning", "the last tokens of 1 expire within 7 days: service/ci")
+    service_accounts.issue_token("ci", "agent", actor=THE_SYSTEM)
+    assert passes("tokens")
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    assert get_problem("tokens") == ("warning", "1 service accounts have no active owner: ci")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -101,17 +101,13 @@ def test_an_unknown_name_is_not_kept_because_it_may_be_a_password() -> None:
 # Users and rights
 
 
-def test_a_change_in_the_admin_names_the_administrator(admin: Client, ada: User, bob: User) -> None:
-    supervisor = Group.objects.get(name="supervisor")
-    form = {
-        "username": "bob", "is_active": "on", "is_staff": "on", "groups": [supervisor.pk],
-        "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00",
-    }  # fmt: skip
-    assert admin.post(f"/admin/auth/user/{bob.pk}/change/", form).status_code == 302
+def test_a_change_in_the_console_names_the_administrator(admin: Client, ada: User, bob: User) -> None:
+    form = {"role": "supervisor", "superuser": "1", "confirmation": PASSWORD}
+    assert admin.post(f"/accounts/{bob.pk}/roles/", form).status_code == 302
     changed, groups = entries(f"user:{bob.pk}")[-2:]
-    assert changed.as_dict()["metadata"] == {"is_staff": "False → True"}
+    assert changed.as_dict()["metadata"] == {"is_staff": "False → True", "is_superuser": "False → True"}
     assert groups.as_dict()["metadata"] == {"added": ["supervisor"]}
-    assert {(entry.actor, entry.channel) for entry in (changed, groups)} == {("ada", "admin")}
+    assert {(entry.actor, entry.channel) for entry in (changed, groups)} == {("ada", "console")}
     assert groups.as_dict()["context"]["address"] == ADDRESS
 
 

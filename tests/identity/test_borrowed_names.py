@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
-from django.test import Client
 
 from statecore import transitions
 from statecore.kernel.actors import Actor, Channel
@@ -76,14 +75,6 @@ def test_a_user_cannot_be_renamed_to_a_borrowed_name(ada: User) -> None:
     ada.username = "system"
     with pytest.raises(ValidationError):
         ada.save()
-
-
-def test_the_admin_shows_why_a_name_is_refused(ada: User) -> None:
-    client = Client()
-    client.force_login(User.objects.create_superuser("boss"))
-    fields = {"username": "system", "password1": "a-long-passphrase-7", "password2": "a-long-passphrase-7"}
-    reply = client.post("/admin/auth/user/add/", {**fields, "usable_password": "true"})
-    assert "reserved for the system" in reply.content.decode()
 
 
 def test_an_event_carries_the_identity_of_the_account_beside_its_name(ada: User) -> None:

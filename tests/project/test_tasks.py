@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from axes.models import AccessAttempt
 from celery import current_app
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import connection
 
 from statecore import tasks
@@ -13,6 +15,7 @@ from statecore.kernel.clock import now
 from statecore.machines.task import Task
 from statecore.machines.worker import Worker
 from statecore.operations import integrity
+from statecore.records import Alert, BulkJob, BulkPortion
 from statecore.storage import triggers
 from tests.support import world
 
@@ -33,6 +36,34 @@ def test_expired_idempotency_records_are_deleted() -> None:
     tasks.expire_idempotency_records()
 
     assert [record.key for record in IdempotencyRecord.objects.all()] == ["valid"]
+
+
+@pytest.mark.django_db
+def test_rows_without_use_are_deleted_and_others_stay() -> None:
+    at = now()
+    past, details = at - timedelta(days=400), {"severity": "error", "detail": "", "opened_at": at}
+    for days in (91, 89):
+        Alert.objects.create(rule="disk", key=str(days), resolved_at=at - timedelta(days=days), **details)
+    Alert.objects.create(rule="disk", key="open", **details)
+    kept = {"resolved_at": past, "silenced_until": at + timedelta(days=1)}
+    Alert.objects.create(rule="disk", key="silenced", **kept, **details)
+    Session.objects.create(session_key="ended", expire_date=at - timedelta(seconds=1))
+    Session.objects.create(session_key="valid", expire_date=at + timedelta(hours=1))
+    job = {"entity_type": "task", "total": 1, "created_at": past, "params": {}}
+    for name, finished in (("old", past), ("new", at), ("unfinished", None)):
+        made = BulkJob.objects.create(id=name, finished_at=finished, **job)
+        BulkPortion.objects.create(job=made, number=1, ids=[])
+    failure = {"get_data": "", "post_data": "", "failures_since_start": 1}
+    for name, when in (("old", past), ("new", at)):
+        AccessAttempt.objects.create(username=name, **failure)
+        AccessAttempt.objects.filter(username=name).update(attempt_time=when)
+
+    tasks.expire_idempotency_records()
+
+    assert sorted(Alert.objects.values_list("key", flat=True)) == ["89", "open", "silenced"]
+    assert [each.pk for each in Session.objects.all()] == ["valid"]
+    assert sorted(BulkPortion.objects.values_list("job_id", flat=True)) == ["new", "unfinished"]
+    assert [each.username for each in AccessAttempt.objects.all()] == ["new"]
 
 
 @pytest.mark.django_db

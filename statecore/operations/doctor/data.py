@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from ...delivery.sequencer import measure_lag
 from ...delivery.sequencer.leadership import has_leader
@@ -25,13 +25,14 @@ from ...journal.witnesses import list_witnesses
 from ...kernel.clock import format_utc, now
 from ...read_models.stuck import list_stuck
 from ...read_models.webhooks import read_oldest_waiting
-from ...records import Alert, SinkCursor, Token, Webhook
+from ...records import Alert, SinkCursor, Token, Webhook, service_account
 from ...records.hold import select_active
 from .. import integrity
 from ..backup.manifest import Manifest, list_exports
 from .results import CheckResult, error, join_some, ok, pluralize, warning
 
 RECENT_LEAVES = 1_000
+ENDS_SOON = timedelta(days=7)
 CHECKPOINT_DELAY = timedelta(minutes=10)
 OLD_EXPORT = timedelta(hours=48)
 STUCK_LIMIT = 100
@@ -54,6 +55,17 @@ def check_tokens() -> Iterator[CheckResult]:
         yield warning(
             f"{len(permanent)} never expire: {join_some(permanent)}",
             "manage.py token revoke NAME, and create with --expires DAYS",
+        )
+    if orphaned := [account.name for account in service_account.without_active_owner()]:
+        yield warning(
+            f"{len(orphaned)} service accounts have no active owner: {join_some(orphaned)}",
+            "manage.py service_account change NAME --owner USER",
+        )
+    last = valid.exclude(user__service_account=None).values_list("user__username").annotate(end=Max("expires_at"))
+    if ending := sorted(name for name, end in last.filter(end__lt=now() + ENDS_SOON)):
+        yield warning(
+            f"the last tokens of {len(ending)} expire within {ENDS_SOON.days} days: {join_some(ending)}",
+            "manage.py token rotate NAME",
         )
     yield ok(f"{valid.count()} are valid")
 
