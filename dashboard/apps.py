@@ -14,9 +14,9 @@ class DashboardConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_in
 
-        from . import groups, one_time_passwords
+        from . import groups
 
-        user_logged_in.connect(one_time_passwords.note_login)
+        user_logged_in.connect(_note_login)
         # Django creates the permissions of one application at a time, and those of other packages after ours.
         for label in groups.list_labels() - {"statecore"}:
             post_migrate.connect(_create_groups, sender=apps.get_app_config(label))
@@ -27,3 +27,10 @@ def _create_groups(using: str, **_: Any) -> None:
     from . import groups
 
     groups.create_groups(using)
+
+
+def _note_login(**details: Any) -> None:
+    """Imported at the first login, because the second factor takes long to import."""
+    from . import one_time_passwords
+
+    one_time_passwords.note_login(**details)

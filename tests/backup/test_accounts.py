@@ -56,7 +56,8 @@ ONLY_ENCRYPTED = """
     admin.LogEntry auth.Group auth.Group_permissions auth.Permission auth.User auth.User_groups
     auth.User_user_permissions contenttypes.ContentType dashboard.Display dashboard.Preference dashboard.SavedView
     otp_static.StaticDevice otp_static.StaticToken otp_totp.TOTPDevice statecore.DefaultGrant
-    statecore.ExternalIdentity statecore.Passkey statecore.Token statecore.Webhook statecore.WebhookBacklog
+    statecore.ExternalIdentity statecore.OneTimePassword statecore.Passkey statecore.ServiceAccount statecore.Token
+    statecore.Webhook statecore.WebhookBacklog
 """
 
 
