@@ -1,7 +1,7 @@
 """The names that a program imports from `statecore_client`."""
 
 from .clients import AsyncClient, Client
-from .models import Approval, Hold, Incident, Machine, Occurrence, Schedule, Template, Webhook
+from .models import Approval, Hold, Incident, Machine, Occurrence, Schedule, ServiceAccount, Template, Token, Webhook
 from .outcome import Outcome
 from .records import (
     Entity,
@@ -81,6 +81,7 @@ __all__ = [
     "ReportAndClaimResult",
     "RetryPolicy",
     "Schedule",
+    "ServiceAccount",
     "StaleVersion",
     "StatecoreError",
     "StuckEntity",
@@ -89,6 +90,7 @@ __all__ = [
     "TaskFailed",
     "Template",
     "Throttled",
+    "Token",
     "TransitionCheck",
     "UnexpectedResponse",
     "UnmetGuard",

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import io
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -67,7 +68,7 @@ def list_methods() -> dict[str, Any]:
 def fill(parameter: inspect.Parameter) -> Any:
     """Returns a value for a parameter, from its name or its annotation."""
     if str(parameter.annotation).startswith("Literal["):
-        return str(parameter.annotation).split('"')[1]
+        return re.findall(r"\w+", str(parameter.annotation))[1]
     if parameter.name in ARGUMENTS:
         return ARGUMENTS[parameter.name]
     samples = {
