@@ -123,14 +123,20 @@ def running(site: Site, folder: Path) -> Iterator[Installation]:
         agent = AgentProcess(folder, client.url, secret, "--", "true")
         beat = _start_beat(site, folder)
         try:
-            # A process that has never reported is not missed.
-            until(lambda: ProcessReport.objects.count() >= PROCESSES)
+            until(_have_all_reported)
             yield Installation(site, supervisor, client)
         finally:
             agent.kill()
             beat.kill()
             beat.wait(20)
             _end(supervisor, processes)
+
+
+def _have_all_reported() -> bool:
+    """Whether each process is missed if it hangs: it has reported, also after a namesake that could replace it began."""
+    reports = list(ProcessReport.objects.all())
+    newest = max((each.started_at for each in reports), default=None)
+    return len(reports) >= PROCESSES and all(newest is None or each.reported_at > newest for each in reports)
 
 
 def _start_beat(site: Site, folder: Path) -> subprocess.Popen[bytes]:

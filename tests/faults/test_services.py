@@ -90,6 +90,7 @@ def check_database_faults(installation: Installation, database: Database) -> Non
         meet("no-connections", database.out_of_connections, "database")
         meet("no-rights", database.without_rights, "writes", "lacks a right")
         meet("locked", database.locked, "sequencer")
+        installation.await_shown("processes", "beat")
         installation.await_shown("processes", "webhooks")
 
 
