@@ -133,7 +133,7 @@ def running(site: Site, folder: Path) -> Iterator[Installation]:
 
 
 def _have_all_reported() -> bool:
-    """Whether each process is missed if it hangs: it has reported, also after a namesake that could replace it began."""
+    """Whether each process is missed if it hangs: it has reported, and so after its namesake began, too."""
     reports = list(ProcessReport.objects.all())
     newest = max((each.started_at for each in reports), default=None)
     return len(reports) >= PROCESSES and all(newest is None or each.reported_at > newest for each in reports)
