@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once_on("postgres")
 
 
 class Archive:
-    """The settings of docs/how-to/back-up-and-restore.md, in a folder of their own."""
+    """The settings of docs/how-to/back-up-and-restore.md, in a new folder."""
 
     def __init__(self, server: postgres.Mortal) -> None:
         self.server = server

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.once_on("sqlite"), pytest.mark.django_db]
 
 @pytest.fixture
 def docs(settings: Any, work_tree: WorkTree, tmp_path: Path) -> WorkTree:
-    """A second repository beside the default one, on a branch of its own and with its own test."""
+    """A second repository beside the default one, on another branch and with another test."""
     tree = WorkTree(tmp_path / "docs")
     tree.git("switch", "--quiet", "--create", "publish")
     test = python("raise SystemExit('two' in open('hello.txt').read())")

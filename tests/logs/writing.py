@@ -13,7 +13,7 @@ from tests.support import world
 
 
 def start_task(agent: Caller, task_id: str = "t", **fields: Any) -> Task:
-    """Returns a task in a run of its own that a worker of the agent has claimed."""
+    """Returns a task in a new run that a worker of the agent has claimed."""
     part = {"id": f"{task_id}-w", "tasks": [{"id": task_id, **fields}]}
     plan = {"id": f"{task_id}-r", "phase": world.phase().pk, "start": True, "workstreams": [part]}
     submit_plan(plan, actor=world.operator())

@@ -22,7 +22,7 @@ def create() -> None:
 
 
 def create_in(database: str) -> dict[str, str]:
-    """Creates the roles of an empty database of its own and returns the URL for each."""
+    """Creates the roles of a new, empty database and returns the URL for each."""
     every_role = (roles.OWNER, *roles.PROCESSES)
     if not database.startswith("postgres"):
         return dict.fromkeys(every_role, database)
