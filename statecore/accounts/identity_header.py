@@ -1,7 +1,8 @@
 """The person that a proxy names in a header after it has authenticated the browser.
 
-Anyone can send a header. `wrap_wsgi` and `wrap_asgi` see the address of the connection before the address of the client
-replaces it, and keep the header of trusted proxies under a key that no request can set. Other code never reads it.
+Anyone can send a header. `wrap_asgi` sees the address of the connection before the client's replaces it, and keeps the
+header of trusted proxies under a key that no request can set. Other code never reads it. A WSGI server cannot do this:
+there `X_Forwarded_User`, which a proxy may pass on, replaces `X-Forwarded-User`.
 """
 
 from __future__ import annotations
@@ -34,18 +35,6 @@ class TrustedProxies:
         return any(found in network for network in self.networks)
 
 
-def wrap_wsgi(app: Callable[..., Any]) -> Callable[..., Any]:
-    proxies = TrustedProxies(settings.STATECORE_TRUSTED_PROXIES)
-    names = [f"HTTP_{name.upper().replace('-', '_')}" for name in _get_names()]
-
-    def wrapped(given: dict[str, Any], start_response: Any) -> Any:
-        if given.get("REMOTE_ADDR") in proxies:
-            given[KEY] = tuple(str(given.get(name, "")) for name in names)
-        return app(given, start_response)
-
-    return wrapped if settings.STATECORE_IDENTITY_HEADER else app
-
-
 def wrap_asgi(app: Callable[..., Any]) -> Callable[..., Any]:
     proxies = TrustedProxies(settings.STATECORE_TRUSTED_PROXIES)
     names = [name.lower().encode() for name in _get_names()]
@@ -68,7 +57,7 @@ def _join(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str:
 
 def read_person(request: HttpRequest) -> Person | None:
     """Return the person that a trusted proxy names; None without one, or if two headers name one each."""
-    stored: Identity | None = getattr(request, "scope", request.META).get(KEY)
+    stored: Identity | None = _get_scope(request).get(KEY)
     if not settings.STATECORE_IDENTITY_HEADER or stored is None:
         return None
     subject, groups = stored[0].strip(), frozenset(each.strip() for each in stored[1].split(",") if each.strip())
@@ -77,10 +66,18 @@ def read_person(request: HttpRequest) -> Person | None:
     return Person(sessions.find_issuer(), subject, subject, groups)
 
 
+def _get_scope(request: HttpRequest) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(request, "scope", request.META)
+    return found
+
+
 def contradicts(request: HttpRequest) -> bool:
-    """Whether the proxy names another person, or nobody, in a request of a session that began with its header."""
+    """Whether the proxy names another person, or nobody, in a request of a session that began with its header.
+
+    Under WSGI it is not known; the session then ends by its age.
+    """
     known = request.session.get(sessions.SIGN_IN)
-    if not settings.STATECORE_IDENTITY_HEADER or known is None:
+    if known is None or KEY not in _get_scope(request):
         return False
     person = read_person(request)
     return person is None or person.subject != known["subject"]

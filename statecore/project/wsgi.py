@@ -12,13 +12,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 django.setup(set_prefix=False)
 
 # These import models, so after django.setup().
-from statecore.accounts import identity_header  # noqa: E402
 from statecore.operations import process_reporter  # noqa: E402
 from statecore.project.wsgi_handler import Handler  # noqa: E402
 
 # Takes the client's address and scheme from trusted proxies.
-behind_proxies = wrap_wsgi_with_proxy_headers(Handler(), trusted_hosts=settings.STATECORE_TRUSTED_PROXIES)
-application = identity_header.wrap_wsgi(behind_proxies)
+application = wrap_wsgi_with_proxy_headers(Handler(), trusted_hosts=settings.STATECORE_TRUSTED_PROXIES)
 preflight.check_database()
 preflight.check_broker()
 process_limits.freeze_loaded_objects()

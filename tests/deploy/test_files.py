@@ -237,7 +237,7 @@ def write_resolver(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events"],
+    [*SOCKETS, TOOLS, f"{TOOLS}/", "/api/v1/events/", "/api/v1/events", "/login/", "/login/sso/"],
     ids=lambda address: address,
 )
 def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
@@ -245,7 +245,7 @@ def test_nginx_routes_open_connections_to_the_asgi_server(address: str) -> None:
     assert upstream_of(address) == "statecore_live"
 
 
-@pytest.mark.parametrize("address", ["/", "/login/", "/api/v1/tasks/", "/api/v1/workers/w1/heartbeat/", "/metrics"])
+@pytest.mark.parametrize("address", ["/", "/account/", "/api/v1/tasks/", "/api/v1/workers/w1/heartbeat/", "/metrics"])
 def test_nginx_routes_other_requests_to_the_wsgi_server(address: str) -> None:
     assert upstream_of(address) == "statecore_rest"
 
