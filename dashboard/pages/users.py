@@ -237,7 +237,7 @@ def _redirect(request: HttpRequest, user: User, sentence: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("console:user", args=[user.pk]))
 
 
-def _get(user_id: int) -> User:
+def _get(user_id: int) -> Any:
     found = queries.find(user_id)
     if found is None:
         raise Http404("There is no person with this account.")

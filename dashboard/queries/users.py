@@ -91,7 +91,8 @@ def list_valid_tokens(user: User) -> list[Token]:
     return list(Token.objects.filter(_is_unexpired(), user=user, revoked_at=None).order_by("-pk"))
 
 
-def describe_factor(user: User) -> str:
-    if not second_factor.is_set_up(user):
+def describe_factor(user: Any) -> str:
+    """The second factor of a person as `list_people` returns it."""
+    if second_factor.is_off() or not user.has_factor:
         return "off"
     return f"on, {second_factor.count_recovery_codes(user)} recovery codes left"
