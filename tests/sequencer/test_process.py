@@ -108,6 +108,7 @@ def test_a_deleted_or_truncated_journal_file_is_repaired_while_the_process_runs(
             until(lambda number=number: len(list_tampered()) == number)
             until(lambda whole=whole: path.exists() and path.read_bytes() == whole)
         transition_worker(5)
+        until(all_is_numbered)
         until(all_is_delivered)
         assert end(process) == 0
     assert log(home).count("journal_file_tampered") == 2
