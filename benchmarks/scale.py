@@ -176,11 +176,13 @@ def sweep(rows: int) -> dict[str, tuple[list[float], list[float]]]:
 
 def _number() -> None:
     """Numbers the events in place of the sequencer. The counters are marked as current; reconciling corrects them."""
-    from statecore.delivery.sequencer.numbering import Numberer
+    from statecore.delivery.sequencer import Sequencer
     from statecore.delivery.sinks.counters import Counters
     from statecore.records import SinkCursor
 
-    numberer = Numberer()
+    sequencer = Sequencer(())
+    sequencer.leadership.acquire()
+    numberer = sequencer.numberer
     numberer.load_mark()
     numberer.number_new_events()
     SinkCursor.objects.create(sink=Counters.name, position=numberer.head)

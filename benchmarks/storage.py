@@ -49,6 +49,7 @@ def measure() -> dict[str, Any]:
     before, wal, count = _sizes(), _wal(), Event.objects.count()
     _work()
     numbering = Sequencer(())
+    numbering.leadership.acquire()
     numbering.numberer.load_mark()
     while numbering.run_round():
         pass

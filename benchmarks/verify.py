@@ -57,11 +57,13 @@ def fill(size: Sequence[int]) -> int:
 
 def _extend_tree() -> None:
     """Numbers the events and adds them to the Merkle tree, in place of the sequencer."""
-    from statecore.delivery.sequencer.numbering import Numberer
+    from statecore.delivery.sequencer import Sequencer
     from statecore.journal.tree import Frontier, append_leaves
     from statecore.operations.integrity.tree import compute_leaves
 
-    numberer = Numberer()
+    sequencer = Sequencer(())
+    sequencer.leadership.acquire()
+    numberer = sequencer.numberer
     numberer.load_mark()
     while numberer.number_new_events():
         pass

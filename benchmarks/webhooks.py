@@ -73,6 +73,7 @@ def prepare(events: int) -> None:
     for number in range(events):
         transitions.create(UetWorker, actor=THE_SYSTEM, id=f"worker{number}", worker_type="bench")
     sequencer = Sequencer(())
+    sequencer.leadership.acquire()
     sequencer.take_over()
     while sequencer.run_round():
         pass

@@ -79,6 +79,8 @@ def _default_codenames(group: str) -> set[str]:
     if group != VIEWER:
         found |= {"change_alert", "change_incident", "add_hold", "change_hold", "add_phase", "change_phase"}
         found |= {f"{action}_webhook" for action in ("view", "add", "change", "delete")}
+        # With the names of hosts.
+        found.add("view_processreport")
         found |= {"add_plantemplate", "add_schedule", "change_schedule"}
     return found | {VIEW_ACCOUNTS} if group == SUPERVISOR else found
 

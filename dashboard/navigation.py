@@ -32,6 +32,7 @@ PAGES = (
     Page("bulk_jobs", "Bulk actions", "copy", (MACHINES,)),
     Page("overrides", "Overrides", "forced", ("statecore.view_event", MACHINES)),
     Page("audit", "Audit", "audit", ("statecore.view_event", MACHINES)),
+    Page("system", "System", "active", ("statecore.view_processreport",), "setup"),
     Page("displays", "Displays", "display", ("dashboard.view_display",), "setup"),
     Page("webhooks", "Webhooks", "send", ("statecore.view_webhook",), "setup"),
     Page("users", "Accounts", "user", (MANAGE_ACCOUNTS,), "setup"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from functools import cached_property
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -12,9 +13,12 @@ from django.shortcuts import render as render_template
 from django.utils.cache import patch_vary_headers
 
 from statecore import sessions as session_checks
+from statecore.delivery.sinks.alerts import SYSTEM_NAMES
 from statecore.kernel import extensions
 from statecore.kernel.flow import Flow
-from statecore.read_models.distrust import is_any_data_unverified
+from statecore.read_models.distrust import list_alarms
+from statecore.records import Alert
+from statecore.records.alert import INTEGRITY
 
 from . import navigation, second_factor, sessions
 from .models import Preference
@@ -98,8 +102,16 @@ class FrameContext:
     def is_break_glass(self) -> bool:
         return self.request.user.is_authenticated and session_checks.is_break_glass(self.request.session)
 
+    @cached_property
+    def alarms(self) -> list[Alert]:
+        return list_alarms(SYSTEM_NAMES)
+
     def unverified_data(self) -> bool:
-        return is_any_data_unverified()
+        return any(alert.rule == INTEGRITY for alert in self.alarms)
+
+    def degraded(self) -> list[str]:
+        """What every page shows about the installation itself, such as a process that is missing."""
+        return [alert.detail for alert in self.alarms if alert.rule != INTEGRITY]
 
     def approvals_to_decide(self) -> int:
         return approvals.count_to_decide(self.request.user)

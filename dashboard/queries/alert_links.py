@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from statecore.delivery.sinks.alert_rules import get_limit, list_entry_rules
+from statecore.delivery.sinks.alert_rules import SYSTEM_RULES, get_limit, list_entry_rules
 from statecore.journal.accounts import VIEW_ACCOUNTS, Action
 from statecore.kernel import registry
 from statecore.kernel.clock import now, rfc3339
@@ -108,6 +108,10 @@ def _break_glass(alert: Alert) -> Link:
     return Link(f"{reverse('console:accounts')}?{query}", VIEW_ACCOUNTS)
 
 
+def _system(alert: Alert) -> Link:
+    return Link(reverse("console:system"), "statecore.view_processreport")
+
+
 def _missing_worker(alert: Alert) -> Link:
     return _entities(Task.flow, f"state:{TaskState.QUEUED}")
 
@@ -128,9 +132,10 @@ LISTS: dict[str, Callable[[Alert], Link | None]] = {
     INVARIANT: _findings,
     EPOCH: _epoch,
     NO_WORKER: _missing_worker,
+    **{rule.name: _system for rule in SYSTEM_RULES},
 }
 # Rules without a list: their text is complete.
-WITHOUT_LINK = {"process_silent", "restore_drill"}
+WITHOUT_LINK = {"restore_drill"}
 
 
 def _entities(flow: Flow, query: str) -> Link:

@@ -158,7 +158,9 @@ def keep_losses(losses: Losses, epoch: int, head: int) -> Losses:
 
 
 def cut_journal_file(head: int) -> None:
-    """Truncates the journal file after a position; the caller holds its lock."""
+    """Truncates the journal file after a position. One that was deleted is written again by its sink."""
+    if not get_journal_path().exists():
+        return
     with get_journal_path().open("r+b") as file:
         offset = find_line_before(file, head)
         file.seek(offset)

@@ -54,11 +54,14 @@ def update_after_comparison(differences: Iterable[Finding]) -> None:
 def sweep_invariants() -> None:
     """Checks the next entities, and opens alerts for those that the previous sweep also found."""
     at, found = now(), integrity.sweep_invariants()
-    for finding in found:
-        log.warning("invariant_broken", finding=str(finding))
     open_ids = _read_open_ids(INVARIANT)
     doubtful = _suspects.union((key.rpartition(".")[2], pk) for key, ids in open_ids.items() for pk in ids)
     broken = integrity.recheck_invariants(doubtful)
+    known = {pk for ids in open_ids.values() for pk in ids}
+    # Once each, and none that time alone has broken: a worker that left without signing off is ended by a sweep.
+    for finding in broken:
+        if finding.entity_id not in known:
+            log.warning("invariant_broken", finding=str(finding))
     keys = _open_alerts(INVARIANT, broken, at, known={})
     resolve(INVARIANT, set(open_ids) - keys, at)
     _suspects.clear()

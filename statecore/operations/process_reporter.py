@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -18,18 +18,23 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from .. import __version__
 from ..kernel.clock import now
 from ..records import ProcessReport
 from ..storage import database_clock, database_faults
+from ..storage.host import HOST
 from . import pulse
 
 log = structlog.get_logger(__name__)
 
 REPORT_SECONDS = 4.0
-HOST = socket.gethostname()
+
+
+def get_max_memory() -> int:
+    return int(settings.STATECORE_PROCESS_MEMORY_MB) << 20
 
 
 class ProcessReporter:
@@ -39,11 +44,16 @@ class ProcessReporter:
         self.role, self.name = role, name or os.environ.get(pulse.NAME) or role
         self.pid = os.getpid()
         self.started_at: datetime | None = None
+        self.has_reported = False
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
         self.entry: Any = None
+        self.max_memory = self.memory = 0
 
-    def start(self) -> None:
+    def start(self, *, max_memory: int = 0) -> None:
+        """Ends the process as a signal would when it has more bytes of memory than this, so that it is replaced."""
+        self.max_memory = max_memory
+        pulse.start()
         self.sign_off_at_exit()
         self.thread = threading.Thread(target=self._run, name="process-reporter", daemon=True)
         self.thread.start()
@@ -58,6 +68,7 @@ class ProcessReporter:
         Can be repeated: a worker that connects to the broker again may have lost its timers.
         """
         if self.entry is None:
+            pulse.start()
             self.sign_off_at_exit()
         else:
             timer.cancel(self.entry)
@@ -70,12 +81,19 @@ class ProcessReporter:
         connections[DEFAULT_DB_ALIAS].close()
 
     def _run(self) -> None:
-        _use_own_connection()
+        use_own_connection()
         while not self.stopping.is_set():
             self.report()
+            self._limit_memory()
             self.stopping.wait(REPORT_SECONDS)
         self._delete()
         connections[DEFAULT_DB_ALIAS].close()
+
+    def _limit_memory(self) -> None:
+        if 0 < self.max_memory < self.memory:
+            log.warning("process_ends_for_memory", name=self.name, bytes=self.memory, limit=self.max_memory)
+            self.max_memory = 0
+            os.kill(self.pid, signal.SIGTERM)
 
     def report(self) -> None:
         """Writes the report. Without the database the process is silent, which is true."""
@@ -87,29 +105,32 @@ class ProcessReporter:
             connections[DEFAULT_DB_ALIAS].close()
 
     def _write(self) -> None:
-        at, is_first = now(), self.started_at is None
+        at = now()
         self.started_at = self.started_at or at
+        self.memory = measure_memory()
         values = {
             "name": self.name[:100],
             "version": __version__,
             "started_at": self.started_at,
             "reported_at": at,
-            "memory_bytes": measure_memory(),
+            "memory_bytes": self.memory,
             "clock_skew_seconds": round(database_clock.get_skew(), 3),
         }
         key = {"host": HOST, "pid": self.pid, "role": self.role}
-        if not ProcessReport.objects.filter(**key).update(**values):
+        if not self.has_reported:
+            self._write_first(key, values)
+            self.has_reported = True
+        elif not ProcessReport.objects.filter(**key).update(**values):
             ProcessReport.objects.get_or_create(**key, defaults=values)
-        if is_first:
-            self._replace_predecessor()
 
-    def _replace_predecessor(self) -> None:
-        """Deletes the report of one process that this one was started in place of: it no longer exists."""
-        others = ProcessReport.objects.filter(host=HOST, role=self.role).exclude(pid=self.pid)
-        same_first = sorted(others, key=lambda each: (each.name != self.name, each.reported_at))
-        for other in same_first:
-            if not _exists(other.pid) and ProcessReport.objects.filter(pk=other.pk).delete()[0]:
-                return
+    def _write_first(self, key: dict[str, Any], values: dict[str, Any]) -> None:
+        """Takes the place of a process that died; in a container that one had the same number."""
+        before = ProcessReport.objects.filter(**key).first()
+        report, _is_new = ProcessReport.objects.update_or_create(**key, defaults={**values, "last_exit": ""})
+        if before:
+            report.follow(before)
+        else:
+            report.replace_dead()
 
     def sign_off(self) -> None:
         """Deletes the report, because the process ends as it should."""
@@ -126,21 +147,11 @@ class ProcessReporter:
             ProcessReport.objects.filter(host=HOST, pid=self.pid, role=self.role).delete()
 
 
-def _use_own_connection() -> None:
+def use_own_connection() -> None:
     """Gives this thread a connection outside the pool, so that a busy process reports too."""
     own = connections[DEFAULT_DB_ALIAS].copy()
     own.settings_dict["OPTIONS"].pop("pool", None)
     connections[DEFAULT_DB_ALIAS] = own
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def measure_memory() -> int:

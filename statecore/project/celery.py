@@ -63,9 +63,9 @@ def schedule_extensions(sender: Any, **_: Any) -> None:
 
 @beat_init.connect
 def report_beat(**_: Any) -> None:
-    from statecore.operations.process_reporter import ProcessReporter
+    from statecore.operations.process_reporter import ProcessReporter, get_max_memory
 
-    ProcessReporter("beat").start()
+    ProcessReporter("beat").start(max_memory=get_max_memory())
 
 
 @cache
@@ -107,10 +107,13 @@ def begin_task(task: Any, task_id: str, **_: Any) -> None:
 
 @task_postrun.connect
 def end_task(task: Any, **_: Any) -> None:
+    from statecore.operations.doctor import services
     from statecore.operations.task_metrics import time_task
 
     if (begun := getattr(task.request, "begun", None)) is not None:
-        time_task(task.name).observe(perf_counter() - begun)
+        seconds = perf_counter() - begun
+        time_task(task.name).observe(seconds)
+        services.record_sweep_end(task.name.rpartition(".")[2], seconds)
         task.request.span.close()
     clear_contextvars()
 

@@ -45,13 +45,16 @@ def web(env: Environment) -> list[str]:
 
 def rest(env: Environment) -> list[str]:
     """Serves short requests, three times as fast as uvicorn."""
-    return [*REST, "--host", env.host, "--port", str(env.port)]
+    limit = [f"--workers-max-rss={env.process_memory_mb}"] if env.process_memory_mb else []
+    return [*REST, *limit, "--host", env.host, "--port", str(env.port)]
 
 
 def worker(env: Environment, name: str = "celery") -> list[str]:
     """Without an executors process, also executes compensation plans that run no command (`patches`)."""
     queues = [] if runs_commands(env) else ["--queues=celery,patches"]
-    return [*WORKER, *queues, f"--hostname={name}@%h"]
+    kibibytes = env.process_memory_mb * 1024
+    limit = [f"--max-memory-per-child={kibibytes}"] if kibibytes else []
+    return [*WORKER, *limit, *queues, f"--hostname={name}@%h"]
 
 
 def executors(env: Environment, name: str = "executors") -> list[str]:
@@ -61,7 +64,7 @@ def executors(env: Environment, name: str = "executors") -> list[str]:
 
 
 def beat(env: Environment) -> list[str]:
-    return [*CELERY, "beat"]
+    return [*CELERY, "beat", "--scheduler=statecore.project.leading_beat:LeadingScheduler"]
 
 
 def sequencer(env: Environment) -> list[str]:

@@ -5,6 +5,15 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 DatabaseSettings = dict[str, Any]
 
+# A server whose host is gone is noticed after 25 seconds, also while data waits to be acknowledged (milliseconds).
+# `storage.postgresql` asks the server for the same, so that it ends the transactions of clients that are gone.
+KEEPALIVES = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 SHAPES = "sqlite:///path or postgres://user:password@host:port/name"
 
 
@@ -71,6 +80,7 @@ def _postgres(parts: SplitResult, pool: int) -> DatabaseSettings:
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 5,
+            **KEEPALIVES,
             # The server prepares the statements of the transition service from their second use on.
             "server_side_binding": True,
             "prepare_threshold": 2,

@@ -13,6 +13,8 @@ ENVIRONMENT = environment.read(os.environ)
 
 STATECORE_HOME = ENVIRONMENT.home
 REDIS_URL = ENVIRONMENT.redis_url
+STATECORE_PROCESS_MEMORY_MB = ENVIRONMENT.process_memory_mb
+REDIS_KEEPALIVES = redis_url.get_keepalives(REDIS_URL)
 
 # The API and the console
 # Read-only refuses changes by browser sessions; with "all", also those by tokens.
@@ -121,6 +123,7 @@ STATECORE_JOURNAL_VERIFIER_KEY = ENVIRONMENT.journal_verifier_key
 STATECORE_JOURNAL_SIGNER = ENVIRONMENT.journal_signer
 STATECORE_WITNESSES = ENVIRONMENT.witnesses
 STATECORE_WITNESS_SECONDS = ENVIRONMENT.witness_seconds
+STATECORE_LEADER_SECONDS = ENVIRONMENT.leader_seconds
 STATECORE_SEQUENCER_LAG_SECONDS = ENVIRONMENT.sequencer_lag_seconds
 
 STATECORE_ARTIFACT_STORAGE = ENVIRONMENT.artifact_storage or {
@@ -130,14 +133,17 @@ STATECORE_ARTIFACT_STORAGE = ENVIRONMENT.artifact_storage or {
 
 # Live updates: messages may be lost; clients catch up from the journal by position.
 CHANNEL_LAYERS = {
-    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "health_check_interval": 15, **REDIS_KEEPALIVES}]},
+    },
 }
 
 # Celery
 CELERY_BROKER_URL = redis_url.for_celery(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # A task that runs longer is delivered a second time; the time limit ends every task before.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "health_check_interval": 15, **REDIS_KEEPALIVES}
 CELERY_TASK_TIME_LIMIT = 600
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_IGNORE_RESULT = True

@@ -47,6 +47,8 @@ ALERT_LIMITS = {
     "blocked_count": 5,
     "no_worker_minutes": 1,
     "webhook_minutes": 15,
+    "disk_free_mb": 1_024,
+    "clock_skew_seconds": 5,
 }  # fmt: skip
 
 # Validators. Each raises ValueError with the rest of a sentence that begins with the name of the variable.
@@ -436,6 +438,11 @@ class Environment(BaseSettings):
         "`redis://…`, `rediss://…` or `unix://…`; default: an embedded Redis",
         default_factory=lambda data: redis_url.embedded(data["home"]),
     )
+    process_memory_mb: Number = network(
+        "STATECORE_PROCESS_MEMORY_MB",
+        "MiB of memory from which a process, or a child of a worker, ends after its work and is replaced; 0: never",
+        "1024", ge=0, le=1_048_576,
+    )  # fmt: skip
     database_pool: Number = network(
         "STATECORE_DATABASE_POOL",
         "PostgreSQL connections per process; 0: one for each thread. The web process uses 16 unless this is set",
@@ -673,6 +680,11 @@ class Environment(BaseSettings):
         "STATECORE_TOOL_LEASE_SECONDS",
         "how long a caller that has acquired a tool counts as one of its users, and its reports count",
         "900", ge=1, le=86_400,
+    )  # fmt: skip
+    leader_seconds: Number = timing(
+        "STATECORE_LEADER_SECONDS",
+        "how long a sequencer that hangs or is gone remains the leader before another one takes its place",
+        "10", ge=1, le=14,
     )  # fmt: skip
     sequencer_lag_seconds: Number = timing(
         "STATECORE_SEQUENCER_LAG_SECONDS", "lag of the sequencer from which `/readyz` fails", "60", ge=1, le=86_400

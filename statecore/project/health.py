@@ -11,12 +11,14 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from statecore.delivery.sequencer import measure_lag
+from statecore.delivery.sequencer import SEQUENCER, measure_lag
+from statecore.delivery.sinks.alerts import list_problems
 from statecore.kernel.clock import now
 from statecore.project import preflight
 from statecore.project.refusal import Refused
 from statecore.read_models.distrust import is_any_data_unverified
 from statecore.records import process_report
+from statecore.records.leader_lease import list_missing
 from statecore.storage import database_faults
 
 log = structlog.get_logger(__name__)
@@ -94,6 +96,17 @@ def check_sequencer() -> None:
             raise Refused(f"the sequencer is behind: {what} has been waiting for {seconds:.0f} s.")
 
 
+def check_leader() -> None:
+    if SEQUENCER in list_missing():
+        raise Refused("no sequencer leads: events get no positions, and pages and alerts are out of date.")
+
+
+def check_system() -> None:
+    """What one of the processes that watch has found, such as a late sweep, a full disk or a wrong clock."""
+    if found := [each.detail for each in list_problems() if each.rule not in HAVE_CHECKS]:
+        raise Refused(f"{'; '.join(found)}.")
+
+
 def check_integrity() -> None:
     """The state that this installation reports cannot be trusted while such an alert is open."""
     if is_any_data_unverified():
@@ -109,8 +122,10 @@ def check_writes() -> None:
 def check_processes() -> None:
     """The others continue, but what the process does is missing, such as the time-outs of beat."""
     at = now()
-    if silent := process_report.find_silent(at):
-        raise Refused(f"{'; '.join(each.describe_silence(at) for each in silent)}.")
+    problems = [each.describe_silence(at) for each in process_report.find_silent(at)]
+    problems += [each.describe_restarts() for each in process_report.find_restarted(at)]
+    if problems:
+        raise Refused(f"{'; '.join(problems)}.")
 
 
 CHECKS: dict[str, Callable[[], None]] = {
@@ -119,9 +134,13 @@ CHECKS: dict[str, Callable[[], None]] = {
     "migrations": check_migrations,
     "writes": check_writes,
     "processes": check_processes,
+    "leader": check_leader,
     "sequencer": check_sequencer,
+    "system": check_system,
     "integrity": check_integrity,
 }
-NEED_DATABASE = {"database", "migrations", "processes", "sequencer", "integrity"}
+NEED_DATABASE = {"database", "migrations", "processes", "leader", "sequencer", "system", "integrity"}
+# The system rules whose checks run here too, also while no process watches.
+HAVE_CHECKS = {"broker_unreachable", "no_leader", "process_restarts", "process_silent", "sequencer_behind"}
 # Without these a process can work, but changes nothing, or what it shows is outdated or cannot be trusted.
-NOT_ESSENTIAL = {"writes", "processes", "sequencer", "integrity"}
+NOT_ESSENTIAL = {"writes", "processes", "leader", "sequencer", "system", "integrity"}

@@ -29,10 +29,10 @@ def with_lifespan(application: Application) -> Application:
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:
     await receive()
-    from statecore.operations.process_reporter import ProcessReporter
+    from statecore.operations.process_reporter import ProcessReporter, get_max_memory
 
     reporter = ProcessReporter("web")
-    reporter.start()
+    reporter.start(max_memory=get_max_memory())
     # The server has installed its handlers by now; ours call them.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):

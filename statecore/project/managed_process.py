@@ -1,4 +1,4 @@
-"""One process under the supervisor: started, watched, restarted after a crash, stopped."""
+"""One process under the supervisor: started, watched, restarted when it ends or hangs, stopped."""
 
 import os
 import signal
@@ -8,11 +8,29 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from statecore.operations import pulse
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 # After running this long, earlier crashes no longer count.
 STABLE_AFTER = 60.0
-MAX_CRASHES = 5
+# The pauses before a restart double up to this. A part that cannot run must not stop the others.
+MAX_PAUSE = 60
+# The exit codes of a process that was to end.
+PLANNED = (0, -signal.SIGTERM)
+
+
+class Ended(NamedTuple):
+    name: str
+    pid: int
+    why: str
+    pause: int
+    # False if it was to end, as one that uses too much memory.
+    has_crashed: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.why}; restarting in {self.pause} s."
 
 
 @dataclass
@@ -22,38 +40,41 @@ class ManagedProcess:
     crashes: int = 0
     started_at: float = 0.0
     restart_at: float = 0.0
+    # None until its first pulse: it may still load its modules, or send none.
+    pulse_at: float | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        self.started_at = time.monotonic()
+        self.started_at, self.pulse_at = time.monotonic(), None
         launcher = [sys.executable, "-I", str(LAUNCHER), str(os.getpid())]
         # In a new session, so that Ctrl-C in the terminal reaches only the supervisor.
         self.process = subprocess.Popen([*launcher, *self.command], start_new_session=True)
 
-    def check(self) -> str | None:
-        """Restarts the process if it is due, and returns a message if it has ended."""
+    def check(self) -> Ended | None:
+        """Restarts the process if it is due, and returns how it has ended, if it has."""
         if self.process is None:
             if time.monotonic() >= self.restart_at:
                 self.start()
             return None
+        if self.has_hung():
+            return self._end(f"has hung for {pulse.MISSED_AFTER:.0f} s", has_crashed=True)
         code = self.process.poll()
-        return None if code is None else self._handle_crash(code)
+        return None if code is None else self._end(_describe_exit(code), has_crashed=code not in PLANNED)
 
-    def _handle_crash(self, code: int) -> str:
+    def has_hung(self) -> bool:
+        return self.pulse_at is not None and time.monotonic() - self.pulse_at > pulse.MISSED_AFTER
+
+    def _end(self, why: str, *, has_crashed: bool) -> Ended:
+        """Kills what is left of it, and plans its next start."""
+        assert self.process is not None  # noqa: S101 - the caller has checked it
         self.kill()
-        self.process = None
+        ended_pid, self.process = self.process.pid, None
         if time.monotonic() - self.started_at >= STABLE_AFTER:
             self.crashes = 0
+        pause = min(2**self.crashes, MAX_PAUSE)
         self.crashes += 1
-        if self.has_given_up:
-            return f"{self.name} {_describe_exit(code)}, {self.crashes} times in a row: giving up."
-        pause = 2 ** (self.crashes - 1)
         self.restart_at = time.monotonic() + pause
-        return f"{self.name} {_describe_exit(code)}; restarting in {pause} s."
-
-    @property
-    def has_given_up(self) -> bool:
-        return self.crashes >= MAX_CRASHES
+        return Ended(self.name, ended_pid, why, pause, has_crashed)
 
     @property
     def is_running(self) -> bool:

@@ -17,7 +17,17 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from statecore.delivery.sequencer.lag import SequencerLag
 from statecore.delivery.sinks.alerts import OpenAlerts
 from statecore.operations.build_metrics import BuildInfo, DatabaseConnections
-from statecore.operations.process_metrics import ProcessMemory, ProcessUp, RestoreDrillAge, SweepAge
+from statecore.operations.process_metrics import (
+    DiskFree,
+    LeaderTerm,
+    LeaderUp,
+    ProcessMemory,
+    ProcessRestarts,
+    ProcessUp,
+    RestoreDrillAge,
+    SweepAge,
+    SweepSeconds,
+)
 from statecore.operations.task_metrics import QueueDepth
 from statecore.project.metrics_folder import VARIABLE
 from statecore.read_models.database_gauge import DatabaseGauge
@@ -28,8 +38,9 @@ from statecore.read_models.webhooks import WebhookCounts, WebhookLag
 SCHEME = "Bearer "
 
 DATABASE_GAUGES: tuple[DatabaseGauge, ...] = (
-    BuildInfo(), DatabaseConnections(), EntityStates(), OpenAlerts(), ProcessMemory(), ProcessUp(), QueueDepth(),
-    RestoreDrillAge(), SequencerLag(), StuckEntities(), SweepAge(), WebhookCounts(), WebhookLag(),
+    BuildInfo(), DatabaseConnections(), DiskFree(), EntityStates(), LeaderTerm(), LeaderUp(), OpenAlerts(),
+    ProcessMemory(), ProcessRestarts(), ProcessUp(), QueueDepth(), RestoreDrillAge(), SequencerLag(), StuckEntities(),
+    SweepAge(), SweepSeconds(), WebhookCounts(), WebhookLag(),
 )  # fmt: skip
 database_registry = CollectorRegistry()
 for gauge in DATABASE_GAUGES:

@@ -1,9 +1,11 @@
-"""REDIS_URL: validation, the embedded server's URL, and Celery's notation."""
+"""REDIS_URL: validation, the embedded server's URL, Celery's notation, and the options of connections."""
 
 import hashlib
 import os
+import socket
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 SHAPES = "redis://host:port/0, rediss://host:port/0 or unix:///path"
@@ -36,6 +38,18 @@ def socket_path(home: Path) -> Path:
         return path
     digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"statecore-{os.getuid()}-{digest}" / "redis.sock"
+
+
+def get_keepalives(url: str) -> dict[str, Any]:
+    """Returns options with which a client notices after 25 seconds that the host of the server is gone.
+
+    Without them a worker that waits for a message could wait for hours. A unix socket needs none.
+    """
+    if urlsplit(url).scheme == "unix":
+        return {}
+    names = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+    found = {getattr(socket, name): value for name, value in names.items() if hasattr(socket, name)}
+    return {"socket_keepalive": True, "socket_keepalive_options": found}
 
 
 def for_celery(url: str) -> str:

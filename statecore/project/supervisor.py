@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,8 @@ from statecore.project import (
 )
 from statecore.project.announcements import format_sentence
 from statecore.project.environment import ALL_INTERFACES, Environment
-from statecore.project.managed_process import ManagedProcess
+from statecore.project.managed_process import Ended, ManagedProcess
+from statecore.project.pulses import Pulses
 from statecore.project.refusal import Refused
 
 TICK = 0.1
@@ -46,15 +48,17 @@ class Supervisor:
         self.env = env
         self.brokers = brokers(env)
         self.processes = processes(env)
+        self.pulses = Pulses(env.home)
         self.signals = 0
 
     def run(self) -> int:
-        """Returns the exit code: 0 after a signal to stop, 1 if a process kept crashing."""
+        """Returns the exit code after a signal to stop. Raises Refused if the site cannot start."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         try:
             self._start()
-            return self._watch()
+            self._watch()
+            return 0
         finally:
             # The broker stops last, because the others use it while they stop.
             self._stop(self.processes)
@@ -78,21 +82,28 @@ class Supervisor:
             say("note the password now: it is not shown again.")
         _close_connections()
 
-    def _watch(self) -> int:
-        """Restarts processes that have ended, until a signal arrives or a process keeps crashing."""
+    def _watch(self) -> None:
+        """Restarts processes that have ended or hang, until a signal arrives."""
         announced = False
         while not self.signals:
+            self._note_pulses()
             for process in [*self.brokers, *self.processes]:
-                if message := process.check():
-                    say(message)
-                if process.has_given_up:
-                    return 1
+                if ended := process.check():
+                    say(str(ended))
+                    # A broker makes no reports.
+                    if ended.has_crashed and process in self.processes:
+                        threading.Thread(target=_record, args=(ended,), daemon=True).start()
             if not announced and _is_listening(self.env):
                 announced = True
                 say(f"ready: open {address(self.env)} (Ctrl-C stops it)")
             time.sleep(TICK)
         say("stopping.")
-        return 0
+
+    def _note_pulses(self) -> None:
+        alive = set(self.pulses.read())
+        for process in self.processes:
+            if process.process is not None and process.process.pid in alive:
+                process.pulse_at = time.monotonic()
 
     def _stop(self, processes: list[ManagedProcess]) -> None:
         """Terminates the processes and kills the rest after a grace period, or at once after another signal."""
@@ -102,6 +113,17 @@ class Supervisor:
         _wait(lambda: self.signals > signals or not any(process.is_running for process in processes), GRACE)
         for process in processes:
             process.kill()
+
+
+def _record(ended: Ended) -> None:
+    """Shows the end to the others. In a thread, because the database may be what has failed."""
+    from django.db import Error, connection
+
+    from statecore.records import process_report
+
+    with suppress(Error):
+        process_report.record_end(ended.name, ended.pid, ended.why)
+    connection.close()
 
 
 def say(sentence: str) -> None:

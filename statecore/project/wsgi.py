@@ -6,8 +6,9 @@ import django
 from django.conf import settings
 from granian.utils.proxies import wrap_wsgi_with_proxy_headers
 
-from statecore.project import preflight, process_limits
+from statecore.project import preflight, process_limits, starter
 
+starter.die_with_starter()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "statecore.project.settings")
 django.setup(set_prefix=False)
 

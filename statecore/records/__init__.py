@@ -15,6 +15,7 @@ from .executor_work import ExecutorWork
 from .external_identity import ExternalIdentity
 from .hold import Hold
 from .incident import Incident, IncidentEntity, IncidentEntry
+from .leader_lease import LeaderLease
 from .one_time_password import OneTimePassword
 from .passkey import Passkey
 from .patch import Patch
@@ -38,8 +39,8 @@ __all__ = [
     "Acknowledgement", "AgentJobEvent", "Alert", "AlertNotice", "Approval", "ApprovalDecision", "Artifact",
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "CapabilityRollUp", "Checkpoint", "CompensationStep",
     "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ExternalIdentity", "ForcedStep", "Hold",
-    "Incident", "IncidentEntity", "IncidentEntry", "LoadRollUp", "LogChunk", "OneTimePassword", "OverrideCount",
-    "Passkey", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
+    "Incident", "IncidentEntity", "IncidentEntry", "LeaderLease", "LoadRollUp", "LogChunk", "OneTimePassword",
+    "OverrideCount", "Passkey", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
     "ScheduleOccurrence", "ServiceAccount", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token",
     "ToolLease", "TransitionCount", "TransitionRate", "TransitionRollUp", "Webhook", "WebhookBacklog",
     "WebhookDelivery",

@@ -31,7 +31,8 @@ ARCHIVE = {"statecore.archivedrange", "statecore.anchor"}
 NOT_FOR_EXECUTORS = {
     "statecore.approval", "statecore.approvaldecision", "statecore.capabilityrollup", "statecore.dwellrollup",
     "statecore.hold", "statecore.incident", "statecore.incidententity", "statecore.incidententry",
-    "statecore.loadrollup", "statecore.logchunk", "statecore.numbering", "statecore.phase", "statecore.plantemplate",
+    "statecore.leaderlease", "statecore.loadrollup",
+    "statecore.logchunk", "statecore.numbering", "statecore.phase", "statecore.plantemplate",
     "statecore.position", "statecore.restoredrill", "statecore.schedule", "statecore.scheduleoccurrence",
     "statecore.signedcheckpoint", "statecore.sinkcursor", "statecore.tasklog", "statecore.transitionrollup",
     "statecore.treehashes",

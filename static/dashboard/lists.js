@@ -10,6 +10,7 @@ const SPREAD = 2_000; // the open pages do not all request the list at once
 const TRIGGERS = {
   incidents: (board) => JSON.stringify(board.incidents),
   alerts: (board) => JSON.stringify(board.alerts),
+  system: (board) => JSON.stringify(board.alerts),
   overrides: (board) => numberAt(board, "minutes.*.overrides"),
 };
 const list = document.querySelector("[data-live-list]");
@@ -96,6 +97,6 @@ export function followList() {
     if (before !== null && now !== before) later();
     before = now;
   });
-  setInterval(later, INTERVAL);
+  setInterval(later, list.dataset.liveEvery ? 1_000 * list.dataset.liveEvery : INTERVAL);
   news.addEventListener("click", () => replace().catch(() => location.reload()));
 }

@@ -49,8 +49,10 @@ def rest(site: Site, log: Path) -> Iterator[tuple[str, psutil.Process]]:
         until(lambda: is_listening(port), 60)
         yield f"http://127.0.0.1:{port}", psutil.Process(process.pid)
     finally:
+        # Its child, which serves, must not outlive it.
         process.kill()
         process.wait(20)
+        until(lambda: not is_listening(port), 20)
 
 
 @pytest.fixture(params=["uvicorn", "granian"])

@@ -26,6 +26,7 @@ PAGES = {
     "runbook": "/runbook/",
     "tokens": "/tokens/",
     "displays": "/displays/",
+    "system": "/system/",
     "wall": "/wall/",
     "pairing": "/wall/pair/",
     "machine": "/machines/tasks/",

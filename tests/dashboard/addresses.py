@@ -48,6 +48,7 @@ LISTED = [
     Page("approval_preview", OVERRIDE, "pending approval"),
     Page("holds", VIEW),
     Page("webhooks", OPERATE),
+    Page("system", OPERATE),
     Page("webhook", OPERATE, "webhook"),
     Page("schedules", VIEW),
     Page("schedule", VIEW, "new schedule"),

@@ -13,7 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from statecore.accounts import service_accounts
-from statecore.delivery.sequencer.leadership import Leadership
+from statecore.delivery.sequencer import SEQUENCER
 from statecore.delivery.sinks.counters import Counters
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.journal import Event
@@ -23,6 +23,7 @@ from statecore.machines.task import Task
 from statecore.operations import backup, doctor
 from statecore.records import Alert
 from statecore.records import token as tokens
+from statecore.records.leader_lease import Leadership
 from statecore.storage import triggers
 from tests.doctor.results import get_problem, levels, passes
 from tests.support import world
@@ -103,7 +104,7 @@ def test_a_token_without_expiry_is_named_until_it_is_revoked() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_sequencer_without_a_leader_is_an_error(home: Path) -> None:
     assert get_problem("sequencer")[0] == "error"
-    leadership = Leadership()
+    leadership = Leadership(SEQUENCER)
     assert leadership.acquire()
     try:
         assert passes("sequencer")
@@ -114,7 +115,7 @@ def test_a_sequencer_without_a_leader_is_an_error(home: Path) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_sequencer_that_is_behind_is_an_error(home: Path) -> None:
-    leadership = Leadership()
+    leadership = Leadership(SEQUENCER)
     leadership.acquire()
     try:
         with time_machine.travel(now(), tick=False) as clock:

@@ -61,5 +61,13 @@ def test_readiness_names_an_unreachable_database(
     connection.close()
 
     assert (response.status_code, of_one.status_code) == (503, 503)
-    assert response.json()["failed"] == ["database", "migrations", "processes", "sequencer", "integrity"]
+    assert response.json()["failed"] == [
+        "database",
+        "migrations",
+        "processes",
+        "leader",
+        "sequencer",
+        "system",
+        "integrity",
+    ]
     assert of_one.json()["failed"] == ["sequencer"]

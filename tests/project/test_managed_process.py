@@ -1,13 +1,19 @@
 """A process under the supervisor."""
 
 import sys
+import time
+from pathlib import Path
 
 import psutil
+import pytest
 
-from statecore.project.managed_process import MAX_CRASHES, STABLE_AFTER, ManagedProcess
+from statecore.operations import pulse
+from statecore.project.managed_process import MAX_PAUSE, STABLE_AFTER, ManagedProcess
+from statecore.project.pulses import Pulses
 from tests.support.waiting import until
 
 CRASH = [sys.executable, "-c", "raise SystemExit(3)"]
+PULSES = [sys.executable, "-c", "from statecore.operations import pulse; pulse.start(); import signal; signal.pause()"]
 WAIT = [sys.executable, "-c", "import signal; signal.pause()"]
 
 
@@ -15,7 +21,7 @@ def next_message(process: ManagedProcess) -> str:
     """Checks the process, without its pauses, until there is a message."""
     process.restart_at = 0.0
     messages: list[str] = []
-    until(lambda: messages.append(sentence) or True if (sentence := process.check()) else False)
+    until(lambda: messages.append(str(ended)) or True if (ended := process.check()) else False)
     return messages[0]
 
 
@@ -35,17 +41,30 @@ def test_it_does_not_restart_before_its_pause_ends() -> None:
     assert process.process is None
 
 
-def test_it_gives_up_after_repeated_crashes() -> None:
-    process = ManagedProcess("web", CRASH)
+def test_it_never_gives_up() -> None:
+    process = ManagedProcess("web", CRASH, crashes=40)
 
-    messages = [next_message(process) for _ in range(MAX_CRASHES)]
+    assert next_message(process) == f"web exited with code 3; restarting in {MAX_PAUSE} s."
 
-    assert process.has_given_up
-    assert messages[-1] == "web exited with code 3, 5 times in a row: giving up."
+
+def test_one_that_hangs_is_killed_and_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(pulse.NOTIFY_SOCKET, "")
+    pulses = Pulses(tmp_path)
+    process = ManagedProcess("web", PULSES)
+    process.start()
+    assert process.process is not None
+    until(lambda: process.process.pid in set(pulses.read()))
+    process.pulse_at = time.monotonic()
+    assert process.check() is None
+
+    process.pulse_at -= pulse.MISSED_AFTER + 1
+    assert str(process.check()) == "web has hung for 30 s; restarting in 1 s."
+    assert process.process is None
+    pulses.socket.close()
 
 
 def test_a_crash_after_a_long_run_counts_as_the_first() -> None:
-    process = ManagedProcess("web", CRASH, crashes=MAX_CRASHES - 1)
+    process = ManagedProcess("web", CRASH, crashes=4)
     process.start()
     process.started_at -= STABLE_AFTER
 

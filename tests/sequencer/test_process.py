@@ -6,17 +6,19 @@ import os
 import random
 import select
 import signal
+import sqlite3
 import subprocess
-import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from annotated_types import Le
 from django.db.models import Sum
 
 from statecore import transitions
 from statecore.delivery.sequencer import wakeup
-from statecore.delivery.sequencer.leadership import Leadership
+from statecore.delivery.sequencer.process import STANDBY_SECONDS
 from statecore.delivery.sequencer.wakeup import WakeupListener
 from statecore.delivery.sinks import counters, create_sinks
 from statecore.delivery.sinks.trends import Trends
@@ -25,14 +27,13 @@ from statecore.journal.home_files import list_tampered
 from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
 from statecore.operations import integrity
-from statecore.records import SinkCursor, TransitionCount, TransitionRollUp
+from statecore.project.environment import Environment
+from statecore.records import LeaderLease, SinkCursor, TransitionCount, TransitionRollUp, leader_lease
 from statecore.records.roll_up import Resolution
 from tests.conftest import DATABASE
 from tests.support import world
 from tests.support.sequencer import (
-    ROOT,
     catch_up,
-    database_url,
     end,
     lines,
     ordered,
@@ -135,6 +136,53 @@ def test_a_second_sequencer_takes_over_from_a_killed_leader(home: Path) -> None:
     assert_all_delivered_once(home)
 
 
+def freeze(process: subprocess.Popen[bytes]) -> None:
+    """Stops a process as if it hung, but on SQLite not while it has the lock of the database."""
+    from django.db import connection
+
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        if connection.vendor == "postgresql":
+            return
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=1, isolation_level=None)) as probe:
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+
+
+def test_a_leader_that_hangs_is_replaced_and_writes_nothing_afterwards(home: Path) -> None:
+    with running(home, STATECORE_LEADER_SECONDS="1") as first:
+        until(lambda: "sequencer_leads" in log(home))
+        transition_worker(3)
+        until(all_is_delivered)
+        freeze(first)
+        with running(home) as second:
+            transition_worker(5)
+            until(all_is_numbered)
+            until(all_is_delivered)
+            lease = LeaderLease.objects.get(name="sequencer")
+            assert lease.pid == second.pid
+
+            first.send_signal(signal.SIGCONT)
+            until(lambda: "sequencer_replaced" in log(home))
+            transition_worker(5)
+            until(all_is_delivered)
+            assert LeaderLease.objects.get(name="sequencer").term == lease.term
+            assert (end(first), end(second)) == (0, 0)
+    assert "tampered" not in log(home)
+    assert_all_delivered_once(home)
+
+
+def test_a_hung_leader_is_replaced_within_15_seconds() -> None:
+    """It last renewed the lease when it began to hang. Without a transaction in progress nothing else delays it."""
+    limits = Environment.model_fields["leader_seconds"].metadata
+    longest = next(each.le for each in limits if isinstance(each, Le))
+    assert longest + STANDBY_SECONDS < 15
+    assert leader_lease.MAX_IDLE_SECONDS + STANDBY_SECONDS < 15
+
+
 def test_killed_at_random_no_event_is_missing_or_duplicated(home: Path) -> None:
     moments = random.Random(DATABASE)
     for _round in range(4):
@@ -171,9 +219,8 @@ def test_a_leader_with_a_cut_connection_leads_again(home: Path) -> None:
         until(lambda: "sequencer_leads" in log(home))
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks "
-                "WHERE locktype = 'advisory' AND pid <> pg_backend_pid() "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         transition_worker(3)
         until(all_is_numbered)
@@ -192,30 +239,3 @@ def test_a_deposed_leader_keeps_its_successors_wake_up_socket(home: Path, monkey
     assert select.select([successor.socket], [], [], 0)[0]
     successor.close()
     wakeup.wake_sequencer()  # a wake-up without a listener is harmless
-
-
-GIVES_UP = """
-import django
-django.setup()
-from django.db import connection
-from statecore.delivery.sequencer.leadership import Leadership
-leadership = Leadership()
-assert leadership.acquire()
-leadership.release()
-connection.ensure_connection()
-input("gave up")
-"""
-
-
-@pytest.mark.postgres
-def test_giving_up_leadership_works_with_a_connection_pool(home: Path) -> None:
-    environ = {**os.environ, "DATABASE_URL": database_url(), "STATECORE_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    pooled = environ | {"STATECORE_DATABASE_POOL": "2", "DJANGO_SETTINGS_MODULE": "statecore.project.settings"}
-    with subprocess.Popen(
-        [sys.executable, "-c", GIVES_UP], env=pooled, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.read(len("gave up")) == "gave up"
-        other = Leadership()
-        assert other.acquire()
-        other.release()
-        process.communicate("\n", timeout=20)

@@ -123,16 +123,6 @@ def test_a_file_of_another_database_is_set_aside_and_rewritten(home: Path) -> No
     assert [path.read_bytes() for path in home.glob("transitions-until-*.jsonl")] == [other]
 
 
-def test_a_second_writer_of_the_file_is_refused(home: Path) -> None:
-    first = JournalFile()
-    first.recover(0)
-    second = JournalFile()
-    with pytest.raises(BlockingIOError):
-        second.recover(0)
-    first.close()
-    second.close()
-
-
 class Running:
     """A sequencer with a journal file that was written and is still open."""
 

@@ -15,29 +15,39 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from statecore.delivery.sequencer import Sequencer
+from statecore.delivery.sequencer import SEQUENCER, Sequencer
 from statecore.delivery.sinks import Sink
 from statecore.delivery.sinks.tree import Tree
 from statecore.journal import Position
 from statecore.kernel.clock import now
+from statecore.records import LeaderLease
+from statecore.records.leader_lease import Leadership
 from tests.support import forked, roles
 
 ROOT = Path(__file__).parents[2]
+LEADERSHIP = Leadership(SEQUENCER)
 
 
 def sequencer(*sinks: Sink) -> Sequencer:
-    made = Sequencer(sinks)
+    """Returns a sequencer that leads; the sequencers of a test share their leadership."""
+    made = Sequencer(sinks, LEADERSHIP)
+    LeaderLease.objects.filter(name=SEQUENCER).update(holder="")
+    assert made.leadership.acquire()
     made.take_over()
     return made
 
 
 def catch_up(*sinks: Sink) -> None:
     """Numbers all events and feeds the sinks until none is left."""
+    leads_before = LeaderLease.objects.filter(name=SEQUENCER, holder=LEADERSHIP.holder).exists()
     working = sequencer(*sinks)
     while working.run_round():
         pass
     for feed in working.feeds:
         feed.close()
+        feed.sink.leadership = None
+    if not leads_before:
+        LeaderLease.objects.filter(name=SEQUENCER).delete()
 
 
 def sign() -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from django.test import Client
 from prometheus_client import CollectorRegistry
 
 from statecore.kernel.clock import now
@@ -40,6 +41,19 @@ def test_a_report_has_what_an_operator_wants_to_know() -> None:
     assert not report.is_silent(now())
 
 
+def test_a_process_with_too_much_memory_ends_as_by_a_signal_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    reporter = ProcessReporter("webhooks")
+    reporter.report()
+    for limit in (0, 1 << 40, 1 << 20):
+        reporter.max_memory = limit
+        reporter._limit_memory()
+    reporter._limit_memory()
+
+    assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
 def test_a_second_report_keeps_the_start() -> None:
     reporter = ProcessReporter("beat")
     reporter.report()
@@ -59,6 +73,25 @@ def test_a_process_replaces_the_one_that_was_killed_and_no_other() -> None:
     mine.report()
 
     assert set(ProcessReport.objects.exclude(pid=os.getpid())) == {living, elsewhere}
+
+
+def test_each_restart_after_a_crash_is_counted_until_one_lives_long(client: Client, redis_server: str) -> None:
+    pids = [gone() + number for number in range(4)]
+    assert not any(map(psutil.pid_exists, pids))
+    for number, pid in enumerate(pids):
+        # As the supervisor does, for a process that dies before or after its first report.
+        process_report.record_end("beat", pid, "exited with code 3")
+        assert ProcessReport.objects.get().restarts == number
+    ProcessReporter("beat").report()
+
+    report = ProcessReport.objects.get()
+    assert (report.pid, report.restarts, report.last_exit) == (os.getpid(), 4, "exited with code 3")
+    reasons = client.get("/readyz").json()["reasons"]
+    assert reasons["processes"] == "beat was started again 4 times, the last time because it exited with code 3."
+
+    ProcessReport.objects.update(pid=pids[0], started_at=now() - timedelta(hours=2))
+    ProcessReporter("beat").report()
+    assert ProcessReport.objects.get().restarts == 1
 
 
 def test_silent_processes_are_selected_and_later_forgotten() -> None:

@@ -7,24 +7,27 @@ from collections.abc import Iterable
 from datetime import datetime
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, OperationalError, connection
 
 from ...journal.archive import get_last_archived_position
 from ...records import sink_cursor
+from ...records.leader_lease import Leadership, LeadershipLost
 from ..sinks.sink import Batch, MissingEvent, Sink, read_batch
 
 log = structlog.get_logger(__name__)
 
 BATCH_SIZE = 1_000
-NO_DATABASE = (InterfaceError, OperationalError)
+# These concern all sinks: without the database or the leadership none continues.
+FATAL = (InterfaceError, OperationalError, LeadershipLost)
 MAX_RETRY_SECONDS = 30.0
 
 
 class Feed:
     """A sink and the position it has reached; None means that the sink has to recover first."""
 
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
+    def __init__(self, sink: Sink, leadership: Leadership) -> None:
+        self.sink, self.leadership = sink, leadership
+        sink.leadership = leadership
         self.position: int | None = None
         self.failures = 0
         self.not_before = 0.0
@@ -35,8 +38,10 @@ class Feed:
             return False
         if self.position is None:
             try:
-                self.position = self._recover(sink_cursor.get_position(self.sink.name))
-            except NO_DATABASE:
+                with self.leadership.fenced():
+                    position = self._recover(sink_cursor.get_position(self.sink.name))
+                self.position = position
+            except FATAL:
                 raise
             except Exception as error:  # noqa: BLE001 - the other sinks continue, whatever the error
                 self.record_failure(error)
@@ -61,9 +66,10 @@ class Feed:
         log.error("sink_failed", sink=self.sink.name, error=f"{type(error).__name__}: {error}", retry_in=wait)
 
     def tick(self, at: datetime) -> None:
+        self.leadership.check()
         try:
             self.sink.tick(at)
-        except NO_DATABASE:
+        except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - as above
             self.record_failure(error)
@@ -99,12 +105,12 @@ def _deliver_or_isolate(feeds: list[Feed], batch: Batch) -> None:
     try:
         _deliver(feeds, batch)
     except Exception as error:
-        if len(feeds) == 1 and not isinstance(error, NO_DATABASE):
+        if len(feeds) == 1 and not isinstance(error, FATAL):
             feeds[0].record_failure(error)
             return
         for feed in feeds:
             feed.position = None
-        if isinstance(error, NO_DATABASE):
+        if isinstance(error, FATAL):
             raise
         for feed in feeds:
             if not feed.is_ready():
@@ -118,7 +124,7 @@ def _deliver_or_isolate(feeds: list[Feed], batch: Batch) -> None:
 
 def _deliver(feeds: list[Feed], batch: Batch) -> None:
     last = batch[-1].position
-    with transaction.atomic():
+    with feeds[0].leadership.fenced():
         if connection.vendor == "postgresql":
             # A power cut may undo this commit. It undoes the cursors too, so the batch is delivered again.
             with connection.cursor() as cursor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection
 
 from ...journal import commit_order
 from ...journal.commit_order import EVENTS, POSITIONS, Unnumbered
 from ...journal.position import Numbering
+from ...records.leader_lease import Leadership
 from ...storage.write_guard import allow_writes
 
 # SQLite only, where all writers wait for this one. On PostgreSQL numbering blocks no writer and takes one snapshot.
@@ -24,15 +26,17 @@ RUN_ID = {
 class Numberer:
     """Numbers events for the leader.
 
-    It keeps the last position, `head`, and the mark, `seen`, in memory. Its statements write only if the stored mark is
-    the same, so a former leader cannot number anything.
+    It keeps the last position, `head`, and the mark, `seen`, in memory. Its statements write only if this process
+    leads, so a former leader cannot number anything.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leadership: Leadership) -> None:
+        self.leadership = leadership
         self.head, self.seen = 0, ""
 
     def load_mark(self) -> None:
-        row = commit_order.load_numbering()
+        with self.leadership.fenced():
+            row = commit_order.load_numbering()
         self.head, self.seen = row.head, row.seen
 
     def number_new_events(self) -> int:
@@ -42,7 +46,8 @@ class Numberer:
         except IntegrityError:
             # An event already has a position, so the mark is wrong. Without a mark, only events without a position
             # are found.
-            Numbering.objects.filter(pk=1).update(seen="")
+            with self.leadership.fenced():
+                Numbering.objects.filter(pk=1).update(seen="")
             self.load_mark()
             raise
         self.head += count
@@ -54,9 +59,12 @@ class Numberer:
         It is one statement, so that the events it finds and the snapshot it stores are of the same moment. Without a
         mark, as after a restore, it scans the whole journal, so it then stores a mark even if nothing is new.
         """
-        new = commit_order.select_unnumbered_since(self.seen)
-        with connection.cursor() as cursor:
-            cursor.execute(_NUMBER_AND_MARK.format(numbered=_select_numbered(new)), [self.seen, *new.params])
+        new, leadership = commit_order.select_unnumbered_since(self.seen), self.leadership
+        fence = leadership.select_fence("EXISTS (SELECT 1 FROM numbered)")
+        query = _NUMBER_AND_MARK.format(numbered=_select_numbered(new), fence=fence)
+        # The first mark is stored without an event, which the statement does not fence.
+        with nullcontext() if self.seen else leadership.fenced(), connection.cursor() as cursor:
+            cursor.execute(query, [self.seen, *new.params, *leadership.fence_params])
             count, seen = cursor.fetchone()
         if count or not self.seen:
             self.seen = seen
@@ -69,7 +77,7 @@ class Numberer:
             cursor.execute(f"SELECT 1 FROM {EVENTS} AS e WHERE {new.condition} LIMIT 1", new.params)
             if not cursor.fetchall():
                 return 0
-            with transaction.atomic(), allow_writes(connection):
+            with self.leadership.fenced(), allow_writes(connection):
                 count, self.seen = self._insert_positions(cursor, new)
         return count
 
@@ -98,10 +106,13 @@ def _select_numbered(new: Unnumbered, base: str = "base") -> str:
     )
 
 
-# A former leader inserts nothing: its mark differs from the stored one.
+# A former leader inserts nothing: it does not find its term, which the statement looks for, and then keeps, only if
+# there are new events. Otherwise every poll would be a transaction that writes.
 _NUMBER_AND_MARK = f"""
     WITH base AS MATERIALIZED (SELECT head FROM {MARK} WHERE id = 1 AND seen = %s),
-    inserted AS (INSERT INTO {POSITIONS} ({COLUMNS}) {{numbered}} RETURNING 1),
+    numbered ({COLUMNS}) AS MATERIALIZED ({{numbered}}),
+    fence AS MATERIALIZED ({{fence}}),
+    inserted AS (INSERT INTO {POSITIONS} ({COLUMNS}) SELECT numbered.* FROM numbered, fence RETURNING 1),
     counted AS (SELECT count(*) AS n FROM inserted),
     marked AS (
         UPDATE {MARK} SET head = head + n, seen = pg_current_snapshot()::text FROM counted

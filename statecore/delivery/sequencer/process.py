@@ -13,26 +13,27 @@ from django.db import Error, connection
 
 from ...journal.signing import SigningFailed
 from ...kernel.clock import now
+from ...records.leader_lease import Leadership, LeadershipLost
 from ...storage import database_clock
 from ..sinks.sink import Sink
 from .feed import Feed, feed_sinks
-from .leadership import Leadership
 from .numbering import Numberer
 from .takeover import start_epoch_if_needed
 from .wakeup import GATHER_SECONDS, WakeupListener
 
 log = structlog.get_logger(__name__)
 
+SEQUENCER = "sequencer"  # the name of its lease
 POLL_SECONDS = 0.2  # the longest delay that a lost wake-up can cause
 STANDBY_SECONDS = 0.5
 TICK_SECONDS = 5.0
 
 
 class Sequencer:
-    def __init__(self, sinks: Sequence[Sink]) -> None:
-        self.feeds = [Feed(sink) for sink in sinks]
-        self.numberer = Numberer()
-        self.leadership = Leadership()
+    def __init__(self, sinks: Sequence[Sink], leadership: Leadership | None = None) -> None:
+        self.leadership = leadership or Leadership(SEQUENCER)
+        self.feeds = [Feed(sink, self.leadership) for sink in sinks]
+        self.numberer = Numberer(self.leadership)
         self.stopping = threading.Event()
         self.is_behind = False
         self.next_tick = 0.0
@@ -53,6 +54,9 @@ class Sequencer:
                     self.leadership.release()
                 else:
                     self.stopping.wait(STANDBY_SECONDS)
+            except LeadershipLost:
+                log.warning("sequencer_replaced")
+                self.stopping.wait(STANDBY_SECONDS)
             except Error as error:
                 log.warning("sequencer_lost_database", error=str(error).strip().partition("\n")[0])
                 self.leadership.release()
@@ -63,9 +67,10 @@ class Sequencer:
                 self.stopping.wait(STANDBY_SECONDS)
 
     def _lead(self) -> None:
-        log.info("sequencer_leads", database=connection.vendor)
+        log.info("sequencer_leads", database=connection.vendor, term=self.leadership.term)
         wakeups = WakeupListener()
         try:
+            self.leadership.limit_idle_transactions()
             self.take_over()
             is_woken = False
             while not self.stopping.is_set() and self.leadership.is_held:
@@ -81,11 +86,16 @@ class Sequencer:
 
     def take_over(self) -> None:
         """Starts an epoch if positions were lost, before any is given again, and reads the last assigned position."""
-        start_epoch_if_needed()
+        start_epoch_if_needed(self.leadership.fenced)
         self.numberer.load_mark()
 
     def run_round(self) -> bool:
-        """Numbers new events and delivers a batch to each sink; returns whether there may be more to do."""
+        """Numbers new events and delivers a batch to each sink; returns whether there may be more to do.
+
+        Raises LeadershipLost if this process hung for so long that another one leads.
+        """
+        if self.leadership.is_renewal_due():
+            self.leadership.check()
         count = self.numberer.number_new_events()
         self.is_behind = feed_sinks(self.feeds, self.numberer.head)
         if time.monotonic() >= self.next_tick:

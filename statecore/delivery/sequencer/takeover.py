@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import structlog
 from django.db import transaction
@@ -11,16 +12,17 @@ from ...journal import commit_order, lost_positions
 from ...journal.checkpoints import read_saved_epoch, sign_new_epoch
 from ...journal.commit_order import ServerIdentity
 from ...journal.epochs import Epoch, Losses, Reason, start_epoch
-from ...journal.home_files import get_journal_path
 from ...journal.lost_positions import HistoryDiffers
 from ...journal.position import Numbering
-from ...storage import files
 from ..sinks.alerts import open_epoch_alert
 
 log = structlog.get_logger(__name__)
 
 
-def start_epoch_if_needed() -> Epoch | None:
+Fenced = Callable[[], AbstractContextManager[None]]
+
+
+def start_epoch_if_needed(fenced: Fenced = transaction.atomic) -> Epoch | None:
     """Starts an epoch if the server was promoted or replaced, or if the home directory has events that are lost.
 
     Runs before the leader numbers anything, so that no position is given twice within an epoch. Raises OSError and
@@ -31,9 +33,10 @@ def start_epoch_if_needed() -> Epoch | None:
     reason = _find_reason(row, server, losses)
     if reason is None:
         if server.timeline != row.timeline:
-            Numbering.objects.filter(pk=1).update(timeline=server.timeline)
+            with fenced():
+                Numbering.objects.filter(pk=1).update(timeline=server.timeline)
         return None
-    epoch = _start(row, server, reason, losses)
+    epoch = _start(row, server, reason, losses, fenced)
     log.error("epoch_started", epoch=epoch.number, reason=epoch.reason, kept=epoch.kept, detail=epoch.describe())
     return epoch
 
@@ -55,14 +58,12 @@ def _find_reason(row: Numbering, server: ServerIdentity, losses: Losses | None) 
     return None
 
 
-def _start(row: Numbering, server: ServerIdentity, reason: Reason, losses: Losses | None) -> Epoch:
+def _start(row: Numbering, server: ServerIdentity, reason: Reason, losses: Losses | None, fenced: Fenced) -> Epoch:
     """Changes the database last: a start that is interrupted is found by the file of lost lines and repeated."""
     number = max(row.epoch, read_saved_epoch()) + 1
-    with ExitStack() as stack:
+    with fenced():
         if losses:
-            stack.enter_context(files.hold_lock(get_journal_path()))
             losses = lost_positions.keep_losses(losses, row.epoch, row.head)
-        stack.enter_context(transaction.atomic())
         epoch = start_epoch(number, reason, losses, timeline=server.timeline)
         open_epoch_alert(epoch)
         if losses:

@@ -26,7 +26,7 @@ from ...machines.uet_worker import State as UetState
 from ...machines.worker import RECOVERY_WINDOW, Worker
 from ...machines.worker import State as WorkerState
 from ...read_models import stuck, webhooks
-from ...records import StateCount, TransitionRollUp, process_report, restore_drill
+from ...records import StateCount, TransitionRollUp, restore_drill
 from ...records.alert import EPOCH, INTEGRITY, INVARIANT, NO_WORKER
 from ...records.roll_up import Resolution
 from ...scheduling import deadlines
@@ -193,23 +193,6 @@ def find_break_glass_logins(at: datetime) -> Iterator[Violation]:
         yield Violation(entry.entity_id, detail, {"account": entry.entity_id})
 
 
-# The silent processes that the last evaluation found. After an outage of the database all are silent for a moment.
-_silent_before: set[int] = set()
-
-
-def find_silent_processes(at: datetime) -> Iterator[Violation]:
-    """Yields a violation for each process that this evaluation and the one before it found silent."""
-    silent = process_report.find_silent(at)
-    for each in silent:
-        if each.pk in _silent_before:
-            facts = {"role": each.role, "host": each.host, "pid": each.pid}
-            since = format_utc(each.reported_at)
-            detail = f"{each} has not reported since {since}: it was killed, hangs or has lost the database"
-            yield Violation(f"{each.role} {each.pid} {each.host}"[:128], detail, facts)
-    _silent_before.clear()
-    _silent_before.update(each.pk for each in silent)
-
-
 def find_failing_drills(at: datetime) -> Iterator[Violation]:
     """Yields a violation if the last restore drill failed, or if the next one is more than a day late."""
     last = restore_drill.find_last() if settings.STATECORE_DRILL_DATABASE else None
@@ -285,11 +268,6 @@ COUNT_RULES = (
         find_stuck,
     ),
     CountRule(
-        "process_silent", Severity.CRITICAL,
-        "a process has stopped reporting without signing off, and none was started in its place",
-        find_silent_processes,
-    ),
-    CountRule(
         "retry_rate", Severity.WARNING,
         "of at least {retry_least} task attempts that ended within {retry_minutes} minutes, more than "
         "{retry_percent} % need a retry", find_too_many_retries,
@@ -349,7 +327,34 @@ FINDING_RULES = (
     ),
 )
 
-RULES = (*COUNT_RULES, *ENTRY_RULES, *FINDING_RULES)
+# About the installation itself. `operations.watch` evaluates them, also while no sequencer leads.
+SYSTEM_RULES = (
+    FindingRule(
+        "process_silent", Severity.CRITICAL,
+        "a process has stopped reporting without signing off, and none was started in its place",
+    ),
+    FindingRule(
+        "process_restarts", Severity.ERROR, "a process was started again three times or more, each within half an hour"
+    ),
+    FindingRule("no_leader", Severity.CRITICAL, "no sequencer leads, so events get no positions"),
+    FindingRule(
+        "sequencer_behind", Severity.CRITICAL,
+        "an event has waited longer than STATECORE_SEQUENCER_LAG_SECONDS for its position or for a sink",
+    ),
+    FindingRule("broker_unreachable", Severity.CRITICAL, "Redis is unreachable, hangs, or is full"),
+    FindingRule("sweep_late", Severity.ERROR, "a sweep of beat has not started for several of its intervals"),
+    FindingRule(
+        "disk_low", Severity.ERROR,
+        "less than {disk_free_mb} MiB are free for the database, the journal file, exports or archives",
+    ),
+    FindingRule(
+        "clock_skew", Severity.WARNING,
+        "the clock of a process differs from the database's by more than {clock_skew_seconds} s",
+    ),
+    FindingRule("witness_silent", Severity.ERROR, "a witness has cosigned nothing for STATECORE_WITNESS_SECONDS"),
+)  # fmt: skip
+
+RULES = (*SYSTEM_RULES, *COUNT_RULES, *ENTRY_RULES, *FINDING_RULES)
 
 
 def list_count_rules() -> list[CountRule]:
@@ -362,4 +367,4 @@ def list_entry_rules() -> list[EntryRule]:
 
 
 def list_rules() -> list[CountRule | EntryRule | FindingRule]:
-    return [*list_count_rules(), *list_entry_rules(), *FINDING_RULES]
+    return [*SYSTEM_RULES, *list_count_rules(), *list_entry_rules(), *FINDING_RULES]

@@ -17,6 +17,7 @@ from ...read_models.database_gauge import DatabaseGauge
 from ...records import Alert
 from ...records.alert import EPOCH, find_silence
 from .alert_rules import (
+    SYSTEM_RULES,
     CountRule,
     EntryRule,
     Violation,
@@ -27,6 +28,8 @@ from .alert_rules import (
 )
 from .notices import store_opened, store_resolved
 from .sink import Batch, NumberedEvent, Sink
+
+SYSTEM_NAMES = tuple(rule.name for rule in SYSTEM_RULES)
 
 
 @cache
@@ -108,6 +111,12 @@ def open_or_update(rule: str, severity: Severity, violation: Violation, at: date
             rule=rule, key=violation.key, severity=severity.value, opened_at=at, **fields, **silence
         )
         store_opened(alert, at)
+
+
+def list_problems() -> list[Alert]:
+    """Returns the open alerts about the installation itself, the worst first."""
+    found = Alert.objects.filter(rule__in=SYSTEM_NAMES, resolved_at=None).order_by("opened_at")
+    return sorted(found, key=lambda alert: -list(Severity).index(Severity(alert.severity)))
 
 
 def open_epoch_alert(epoch: Epoch) -> None:

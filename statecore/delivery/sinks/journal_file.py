@@ -38,7 +38,6 @@ from ...journal.position import Position
 from ...kernel.clock import now
 from ...kernel.transition import Severity
 from ...records.alert import INTEGRITY
-from ...storage import files
 from .alert_rules import Violation
 from .alerts import open_or_update
 from .sink import Batch, MissingEvent, NumberedEvent, Sink, read_batch
@@ -94,12 +93,12 @@ class JournalFile(Sink):
             _open_alert(damage)
         else:
             self.close()
-            self.file = _open_locked(path)
+            self.file = _open(path)
         last, end = _find_last_valid_line(self.file, cursor)
         if last and not Position.objects.filter(position=last["position"], event=last.get("event_id")).exists():
             _set_aside(path, last["position"])
             self.close()
-            self.file, last, end = _open_locked(path), None, 0
+            self.file, last, end = _open(path), None, 0
         self.file.truncate(end)
         self.file.seek(end)
         # A killed process may have left lines that are not on the disk yet; the cursor must not move past them.
@@ -230,7 +229,7 @@ def _rewrite(old: BufferedRandom, path: Path, damage: Damage) -> BufferedRandom:
     else:
         aside.touch(mode=0o600)
     log.error("journal_file_tampered", problem=damage.problem, kept_as=str(aside))
-    new = _open_locked(path)
+    new = _open(path)
     with old:
         old.seek(0)
         shutil.copyfileobj(old, new)
@@ -238,9 +237,12 @@ def _rewrite(old: BufferedRandom, path: Path, damage: Damage) -> BufferedRandom:
     return new
 
 
-def _open_locked(path: Path) -> BufferedRandom:
-    """Opens and locks the file, so that a former leader that has not noticed its replacement cannot write to it."""
-    return os.fdopen(files.take_lock(path), "r+b")
+def _open(path: Path) -> BufferedRandom:
+    """Opens the file, creating it if needed. It is not locked: a leader that hangs would keep the lock.
+
+    What it has begun to write changes nothing, because each position has its bytes and its place in the file.
+    """
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")
 
 
 def _set_aside(path: Path, position: int) -> None:

@@ -44,14 +44,18 @@ def _store(alert: Alert, subject: str, at: datetime, urgency: Urgency) -> None:
     alert_records.store_notices(subject, text, at, alert, urgency)
 
 
-def send_due() -> int:
-    """Sends the notices that are due and returns how many were sent.
+def has_due(late_by: timedelta) -> bool:
+    return AlertNotice.objects.filter(done_at=None, next_try_at__lte=now() - late_by).exists()
+
+
+def send_due(late_by: timedelta = timedelta()) -> int:
+    """Sends the notices that are due, or late by some time, and returns how many were sent.
 
     Safe to run concurrently: each attempt is reserved in the database first.
     """
     urls = (*settings.STATECORE_NOTIFY_URLS, *settings.STATECORE_ESCALATION_URLS)
     receivers = {fingerprint(url): url for url in urls}
-    due = AlertNotice.objects.filter(done_at=None, next_try_at__lte=now()).order_by("next_try_at", "pk")
+    due = AlertNotice.objects.filter(done_at=None, next_try_at__lte=now() - late_by).order_by("next_try_at", "pk")
     return sum(_attempt(notice, receivers.get(notice.receiver)) for notice in due[:BATCH_SIZE])
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
-from django.db import connection
+from django.db import connection, transaction
 
 from ... import journal
 from ...journal import Entry
 from ...journal.commit_order import EVENTS, POSITIONS
+from ...records.leader_lease import Leadership
 
 COLUMNS = ", ".join(f"e.{name}" for name in journal.COLUMNS)
 TIMESTAMP = 1 + journal.COLUMNS.index("timestamp")
@@ -37,6 +39,8 @@ class Sink:
     """A consumer of the journal. The sequencer stores a cursor for it, the last position that was delivered."""
 
     name: ClassVar[str]
+    # Of the process that delivers; None in tests of a sink alone.
+    leadership: Leadership | None = None
 
     def recover(self, cursor: int) -> int:
         """Returns the position to continue after. Called before the first delivery and after each failure."""
@@ -48,6 +52,10 @@ class Sink:
 
     def tick(self, at: datetime) -> None:
         """Does what depends on time rather than on events. Called every few seconds, outside a transaction."""
+
+    def fenced(self) -> AbstractContextManager[None]:
+        """Opens a transaction for what `tick` writes. It is committed only if this process leads until its end."""
+        return self.leadership.fenced() if self.leadership else transaction.atomic()
 
     def close(self) -> None:
         """Releases files and connections. Called when the process stops leading."""

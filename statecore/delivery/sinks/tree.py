@@ -45,7 +45,8 @@ class Tree(Sink):
 
     def tick(self, at: datetime) -> None:
         if self.frontier is not None:
-            publish_checkpoint(self.frontier)
+            with self.fenced():
+                publish_checkpoint(self.frontier)
 
     def close(self) -> None:
         self.frontier = None

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...delivery.sequencer.lag import SequencerLag
 from ...delivery.sinks.alert_rules import RULES
 from ...delivery.sinks.alerts import OpenAlerts
 from ...kernel.transition import Severity
 from ...operations.build_metrics import DatabaseConnections
+from ...operations.process_metrics import LeaderUp
 from ...operations.task_metrics import QueueDepth
 from ...project.environment import ALERT_LIMITS
 from ..markdown import format_page, format_table
@@ -32,13 +32,13 @@ class PrometheusAlert(NamedTuple):
         return f"{public_url}/runbook/#{self.name}"
 
 
-# The sequencer evaluates all other rules, so it cannot report that it is behind or that no process answers. Requests
-# and background tasks are counted by the processes themselves.
+# Nothing in the installation can report that no process watches over it, or that none answers. Requests and background
+# tasks are counted by the processes themselves.
 EXTERNAL_ALERTS = (
     PrometheusAlert(
-        "sequencer_behind", str(Severity.CRITICAL),
-        "committed events have waited more than a minute for their position or for a sink, so no rule is evaluated",
-        f"max by (what) ({SequencerLag.name}) > 60", "1m",
+        "nothing_watches", str(Severity.CRITICAL),
+        "no sequencer and no process that sends webhooks evaluates the rules about the installation itself",
+        f'max({LeaderUp.name}{{name="watch"}}) < 1', "1m",
     ),
     PrometheusAlert(
         "nothing_answers", str(Severity.CRITICAL), "no web process could be scraped for two minutes",

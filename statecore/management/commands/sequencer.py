@@ -8,7 +8,8 @@ from django.core.management.base import BaseCommand
 
 from statecore.delivery import sinks
 from statecore.delivery.sequencer import Sequencer
-from statecore.operations.process_reporter import ProcessReporter
+from statecore.operations.process_reporter import ProcessReporter, get_max_memory
+from statecore.operations.watch import Watch
 
 
 class Command(BaseCommand):
@@ -17,7 +18,8 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
-        ProcessReporter("sequencer").start()
+        ProcessReporter("sequencer").start(max_memory=get_max_memory())
+        Watch("sequencer").start()
         sequencer = Sequencer(sinks.create_sinks())
         sequencer.stop_on_signals()
         sequencer.run()

@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from statecore.delivery.webhooks.process import Deliverer
-from statecore.operations.process_reporter import ProcessReporter
+from statecore.operations.process_reporter import ProcessReporter, get_max_memory
+from statecore.operations.watch import Watch
 
 
 class Command(BaseCommand):
@@ -16,5 +17,6 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
-        ProcessReporter("webhooks").start()
+        ProcessReporter("webhooks").start(max_memory=get_max_memory())
+        Watch("webhooks").start()
         Deliverer().run()

@@ -24,7 +24,7 @@ LEFT_OUT = {
     "axes.AccessAttempt", "axes.AccessAttemptExpiration", "axes.AccessFailureLog", "axes.AccessLog", "sessions.Session",
     # What processes do at the moment. Bulk actions must not continue on restored entities without being asked.
     "dashboard.Selection", "statecore.AlertNotice", "statecore.BulkJob", "statecore.BulkPortion",
-    "statecore.IdempotencyRecord", "statecore.ProcessReport", "statecore.ToolLease",
+    "statecore.IdempotencyRecord", "statecore.LeaderLease", "statecore.ProcessReport", "statecore.ToolLease",
     # Logs, which are large and short-lived.
     "statecore.LogChunk", "statecore.TaskLog", "statecore.WebhookDelivery",
     # Found again by the next sweep.

@@ -11,8 +11,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.db.models import Max, Q
 
-from ...delivery.sequencer import measure_lag
-from ...delivery.sequencer.leadership import has_leader
+from ...delivery.sequencer import SEQUENCER, measure_lag
 from ...delivery.webhooks import turn
 from ...journal import ArchivedRange, Position
 from ...journal.archive import get_last_archived_position
@@ -27,6 +26,7 @@ from ...read_models.stuck import list_stuck
 from ...read_models.webhooks import read_oldest_waiting
 from ...records import Alert, SinkCursor, Token, Webhook, service_account
 from ...records.hold import select_active
+from ...records.leader_lease import find_leader
 from .. import integrity
 from ..backup.manifest import Manifest, list_exports
 from .results import CheckResult, error, join_some, ok, pluralize, warning
@@ -71,7 +71,7 @@ def check_tokens() -> Iterator[CheckResult]:
 
 
 def check_sequencer() -> Iterator[CheckResult]:
-    if not has_leader():
+    if find_leader(SEQUENCER) is None:
         yield error(
             "no sequencer runs: displays, counters and alerts are not updated", "start one (statecore-sequencer@)"
         )

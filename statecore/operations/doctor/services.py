@@ -23,8 +23,10 @@ REDIS_TIMEOUT = 5.0
 WORKER_TIMEOUT = 2.0
 QUEUES = ("celery", "gates", "patches")
 LONG_QUEUE = 1_000
-# Holds the time at which each sweep last started.
-SWEEPS_KEY = "statecore:sweeps"
+# Hold the time at which each sweep last started, and how many seconds it took.
+SWEEPS_KEY, DURATIONS_KEY = "statecore:sweeps", "statecore:sweep-durations"
+# Written to find out whether Redis takes messages.
+PROBE_KEY = "statecore:probe"
 # A sweep is late after this many seconds plus this many of its intervals: workers are busy now and then.
 LATE_SECONDS, LATE_INTERVALS = 60.0, 3
 OLDEST_POSTGRESQL = 14
@@ -48,12 +50,39 @@ def record_sweep(name: str) -> None:
             _get_redis().hset(SWEEPS_KEY, name, time.time())
 
 
+def record_sweep_end(name: str, seconds: float) -> None:
+    if name in settings.CELERY_BEAT_SCHEDULE:
+        with suppress(RedisError):
+            _get_redis().hset(DURATIONS_KEY, name, seconds)
+
+
 def get_sweep_ages() -> dict[str, float]:
     """Returns the seconds since each sweep last started."""
+    current = time.time()
+    return {name: max(0.0, current - at) for name, at in _read_numbers(SWEEPS_KEY).items()}
+
+
+def get_sweep_durations() -> dict[str, float]:
+    """Returns how many seconds the last complete run of each sweep took."""
+    return _read_numbers(DURATIONS_KEY)
+
+
+def _read_numbers(key: str) -> dict[str, float]:
     with open_redis() as redis:
-        current = time.time()
-        started = dict(redis.hgetall(SWEEPS_KEY))
-        return {name.decode(): max(0.0, current - float(at)) for name, at in started.items()}
+        found: Any = redis.hgetall(key)
+        return {name.decode(): float(value) for name, value in found.items()}
+
+
+def get_intervals() -> dict[str, float]:
+    """Returns the seconds between two starts of each sweep."""
+    schedule: dict[str, Any] = settings.CELERY_BEAT_SCHEDULE
+    return {name: entry["schedule"].total_seconds() for name, entry in schedule.items()}
+
+
+def find_late_sweeps(ages: dict[str, float]) -> dict[str, float]:
+    """Returns the ages of the sweeps that should have started since, by name."""
+    late_after = {name: LATE_SECONDS + LATE_INTERVALS * seconds for name, seconds in get_intervals().items()}
+    return {name: age for name, age in sorted(ages.items()) if name in late_after and age > late_after[name]}
 
 
 def get_queue_lengths(queues: Iterable[str] = QUEUES) -> dict[str, int]:
@@ -115,14 +144,8 @@ def check_executor_work() -> Iterator[CheckResult]:
 def check_beat() -> Iterator[CheckResult]:
     """Beat cannot be queried. The sweeps that it schedules show that it runs."""
     ages = get_sweep_ages()
-    schedule: dict[str, Any] = settings.CELERY_BEAT_SCHEDULE
-    intervals = {name: entry["schedule"].total_seconds() for name, entry in schedule.items()}
-    frequent = [name for name, seconds in intervals.items() if seconds <= LATE_SECONDS]
-    late = sorted(
-        name
-        for name, age in ages.items()
-        if name in intervals and age > LATE_SECONDS + LATE_INTERVALS * intervals[name]
-    )
+    frequent = [name for name, seconds in get_intervals().items() if seconds <= LATE_SECONDS]
+    late = find_late_sweeps(ages)
     if not any(ages.get(name, LATE_SECONDS) < LATE_SECONDS for name in frequent):
         yield error("no sweep has run in the last minute", "start beat (statecore-beat), and a worker if none runs")
     elif late:
