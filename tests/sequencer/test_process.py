@@ -156,6 +156,7 @@ def test_a_leader_that_hangs_is_replaced_and_writes_nothing_afterwards(home: Pat
     with running(home, STATECORE_LEADER_SECONDS="1") as first:
         until(lambda: "sequencer_leads" in log(home))
         transition_worker(3)
+        until(all_is_numbered)
         until(all_is_delivered)
         freeze(first)
         with running(home) as second:
@@ -168,6 +169,7 @@ def test_a_leader_that_hangs_is_replaced_and_writes_nothing_afterwards(home: Pat
             first.send_signal(signal.SIGCONT)
             until(lambda: "sequencer_replaced" in log(home))
             transition_worker(5)
+            until(all_is_numbered)
             until(all_is_delivered)
             assert LeaderLease.objects.get(name="sequencer").term == lease.term
             assert (end(first), end(second)) == (0, 0)
