@@ -94,7 +94,9 @@ class Installation:
             yield
         finally:
             for each in hanging:
-                each.resume()
+                # The supervisor has killed those that hung for long.
+                with suppress(psutil.NoSuchProcess):
+                    each.resume()
 
     def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
         return forked.run([sys.executable, "manage.py", *words], env=self.site.variables, cwd=ROOT, timeout=60)

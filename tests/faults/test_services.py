@@ -86,12 +86,13 @@ def full(installation: Installation, policy: str = "noeviction") -> Iterator[Non
 def check_database_faults(installation: Installation, database: Database) -> None:
     meet = installation.meet
     with installation.stopped("beat", "webhooks"):
+        # Before the supervisor starts them again.
+        installation.await_shown("processes", "beat")
+        installation.await_shown("processes", "webhooks")
         meet("read-only", database.read_only, "writes", "read-only")
         meet("no-connections", database.out_of_connections, "database")
         meet("no-rights", database.without_rights, "writes", "lacks a right")
         meet("locked", database.locked, "sequencer")
-        installation.await_shown("processes", "beat")
-        installation.await_shown("processes", "webhooks")
 
 
 def check_broker_faults(installation: Installation) -> None:
