@@ -4,7 +4,7 @@ from django.db.models.functions import Now
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("statecore", "0131_passkeys"),
+        ("statecore", "0134_service_accounts"),
     ]
 
     operations = [
