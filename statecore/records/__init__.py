@@ -40,8 +40,8 @@ __all__ = [
     "ArtifactContent", "AuditNote", "BulkJob", "BulkPortion", "CapabilityRollUp", "Checkpoint", "CompensationStep",
     "DefaultGrant", "DwellCount", "DwellRollUp", "ExecutorWork", "ExternalIdentity", "ForcedStep", "Hold",
     "Incident", "IncidentEntity", "IncidentEntry", "LeaderLease", "LoadRollUp", "LogChunk", "OneTimePassword",
-    "OverrideCount", "Passkey", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue", "Schedule",
-    "ScheduleOccurrence", "ServiceAccount", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token",
+    "OverrideCount", "Passkey", "Patch", "Phase", "PlanTemplate", "ProcessReport", "Recall", "RestoreDrill", "RunQueue",
+    "Schedule", "ScheduleOccurrence", "ServiceAccount", "SinkCursor", "StateCount", "TaskAttempt", "TaskLog", "Token",
     "ToolLease", "TransitionCount", "TransitionRate", "TransitionRollUp", "Webhook", "WebhookBacklog",
     "WebhookDelivery",
 ]  # fmt: skip
