@@ -26,6 +26,7 @@ from statecore.journal import Event, Numbering
 from statecore.journal.home_files import list_tampered
 from statecore.journal.position import head
 from statecore.kernel.actors import THE_SYSTEM
+from statecore.kernel.clock import now
 from statecore.operations import integrity
 from statecore.project.environment import Environment
 from statecore.records import LeaderLease, SinkCursor, TransitionCount, TransitionRollUp, leader_lease
@@ -33,12 +34,12 @@ from statecore.records.roll_up import Resolution
 from tests.conftest import DATABASE
 from tests.support import world
 from tests.support.sequencer import (
-    catch_up,
     end,
     lines,
     ordered,
     positions,
     running,
+    sequencer,
     start,
 )
 from tests.support.waiting import until
@@ -77,8 +78,11 @@ def assert_all_delivered_once(home: Path) -> None:
 
 
 def assert_rolled_up_once() -> None:
-    """Assert that the roll-ups of each resolution contain every transition once; the last second is not written yet."""
-    catch_up(Trends())
+    """Assert that the roll-ups of each resolution contain every transition once, also those of the last second."""
+    working = sequencer(Trends())
+    while working.run_round():
+        pass
+    working.feeds[0].tick(now())
     key = ("entity_type", "from_state", "to_state")
     counts = sorted(TransitionCount.objects.values_list(*key, "count"))
     for resolution in Resolution:
