@@ -38,12 +38,12 @@ def list_passkeys(user: Any) -> list[Passkey]:
     return list(Passkey.objects.filter(user=user).order_by("created_at"))
 
 
-def start_creation(request: HttpRequest, user: User) -> dict[str, Any]:
-    """Options for `navigator.credentials.create`."""
+def start_creation(request: HttpRequest, user: User, known: list[Passkey]) -> dict[str, Any]:
+    """Options for `navigator.credentials.create`; the browser refuses a key that is known."""
     named = PublicKeyCredentialUserEntity(id=str(user.pk).encode(), name=user.username, display_name=user.username)
     options, request.session[CREATE] = _server(request).register_begin(
         named,
-        credentials=_credentials(list_passkeys(user)),
+        credentials=_credentials(known),
         resident_key_requirement=ResidentKeyRequirement.DISCOURAGED,
         user_verification=UNVERIFIED,
     )
@@ -65,9 +65,8 @@ def create(request: HttpRequest, user: User, name: str, response: str) -> Passke
     return Passkey.objects.create(user=user, name=named, credential_id=data.credential_id, credential=bytes(data))
 
 
-def start_proof(request: HttpRequest, user: Any) -> dict[str, Any] | None:
+def start_proof(request: HttpRequest, known: list[Passkey]) -> dict[str, Any] | None:
     """Options for `navigator.credentials.get`; None if the user has no passkey."""
-    known = list_passkeys(user)
     if not known:
         return None
     options, request.session[GET] = _server(request).authenticate_begin(_credentials(known), UNVERIFIED)

@@ -68,7 +68,8 @@ def code(request: HttpRequest) -> HttpResponse:
             second_factor.log_in(request, user)
             return HttpResponseRedirect(get_next_url(request))
         is_wrong = True
-    context = {"is_wrong": is_wrong, "next": get_next_url(request, ""), "proof": passkeys.start_proof(request, user)}
+    proof = passkeys.start_proof(request, passkeys.list_passkeys(user))
+    context = {"is_wrong": is_wrong, "next": get_next_url(request, ""), "proof": proof}
     return rendering.render(request, "dashboard/code.html", context)
 
 
@@ -93,7 +94,7 @@ def enrol(request: HttpRequest) -> HttpResponse:
         "codes": codes,
         "picture": second_factor.draw_qr_code(device) if device else "",
         "secret": second_factor.format_secret(device) if device else "",
-        "creation": None if codes else passkeys.start_creation(request, user),
+        "creation": None if codes else passkeys.start_creation(request, user, passkeys.list_passkeys(user)),
         "next": get_next_url(request, ""),
     }
     return rendering.render(request, "dashboard/enrol.html", context)

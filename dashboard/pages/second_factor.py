@@ -108,14 +108,15 @@ def _context(request: HttpRequest) -> dict[str, Any]:
     user = get_user(request)
     device = factor.get_device(user)
     new = None if device else factor.start_enrolment(user)
-    is_set_up = factor.is_set_up(user)
+    known = passkeys.list_passkeys(user)
+    is_set_up = device is not None or bool(known)
     return {
         "uses_provider": sessions.SIGN_IN in request.session,
         "device": device,
         "is_set_up": is_set_up,
-        "passkeys": passkeys.list_passkeys(user),
-        "creation": passkeys.start_creation(request, user),
-        "proof": passkeys.start_proof(request, user),
+        "passkeys": known,
+        "creation": passkeys.start_creation(request, user, known),
+        "proof": passkeys.start_proof(request, known),
         "left": factor.count_recovery_codes(user) if is_set_up else 0,
         "picture": factor.draw_qr_code(new) if new else "",
         "secret": factor.format_secret(new) if new else "",
