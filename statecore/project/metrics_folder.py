@@ -30,7 +30,30 @@ def tell_containers_apart() -> None:
     The settings call it, before anything is counted.
     """
     if VARIABLE in os.environ:
-        from prometheus_client import values
+        from prometheus_client import mmap_dict, values
 
+        class ReservedDict(mmap_dict.MmapedDict):
+            def __init__(self, filename: str, read_mode: bool = False) -> None:
+                if not read_mode:
+                    filename = reserve(filename, mmap_dict._INITIAL_MMAP_SIZE)
+                super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+
+        values.MmapedDict = ReservedDict  # type: ignore[attr-defined]
         by_host = {"process_identifier": lambda: f"{HOST}-{os.getpid()}"}
         values.ValueClass = values.MultiProcessValue(**by_host)  # type: ignore[no-untyped-call]
+
+
+def reserve(file: str, size: int) -> str:
+    """Takes the space of a file that is about to be mapped: a write to a page without any ends the process.
+
+    If the disk is full, returns a file in memory instead, so that only the counts of this process are missing.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return file
+    try:
+        with Path(file).open("ab") as opened:
+            os.posix_fallocate(opened.fileno(), 0, size)
+    except OSError:
+        Path(file).unlink(missing_ok=True)
+        return f"/proc/self/fd/{os.memfd_create('metrics')}"
+    return file

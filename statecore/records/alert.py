@@ -48,7 +48,10 @@ class Alert(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("rule", "key"), condition=Q(resolved_at=None), name="alert_open_once"),
         )
-        indexes = (models.Index(fields=("-opened_at",), name="alert_newest_first"),)
+        indexes = (
+            models.Index(fields=("-opened_at",), name="alert_newest_first"),
+            models.Index(fields=("resolved_at",), condition=Q(resolved_at__isnull=False), name="alert_by_end"),
+        )
 
     def __str__(self) -> str:
         return f"{self.rule} {self.key}: {self.detail}"
@@ -95,7 +98,10 @@ class AlertNotice(models.Model):
 
     class Meta:
         default_permissions = ("view",)
-        indexes = (models.Index(fields=("next_try_at",), condition=Q(done_at=None), name="alert_notice_waiting"),)
+        indexes = (
+            models.Index(fields=("next_try_at",), condition=Q(done_at=None), name="alert_notice_waiting"),
+            models.Index(fields=("done_at",), condition=Q(done_at__isnull=False), name="alert_notice_by_end"),
+        )
 
     def __str__(self) -> str:
         return self.subject

@@ -42,7 +42,10 @@ class BulkJob(models.Model):
 
     class Meta:
         default_permissions = ("view",)
-        indexes = (models.Index(fields=("created_at",), condition=Q(finished_at=None), name="bulk_job_unfinished"),)
+        indexes = (
+            models.Index(fields=("created_at",), condition=Q(finished_at=None), name="bulk_job_unfinished"),
+            models.Index(fields=("finished_at",), condition=Q(finished_at__isnull=False), name="bulk_job_by_end"),
+        )
 
     def __str__(self) -> str:
         return f"bulk job {self.pk}: {self.trigger or self.action} for {self.total} {self.entity_type}"

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,10 @@ class Installation:
         """Submits a run in the middle of the block, and expects it to end after the block."""
         workstream = {"id": f"{name}-w", "tasks": [{"id": f"{name}-{number}"} for number in range(TASKS)]}
         plan = {"id": name, "phase": "PH-1", "workstreams": [workstream], "start": True}
-        submitting = threading.Thread(target=self.client.submit_plan, args=(plan,), daemon=True)
-        submitting.start()
-        yield
-        submitting.join(60)
+        with ThreadPoolExecutor(1) as pool:
+            submitted = pool.submit(self.client.submit_plan, plan)
+            yield
+            submitted.result(60)
         self.runs.append(name)
         until(lambda: self.client.get("runs", name).state == "succeeded")
 

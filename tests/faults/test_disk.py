@@ -75,6 +75,8 @@ def test_a_full_disk_and_a_locked_database_are_named_and_nothing_is_lost(
     small_disk: Path, tmp_path: Path, django_db_blocker: Any, django_db_setup: None
 ) -> None:
     site = Site(small_disk, migrated=True)
+    site.log = tmp_path / "up.log"
+    site.variables["STATECORE_ALERTS"] = "disk_free_mb=1"  # the disk has less than what is usually too little
     database = Path(site.variables["DATABASE_URL"].removeprefix("sqlite:///"))
     with (
         django_db_blocker.unblock(),

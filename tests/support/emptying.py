@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 from statecore.storage.triggers import PREFIX, installed
 
@@ -64,8 +64,14 @@ def _on_postgresql(connection: Any, tables: list[str]) -> None:
             change, name = f"ALTER TABLE {table}", guards[table][0]
             steps = [f"{change} DISABLE TRIGGER {name}", *steps, f"{change} ENABLE ALWAYS TRIGGER {name}"]
         script += steps
-    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        cursor.execute("; ".join(script))
+    while True:
+        try:
+            with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+                cursor.execute("; ".join(script))
+            return
+        except OperationalError as error:  # a server still works on the last request of a killed agent
+            if "deadlock detected" not in str(error):
+                raise
 
 
 def _on_sqlite(connection: Any, tables: list[str]) -> None:
