@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from statecore.delivery.sinks.journal_file import JournalFile
 from statecore.delivery.sinks.tree import Tree
@@ -95,6 +96,7 @@ def test_a_database_recovered_to_a_time_verifies_and_names_what_came_after(home:
         work("too-late")
         archive.finish()
         server.lose()
+        connection.close()  # its session may outlive the server by a moment
 
         with archive.recovered(chosen):
             catch_up(JournalFile(), Tree())

@@ -38,4 +38,4 @@ def a_plan() -> list[Any]:
 
 
 def test_a_walk_over_a_whole_plan_keeps_every_guarantee() -> None:
-    run_state_machine_as_test(lambda: Walk(a_plan), settings=settings(SETTINGS, max_examples=4, stateful_step_count=40))
+    run_state_machine_as_test(lambda: Walk(a_plan), settings=settings(SETTINGS, max_examples=3, stateful_step_count=40))

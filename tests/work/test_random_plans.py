@@ -376,4 +376,4 @@ class Faults(RuleBasedStateMachine):
 
 
 def test_a_run_ends_or_its_wait_is_explained() -> None:
-    run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=7, stateful_step_count=25))
+    run_state_machine_as_test(Faults, settings=settings(SETTINGS, max_examples=4, stateful_step_count=25))
